@@ -1,0 +1,98 @@
+"""Which execution trains a cohort, and how large a cohort is: fixed rules, never a clock.
+
+The rules look at the kinds and sizes of layers and at the batch size only, so the same run takes the same path on
+every machine and gives the same bytes. They were calibrated with bench/local.py: batched products win while a
+client's own products are too small to keep a core busy; convolutions and recurrent layers are compute-bound and
+best left to their fused kernels, one client at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedloom.core.local import Loom
+from fedloom.core.stacked import run_chain, run_vmap
+from fedloom.core.task import Task
+from fedloom.errors import unknown
+
+log = logging.getLogger("fedloom")
+
+EXECUTIONS = {
+    "auto": "choose by the model's layers and the batch size (the choice is written into the run's config)",
+    "vectorised": "all clients of a cohort in one batched pass per step",
+    "loop": "one client after another with an ordinary module",
+    "compiled": "the vectorised step through torch.compile: seconds of compilation once, for long runs",
+}
+CHAIN_LIMIT = 4_000_000
+"""Parameters times batch size / 32 up to which a chain of linear layers is trained batched."""
+VMAP_LIMIT = 60_000
+"""The same for a model that needs vmap, whose bookkeeping costs more."""
+COHORT_NUMBERS = 1 << 20
+"""A vectorised cohort holds about this many parameters, so that it stays in the processor's cache."""
+COHORT_CLIENTS = 128
+
+_FUSED = (nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
+_SHARED_STATISTICS = nn.modules.batchnorm._BatchNorm
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The chosen execution, the reason, and how many clients train as one cohort."""
+
+    name: str
+    reason: str
+    cohort: int
+
+
+def decide(task: Task, wanted: str, batch_size: int) -> Execution:
+    """Choose the execution of a run. What cannot be vectorised falls back to the loop, with one log line."""
+    if wanted not in EXECUTIONS:
+        raise unknown("execution", wanted, EXECUTIONS)
+    name, reason = _rule(task, batch_size) if wanted == "auto" else (wanted, "asked for")
+    if name != "loop":
+        obstacle = _obstacle(task)
+        if obstacle is not None:
+            log.warning("the model is trained client by client (loop): %s", obstacle)
+            name, reason = "loop", obstacle
+    cohort = 1 if name == "loop" else max(4, min(COHORT_CLIENTS, COHORT_NUMBERS // task.layout.width))
+    return Execution(name, reason, cohort)
+
+
+def _rule(task: Task, batch_size: int) -> tuple[str, str]:
+    fused = sorted({type(m).__name__ for m in task.model.modules() if isinstance(m, _FUSED)})
+    if fused:
+        return "loop", f"{', '.join(fused)} run best one client at a time"
+    size = task.layout.width * max(batch_size, 1) / 32
+    loom = Loom(task, "vectorised")
+    limit = CHAIN_LIMIT if loom.chain is not None else VMAP_LIMIT
+    if size > limit:
+        return "loop", f"{task.layout.width:,} parameters at batch size {batch_size} keep a core busy on their own"
+    return "vectorised", "small layers: batched over clients"
+
+
+def _obstacle(task: Task) -> str | None:
+    """Why a model cannot be vectorised, found by its layers and by one forward pass of two clients."""
+    for name, layer in task.model.named_modules():
+        if isinstance(layer, _SHARED_STATISTICS):
+            return f"{type(layer).__name__} '{name}' keeps running statistics that padding would spoil"
+    loom = Loom(task, "vectorised")
+    rows = task.initial_row().expand(2, -1)
+    positions = task.federation.train[0][:1].expand(2, 1)
+    keys = torch.zeros(2, dtype=torch.int64)
+    try:
+        stacks, x = loom.layout.stacks(rows), task.inputs(positions)
+        with torch.no_grad():
+            run_chain(loom.chain, stacks, x, keys) if loom.chain is not None else run_vmap(loom.model, stacks, x, keys)
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        return f"torch.func.vmap cannot take it ({str(error).splitlines()[0]})"
+    return None
+
+
+def cohorts(ids: list[int], sizes: torch.Tensor, execution: Execution) -> list[list[int]]:
+    """Split clients into cohorts of similar size, largest first. The rule does not know the number of workers."""
+    ordered = sorted(ids, key=lambda client: (-int(sizes[client]), client))
+    return [ordered[i : i + execution.cohort] for i in range(0, len(ordered), execution.cohort)]

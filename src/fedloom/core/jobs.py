@@ -1,0 +1,88 @@
+"""The pieces of work of a round, each for one cohort, wherever it runs.
+
+A job is a small record; what it needs (the message, what clients kept) and what it gives are named tensors. An
+engine moves them; it knows nothing of methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.cohort import Cohort, Setting, score_samples
+from fedloom.core.local import Loom
+from fedloom.core.message import Message
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Train clients, score clients' own models, or score the shared row on a slice of the global test set.
+
+    ``places`` are the clients' places in the round's ``ids`` order; for ``global`` jobs ``ids`` is (from, to).
+    """
+
+    kind: Literal["update", "score", "global"]
+    round: int
+    ids: list[int]
+    places: list[int]
+    measure: bool = False
+
+
+class Engine(Protocol):
+    """Where jobs run. Results come back in the order of the jobs."""
+
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Shop:
+    """What a process needs to do jobs: the method, the machinery of the training task and of the scored task."""
+
+    algorithm: Algorithm
+    training: Loom
+    scoring: Loom
+    setting: Setting
+
+    def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
+        """Do one job."""
+        if job.kind == "global":
+            positions = self.scoring.task.federation.global_test[job.ids[0] : job.ids[1]]
+            sums = [values.sum() for values in score_samples(self.scoring, message["row"], positions)]
+            return dict(zip(("loss", "score", "counts"), sums, strict=True))
+        places = torch.tensor(job.places)
+        own = {name: rows[places] for name, rows in kept.items()}
+        loom = self.training if job.kind == "update" else self.scoring
+        cohort = Cohort(job.ids, loom, self.setting, job.round, own)
+        message = message.for_clients(places)
+        return self._update(cohort, message, job.measure) if job.kind == "update" else self._score(cohort, message)
+
+    def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
+        reply = self.algorithm.client_update(cohort, message)
+        result = {f"reply/{name}": tensor for name, tensor in reply.tensors.items()}
+        result |= {f"kept/{name}": cohort.state[name] for name in sorted(cohort.changed)}
+        result |= {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
+        for model, rows in (("received", cohort.before), ("trained", cohort.after)):
+            if measure and rows is not None:
+                scores = cohort.evaluate(rows)
+                result |= {f"{model}/loss": scores.mean_loss, f"{model}/score": scores.mean_score}
+        return result
+
+    def _score(self, cohort: Cohort, message: Message) -> Tensors:
+        rows = self.algorithm.weights_for(message, cohort)
+        if rows.dim() == 2:
+            scores = cohort.evaluate(rows)
+            return {"loss": scores.loss, "score": scores.score, "counts": scores.counts}
+        test = cohort.task.federation.test
+        lists = [test[client] for client in cohort.ids]
+        owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(part) for part in lists]))
+        columns = score_samples(self.scoring, rows, torch.cat(lists))
+        sums = [torch.zeros(len(lists), dtype=torch.float64).index_add_(0, owner, column) for column in columns]
+        return dict(zip(("loss", "score", "counts"), sums, strict=True))

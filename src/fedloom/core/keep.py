@@ -1,0 +1,78 @@
+"""State that stays with clients between rounds: a matrix per name, one row per client.
+
+Rows are allocated when a name is first kept. A large matrix lives in an unlinked temporary file that is mapped into
+memory, so ten thousand personal heads cost disk, not memory. What changed since the last checkpoint is remembered.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MAPPED_BYTES = 64 << 20
+"""Matrices of at least this many bytes are memory-mapped."""
+
+
+class Keep:
+    """Named rows of all clients."""
+
+    def __init__(self, clients: int) -> None:
+        self.clients = clients
+        self.rows: dict[str, Tensor] = {}
+        self.has: dict[str, Tensor] = {}
+        self.dirty: dict[str, set[int]] = {}
+
+    def read(self, ids: list[int]) -> dict[str, Tensor]:
+        """What some clients kept: ``name`` and, for each name, ``name/has`` (1 where a client has kept it)."""
+        found: dict[str, Tensor] = {}
+        index = torch.tensor(ids)
+        for name, rows in self.rows.items():
+            found[name] = rows[index]
+            found[f"{name}/has"] = self.has[name][index]
+        return found
+
+    def write(self, ids: list[int], kept: Mapping[str, Tensor]) -> None:
+        """Keep rows for some clients."""
+        index = torch.tensor(ids)
+        for name, rows in kept.items():
+            if name not in self.rows:
+                self.rows[name] = _matrix(self.clients, tuple(rows.shape[1:]), rows.dtype)
+                self.has[name] = torch.zeros(self.clients)
+            self.rows[name][index] = rows
+            self.has[name][index] = 1
+            self.dirty.setdefault(name, set()).update(ids)
+
+    def changes(self) -> dict[str, Tensor]:
+        """The rows changed since the last call, as tensors for a checkpoint: ``name`` and ``name/ids``."""
+        saved: dict[str, Tensor] = {}
+        for name, ids in sorted(self.dirty.items()):
+            index = torch.tensor(sorted(ids))
+            saved[name], saved[f"{name}/ids"] = self.rows[name][index], index
+        self.dirty = {}
+        return saved
+
+    def everything(self) -> dict[str, Tensor]:
+        """All kept rows, in the same form."""
+        for name, has in self.has.items():
+            self.dirty[name] = set(has.nonzero().flatten().tolist())
+        return self.changes()
+
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
+        """Apply what ``changes`` gave."""
+        for name in (name for name in saved if not name.endswith("/ids")):
+            self.write(saved[f"{name}/ids"].tolist(), {name: saved[name]})
+        self.dirty = {}
+
+
+def _matrix(clients: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    size = clients * int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if size < MAPPED_BYTES:
+        return torch.zeros(clients, *shape, dtype=dtype)
+    with tempfile.TemporaryFile(prefix="fedloom-kept-") as file:
+        file.truncate(size)
+        mapped = np.memmap(file, dtype=np.uint8, mode="r+", shape=(size,))
+    return torch.from_numpy(mapped).view(dtype).view(clients, *shape)

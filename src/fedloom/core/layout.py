@@ -1,0 +1,156 @@
+"""A model as one row.
+
+All parameters of a model, then its buffers, flattened in a fixed order, are a row; a cohort of B clients is a
+matrix of B rows. The layout knows where each tensor lies in the row and which part (body, head, ...) it belongs
+to, and turns rows into tensors and back: views where torch allows it, one copy where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from fedloom.errors import FedloomError
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor's place in a row. Integer buffers are held as floats (exact up to 2**24)."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+    dtype: torch.dtype
+    trains: bool
+    part: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The slots of a model's row, in order."""
+
+    slots: tuple[Slot, ...]
+
+    @staticmethod
+    def of(model: nn.Module) -> Layout:
+        """The layout of a model: parameters first, then persistent buffers, each in the model's own order.
+
+        A model may declare its parts as ``parts = {"head": ["fc3.*"]}`` (name patterns, or names of modules); what no
+        pattern names is the body. Without a declaration the last parametrised layer is the head.
+        """
+        parameters = dict(model.named_parameters())
+        if not parameters:
+            raise FedloomError(f"{type(model).__name__} has no parameters: there is nothing to train.")
+        persistent = model.state_dict(keep_vars=True)
+        buffers = {name: b for name, b in model.named_buffers() if name in persistent}
+        parts = _parts_of(model, list(parameters))
+        slots, start = [], 0
+        for name, tensor in [*parameters.items(), *buffers.items()]:
+            stop = start + tensor.numel()
+            trains = name in parameters
+            slots.append(Slot(name, tuple(tensor.shape), start, stop, tensor.dtype, trains, _part(name, parts)))
+            start = stop
+        return Layout(tuple(slots))
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return self.slots[-1].stop
+
+    @cached_property
+    def trainable(self) -> tuple[Slot, ...]:
+        """The slots that are parameters, not buffers."""
+        return tuple(slot for slot in self.slots if slot.trains)
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the parts, in order of appearance."""
+        return tuple(dict.fromkeys(slot.part for slot in self.slots))
+
+    def moving(self, part: str | None) -> tuple[Slot, ...]:
+        """The parameters that may move when only ``part`` is trained (None: all of them)."""
+        if part is None:
+            return self.trainable
+        if part not in self.parts:
+            raise FedloomError(f"the model has no part '{part}': it has {', '.join(self.parts)}.")
+        return tuple(slot for slot in self.trainable if slot.part == part)
+
+    def columns(self, part: str) -> Tensor:
+        """A mask over a row's columns that is true where ``part`` lies."""
+        if part not in self.parts:
+            raise FedloomError(f"the model has no part '{part}': it has {', '.join(self.parts)}.")
+        mask = torch.zeros(self.width, dtype=torch.bool)
+        for slot in self.slots:
+            if slot.part == part:
+                mask[slot.start : slot.stop] = True
+        return mask
+
+    def row(self, model: nn.Module) -> Tensor:
+        """A model's parameters and buffers as a new row."""
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        return torch.cat([tensors[slot.name].detach().reshape(-1).float() for slot in self.slots])
+
+    def views(self, rows: Tensor) -> dict[str, Tensor]:
+        """Each tensor as a view into a row (shape ``shape``) or into a matrix of rows (``B, *shape``)."""
+        lead = rows.shape[:-1]
+        return {s.name: rows[..., s.start : s.stop].view(*lead, *s.shape) for s in self.slots}
+
+    def stacks(self, rows: Tensor) -> dict[str, Tensor]:
+        """Each tensor of B rows as a contiguous ``B, *shape`` copy: the form in which a cohort trains."""
+        return {name: view.clone(memory_format=torch.contiguous_format) for name, view in self.views(rows).items()}
+
+    def unstack(self, stacks: dict[str, Tensor]) -> Tensor:
+        """The matrix of rows that contiguous stacks came from."""
+        return torch.cat([stacks[s.name].detach().reshape(len(stacks[s.name]), -1) for s in self.slots], dim=1)
+
+    def fill(self, model: nn.Module, row: Tensor) -> None:
+        """Copy a row into a model that owns its memory."""
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        with torch.no_grad():
+            for name, view in self.views(row).items():
+                tensors[name].copy_(view)
+
+    def bind(self, model: nn.Module, row: Tensor) -> None:
+        """Make a model's float parameters and buffers views of a row: what changes in one changes in the other."""
+        views = self.views(row)
+        for slot in self.slots:
+            owner, leaf = _owner(model, slot.name)
+            if slot.dtype != row.dtype:
+                getattr(owner, leaf).copy_(views[slot.name])
+            elif slot.trains:
+                getattr(owner, leaf).data = views[slot.name]
+            else:
+                owner._buffers[leaf] = views[slot.name]
+
+
+def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
+    path, _, leaf = name.rpartition(".")
+    return model.get_submodule(path), leaf
+
+
+def _parts_of(model: nn.Module, names: Sequence[str]) -> dict[str, list[str]]:
+    declared = getattr(model, "parts", None)
+    if declared is None:
+        last = names[-1].rpartition(".")[0]
+        return {"head": [f"{last}.*" if last else names[-1]]}
+    for part, patterns in declared.items():
+        for pattern in patterns:
+            if not any(_matches(name, [pattern]) for name in names):
+                raise FedloomError(
+                    f"the pattern '{pattern}' of part '{part}' matches no parameter: the model has {', '.join(names)}."
+                )
+    return dict(declared)
+
+
+def _part(name: str, parts: dict[str, list[str]]) -> str:
+    return next((part for part, patterns in parts.items() if _matches(name, patterns)), "body")
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, p) or name.startswith(p + ".") for p in patterns)

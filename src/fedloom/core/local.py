@@ -1,0 +1,275 @@
+"""Local training of a cohort: one request, several executions that agree to rounding.
+
+``loop`` trains one client after another with an ordinary module; ``vectorised`` trains all of them in one pass per
+step; ``compiled`` is the vectorised step through ``torch.compile``. Each gives every client exactly the batches,
+the dropout and the augmentation it would get alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedloom.core.batches import Assignment, Step, interleaved
+from fedloom.core.noise import KeyedDropout, keyed, step_key
+from fedloom.core.optimizer import Optimizer
+from fedloom.core.seeds import generator, key
+from fedloom.core.stacked import InPlace, Pull, chain_of, run_chain, run_vmap
+from fedloom.core.task import Task
+from fedloom.core.work import LocalWork
+
+Given = Mapping[str, Tensor]
+Loss = Callable[["Net", Tensor, Tensor, Mapping[str, Mapping[str, Tensor]]], tuple[Tensor, Tensor]]
+"""A method's own loss: ``loss(net, x, y, given) -> (values, counts)`` per sample of one client."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be trained: rows, who does how much, and what is special about the method.
+
+    ``pull`` is an extra gradient ``pull(rows, received, **given)``, elementwise on matching pieces of rows;
+    ``given`` are rows it (or ``loss``) needs; ``part`` names the only part that may move.
+    """
+
+    rows: Tensor
+    work: LocalWork
+    lr: float
+    assignments: list[Assignment]
+    seed: int
+    round: int
+    part: str | None = None
+    pull: Pull | None = None
+    given: Given = field(default_factory=dict)
+    loss: Loss | None = None
+
+    def keys(self) -> Tensor:
+        """A dropout key per client."""
+        return torch.tensor([key(self.seed, "dropout", self.round, a.client) & 0xFFFFFFFF for a in self.assignments])
+
+    def augmenters(self) -> list[torch.Generator]:
+        """An augmentation generator per client."""
+        return [generator(self.seed, "augment", self.round, a.client) for a in self.assignments]
+
+
+class Net:
+    """One client's network inside a method's own loss: call it for outputs, or ask for the features below the head."""
+
+    def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+        self.model, self.tensors = model, dict(tensors)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        outputs: Tensor = torch.func.functional_call(self.model, self.tensors, (x,))
+        return outputs
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: ``model.features(x)``, or in a Sequential everything before its last parametrised layer."""
+        inside = {f"model.{name}": tensor for name, tensor in self.tensors.items()}
+        outputs: Tensor = torch.func.functional_call(_Features(self.model), inside, (x,))
+        return outputs
+
+    def at(self, tensors: Mapping[str, Tensor]) -> Net:
+        """The same network with other weights, for instance one of the ``given`` ones."""
+        return Net(self.model, {**self.tensors, **tensors})
+
+
+class _Features(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        if hasattr(self.model, "features"):
+            features: Tensor = self.model.features(x)
+            return features
+        layers = list(self.model.children())
+        last = max(i for i, layer in enumerate(layers) if any(True for _ in layer.parameters()))
+        for layer in layers[:last]:
+            x = layer(x)
+        return x
+
+
+class Loom:
+    """The machinery of one task in one process: working copies of the model and the executions."""
+
+    def __init__(self, task: Task, execution: str) -> None:
+        self.task, self.layout, self.execution = task, task.layout, execution
+        self.model = keyed(task.model)
+        self.model.train()
+        self.drops = [layer for layer in self.model.modules() if isinstance(layer, KeyedDropout)]
+        self.chain = chain_of(self.model)
+        self.compiled: dict[Any, Any] = {}
+        if any(isinstance(layer, nn.Conv2d) for layer in self.model.modules()):
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.format = torch.channels_last
+        else:
+            self.format = torch.contiguous_format
+
+    def train(self, request: Request) -> Tensor:
+        """The rows after local training."""
+        if self.execution == "loop" or len(request.rows) == 0:
+            return self.loop(request)
+        if self.execution == "compiled":
+            from fedloom.core.compiled import train_compiled
+
+            return train_compiled(self, request)
+        return self.vectorised(request)
+
+    # -- one client after another
+
+    def loop(self, request: Request) -> Tensor:
+        """Train each client with an ordinary module whose memory is reused from client to client."""
+        out = request.rows.clone()
+        keys, augmenters = request.keys(), request.augmenters()
+        for place, assignment in enumerate(request.assignments):
+            self._one(out[place], request, place, assignment, int(keys[place]), augmenters[place])
+        return out
+
+    def _one(
+        self, row: Tensor, request: Request, place: int, work: Assignment, key: int, luck: torch.Generator
+    ) -> None:
+        model, layout = self.model, self.layout
+        layout.fill(model, row)
+        model.train()
+        named = dict(model.named_parameters())
+        moving = [slot.name for slot in layout.moving(request.part)]
+        values = [named[name] for name in moving]
+        for name, parameter in named.items():
+            parameter.requires_grad_(name in moving)
+        received = layout.views(request.rows[place])
+        given = {name: layout.views(rows[place]) for name, rows in request.given.items()}
+        optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(key)
+            for step, positions in enumerate(work):
+                x, y = self.task.inputs(positions), self.task.targets(positions)
+                if self.task.augment is not None:
+                    x = self.task.augment(x, luck)
+                for layer in self.drops:
+                    layer.noise_key = step_key(torch.tensor(key), step)
+                if x.dim() == 4:
+                    x = x.contiguous(memory_format=self.format)
+                if request.loss is None:
+                    losses, counts = self.task.objective.losses(model(x), y)
+                else:
+                    losses, counts = request.loss(Net(model, named), x, y, given)
+                gradients = list(torch.autograd.grad(losses.sum() / counts.sum(), values))
+                if request.pull is not None:
+                    with torch.no_grad():
+                        for i, name in enumerate(moving):
+                            extra = {key: views[name] for key, views in given.items()}
+                            gradients[i] = gradients[i] + request.pull(values[i], received[name], **extra)
+                optimizer.step([g.unsqueeze(0) for g in gradients])
+        tensors = {**named, **dict(model.named_buffers())}
+        for name, view in layout.views(row).items():
+            view.copy_(tensors[name].detach())
+
+    # -- all clients in one pass
+
+    def vectorised(self, request: Request) -> Tensor:
+        """Train all clients together: one batched pass per step."""
+        moving = [slot.name for slot in self.layout.moving(request.part)]
+        stacks = self.layout.stacks(request.rows)
+        received = self.layout.stacks(request.rows) if request.pull is not None else {}
+        given = {name: self.layout.stacks(rows) for name, rows in request.given.items()}
+        optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
+        keys, augmenters = request.keys(), request.augmenters()
+        done = torch.zeros(len(keys), dtype=torch.int64)
+        for step in interleaved(request.assignments):
+            cut = slice(step.rows) if isinstance(step.rows, int) else step.rows
+            piece = {name: stack[cut] for name, stack in stacks.items()}
+            part = optimizer.part(step.rows)
+            piece.update(zip(moving, part.values, strict=True))
+            extra = {key: {name: stack[cut] for name, stack in rows.items()} for key, rows in given.items()}
+            anchor = {name: stack[cut] for name, stack in received.items()}
+            self._step(request, moving, piece, part, anchor, extra, step, step_key(keys[cut], done[cut]), augmenters)
+            if not isinstance(step.rows, int):
+                optimizer.put_back(part, step.rows)
+            done[cut] += 1
+        return self.layout.unstack(stacks)
+
+    def _step(
+        self,
+        request: Request,
+        moving: list[str],
+        stacks: dict[str, Tensor],
+        optimizer: Optimizer,
+        received: dict[str, Tensor],
+        given: dict[str, dict[str, Tensor]],
+        step: Step,
+        keys: Tensor,
+        augmenters: list[torch.Generator],
+    ) -> None:
+        work = request.work
+
+        def pull(name: str, value: Tensor) -> Tensor:
+            extra = {key: rows[name] for key, rows in given.items()}
+            return request.pull(value, received[name], **extra)  # type: ignore[misc]
+
+        x, y = self.task.inputs(step.positions), self.task.targets(step.positions)
+        if self.task.augment is not None:
+            x = augmented(self.task.augment, x, step, augmenters)
+        plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
+        in_place = None
+        if self.chain is not None and plain and request.loss is None:
+            puller = pull if request.pull is not None else None
+            in_place = InPlace(request.lr, work.weight_decay, puller, frozenset(moving))
+        leaves = [value.requires_grad_() for value in optimizer.values]
+        stacks.update(zip(moving, leaves, strict=True))
+        if request.loss is not None:
+            losses, counts = self._own_loss(request.loss, stacks, x, y, given, keys)
+        else:
+            if self.chain is not None:
+                outputs = run_chain(self.chain, stacks, x, keys, in_place)
+            else:
+                outputs = run_vmap(self.model, stacks, x, keys)
+            losses, counts = self.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
+        losses, counts = losses.view(step.positions.shape), counts.view(step.positions.shape)
+        if step.mask is not None:
+            losses, counts = losses * step.mask, counts * step.mask
+        loss = (losses.sum(1) / counts.sum(1)).sum()
+        if in_place is not None:
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.state[-1][0] += 1
+        else:
+            gradients = list(torch.autograd.grad(loss, leaves))
+            if request.pull is not None:
+                with torch.no_grad():
+                    gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, leaves, strict=True)]
+            optimizer.step(gradients)
+
+    def _own_loss(
+        self,
+        loss: Loss,
+        stacks: dict[str, Tensor],
+        x: Tensor,
+        y: Tensor,
+        given: dict[str, dict[str, Tensor]],
+        keys: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        drops = [n for n, layer in self.model.named_modules() if isinstance(layer, KeyedDropout)]
+
+        def one(
+            tensors: dict[str, Tensor], x: Tensor, y: Tensor, given: dict[str, dict[str, Tensor]], key: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            noise = {f"{name}.noise_key": key for name in drops}
+            return loss(Net(self.model, {**tensors, **noise}), x, y, given)
+
+        self.model.train()
+        result: tuple[Tensor, Tensor] = torch.func.vmap(one, randomness="error")(stacks, x, y, given, keys)
+        return result
+
+
+def augmented(
+    augment: Callable[[Tensor, torch.Generator], Tensor], x: Tensor, step: Step, augmenters: list[torch.Generator]
+) -> Tensor:
+    """A step's inputs, each client's real samples changed with its own generator."""
+    places = range(step.rows) if isinstance(step.rows, int) else step.rows.tolist()
+    x = x.clone()
+    for i, place in enumerate(places):
+        real = x.shape[1] if step.mask is None else int(step.mask[i].sum())
+        x[i, :real] = augment(x[i, :real], augmenters[place])
+    return x

@@ -1,0 +1,64 @@
+"""Dropout that belongs to a client.
+
+A mask is a pure function of (client's key, step, layer, position): a counter-based hash in the manner of Salmon et
+al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011. There is no generator state, so a client drops the same
+units whether it trains alone, beside others, in another process or compiled.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+_MASK = (1 << 32) - 1
+
+
+def _mix(x: Tensor) -> Tensor:
+    """A 32-bit finaliser (odd 31-bit multipliers, so that products stay below 2**63)."""
+    x = ((x ^ (x >> 16)) * 0x45D9F3B) & _MASK
+    x = ((x ^ (x >> 15)) * 0x2C1B3C6D) & _MASK
+    return x ^ (x >> 16)
+
+
+def step_key(key: Tensor, step: int | Tensor) -> Tensor:
+    """The key of one training step, from a client's key of the round."""
+    return _mix((key + step * 0x9E3779B1) & _MASK)
+
+
+class KeyedDropout(nn.Module):
+    """Dropout whose mask is a function of ``noise_key``; it stands in for ``nn.Dropout`` while a client trains."""
+
+    noise_key: Tensor
+
+    def __init__(self, p: float, layer: int) -> None:
+        super().__init__()
+        self.p, self.layer = p, layer
+        self.register_buffer("noise_key", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero each unit of ``x`` with probability p, and scale the rest by 1 / (1 - p)."""
+        return self.masked(x, self.noise_key) if self.training and self.p > 0 else x
+
+    def masked(self, x: Tensor, keys: Tensor) -> Tensor:
+        """The same for given keys: a number, or one per client when ``x`` is clients × batch × ..."""
+        shape = x.shape[keys.dim() :]
+        units = torch.arange(shape.numel(), dtype=torch.int64).view(shape)
+        start = _mix((keys + self.layer * 0x85EBCA6B) & _MASK)
+        draws = _mix((start.view(*start.shape, *[1] * len(shape)) + units * 0x61C88647) & _MASK)
+        return x * (draws >= int(self.p * (1 << 32))).to(x.dtype) / (1 - self.p) if self.p < 1 else x * 0
+
+
+def keyed(model: nn.Module) -> nn.Module:
+    """A copy of a model in which every ``nn.Dropout`` is keyed by client."""
+    model = copy.deepcopy(model)
+    found = [
+        (owner, name, child)
+        for owner in list(model.modules())
+        for name, child in owner.named_children()
+        if type(child) is nn.Dropout
+    ]
+    for layer, (owner, name, child) in enumerate(found):
+        setattr(owner, name, KeyedDropout(child.p, layer))
+    return model

@@ -1,0 +1,134 @@
+"""A task: what is learnt, as far as the core needs to know it.
+
+The data are columns and lists of positions per client, the model is any ``torch.nn.Module``, the loss gives a value
+and a count per sample (so that padding and sequences of unequal length are exact).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedloom.core.layout import Layout
+
+IGNORED = -100
+"""A target that does not count: padding of a sequence."""
+
+
+class Lists(Protocol):
+    """Positions per client, packed in one vector."""
+
+    @property
+    def order(self) -> Tensor: ...
+    @property
+    def starts(self) -> Tensor: ...
+    @property
+    def sizes(self) -> Tensor: ...
+    def __getitem__(self, client: int) -> Tensor: ...
+
+
+class Held(Protocol):
+    """A federation as the core sees it."""
+
+    @property
+    def columns(self) -> Mapping[str, Tensor]: ...
+    @property
+    def train(self) -> Lists: ...
+    @property
+    def test(self) -> Lists: ...
+    @property
+    def valid(self) -> Lists: ...
+    @property
+    def global_test(self) -> Tensor: ...
+    @property
+    def clients(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    def name(self, client: int) -> str: ...
+    def pooled(self) -> Held: ...
+
+
+class Objective(Protocol):
+    """A loss and a score, both per sample: ``(values, counts)``; means are sums of values over sums of counts."""
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
+    def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
+    @property
+    def score(self) -> str: ...
+
+
+class CrossEntropy:
+    """Classification: cross-entropy and accuracy, per sample or per position of a sequence."""
+
+    score = "accuracy"
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of each sample, summed over the positions that count."""
+        if targets.dim() == 1:
+            return F.cross_entropy(outputs, targets, reduction="none"), torch.ones(len(targets))
+        each = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none", ignore_index=IGNORED)
+        return each.view(targets.shape).sum(1), (targets != IGNORED).sum(1).float()
+
+    def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Right predictions of each sample, and how many it asked for."""
+        hits = (outputs.argmax(-1) == targets).float()
+        if targets.dim() == 1:
+            return hits, torch.ones(len(targets))
+        return hits.sum(1), (targets != IGNORED).sum(1).float()
+
+
+class SquaredError:
+    """Regression: half the squared distance as loss, the squared distance as score."""
+
+    score = "squared_error"
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Half the squared distance of each sample."""
+        return 0.5 * (outputs - targets).square().flatten(1).sum(1), torch.ones(len(targets))
+
+    def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The squared distance of each sample."""
+        return (outputs - targets).square().flatten(1).sum(1), torch.ones(len(targets))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Data, model, loss. ``prepare`` turns raw inputs into the model's (say, bytes into normalised floats);
+    ``augment`` changes a client's training inputs at random, with the generator it is given."""
+
+    name: str
+    federation: Held
+    model: nn.Module
+    objective: Objective = field(default_factory=CrossEntropy)
+    prepare: Callable[[Tensor], Tensor] | None = None
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of the model's row."""
+        return Layout.of(self.model)
+
+    def initial_row(self) -> Tensor:
+        """The row every method starts from."""
+        return self.layout.row(self.model)
+
+    def inputs(self, positions: Tensor) -> Tensor:
+        """Prepared inputs at some positions (any shape of positions)."""
+        x = self.federation.columns["x"]
+        picked = x.index_select(0, positions.reshape(-1))
+        if self.prepare is not None:
+            picked = self.prepare(picked)
+        return picked.view(*positions.shape, *picked.shape[1:])
+
+    def targets(self, positions: Tensor) -> Tensor:
+        """Targets at some positions."""
+        y = self.federation.columns["y"]
+        return y.index_select(0, positions.reshape(-1)).view(*positions.shape, *y.shape[1:])

@@ -1,0 +1,100 @@
+"""Checkpoints: a run's whole state on disk, so that it can stop at any moment and go on to the same bytes.
+
+``round-000012.safetensors`` holds the server's state and the server optimiser's; ``kept-000012.safetensors`` holds the
+clients' kept rows that changed since the checkpoint before. Files appear whole or not at all (written aside,
+synced, renamed), and no pickle is involved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from fedloom.core.keep import Keep
+from fedloom.core.rounds import RunState
+from fedloom.errors import FedloomError
+
+COMPACT = 4
+"""When the changes on disk outgrow the kept rows this many times, all rows are written and older files go."""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is either there whole or not there."""
+    aside = path.with_name(path.name + ".part")
+    with open(aside, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def save_checkpoint(folder: Path, state: RunState) -> None:
+    """Write the state after a round; the one before is removed once the new one is safe."""
+    checkpoints = folder / "checkpoints"
+    checkpoints.mkdir(exist_ok=True)
+    number = f"{state.round:06d}"
+    _save_kept(checkpoints, number, state.keep)
+    tensors = {"round": torch.tensor(state.round)}
+    tensors |= {f"server/{name}": tensor for name, tensor in state.server.items()}
+    tensors |= {f"optimizer/{name}": tensor for name, tensor in state.optimizer.items()}
+    write_whole(checkpoints / f"round-{number}.safetensors", _packed(tensors))
+    for old in checkpoints.glob("round-*.safetensors"):
+        if old.name < f"round-{number}":
+            old.unlink()
+    _drop_superseded(checkpoints)
+
+
+def load_checkpoint(folder: Path, clients: int) -> RunState | None:
+    """The newest state of a run's folder, or None if it never reached a checkpoint."""
+    checkpoints = folder / "checkpoints"
+    found = sorted(checkpoints.glob("round-*.safetensors"))
+    if not found:
+        return None
+    tensors = _load(found[-1])
+    state = RunState(int(tensors["round"]), _group(tensors, "server/"), _group(tensors, "optimizer/"), Keep(clients))
+    for path in sorted(checkpoints.glob("kept-*.safetensors")):
+        if path.stem.removeprefix("kept-").removesuffix("-all") > found[-1].stem.removeprefix("round-"):
+            path.unlink()  # written by a round that never finished
+        else:
+            state.keep.restore(_load(path))
+    return state
+
+
+def _save_kept(checkpoints: Path, number: str, keep: Keep) -> None:
+    if not keep.dirty:
+        return
+    whole = sum(rows.nbytes for rows in keep.rows.values())
+    on_disk = sum(path.stat().st_size for path in checkpoints.glob("kept-*.safetensors"))
+    if on_disk > COMPACT * whole:
+        write_whole(checkpoints / f"kept-{number}-all.safetensors", _packed(keep.everything()))
+    else:
+        write_whole(checkpoints / f"kept-{number}.safetensors", _packed(keep.changes()))
+
+
+def _drop_superseded(checkpoints: Path) -> None:
+    wholes = sorted(checkpoints.glob("kept-*-all.safetensors"))
+    if wholes:
+        for old in checkpoints.glob("kept-*.safetensors"):
+            if old.name < wholes[-1].name and old != wholes[-1]:
+                old.unlink()
+
+
+def _packed(tensors: Mapping[str, Tensor]) -> bytes:
+    return bytes(save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise FedloomError(f"{path} is not a readable checkpoint ({error}): restore it or start the run anew.") from None
+
+
+def _group(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,184 @@
+"""From a composition to a finished run: the loop, its folder, and how it goes on after a stop.
+
+``metrics.jsonl`` holds what was measured and nothing that a clock decides, so that a run that was killed and resumed
+leaves the same bytes as one that was not; times go to ``timings.jsonl``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fedloom
+from fedloom import aggregation, engine
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.cohort import Setting
+from fedloom.core.execution import decide
+from fedloom.core.jobs import Shop
+from fedloom.core.local import Loom
+from fedloom.core.rounds import Composition, Diverged, RunState, begin, play_round, score, scored
+from fedloom.core.task import Task
+from fedloom.core.work import LocalWork
+from fedloom.errors import FedloomError
+from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
+from fedloom.runs.config import RunConfig, as_plain, to_toml
+from fedloom.runs.history import History
+
+log = logging.getLogger("fedloom")
+Observer = Callable[[dict[str, Any]], None]
+"""Called with each round's record: progress bars and trackers."""
+
+PICTURED_CLIENTS = 1000
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is ready to start."""
+
+    composition: Composition
+    config: RunConfig
+    plain: dict[str, Any]
+
+
+def prepare(task: Task, algorithm: Algorithm, config: RunConfig) -> Prepared:
+    """Put a run together; everything that can be refused is refused here, before any work."""
+    work = config.local or LocalWork()
+    execution = decide(task, config.execution, work.batch_size)
+    log.info("execution: %s (%s)", execution.name, execution.reason)
+    config = config.model_copy(update={"execution": execution.name, "local": work, "made_by": _made_by()})
+    clients = algorithm.trains_on(task.federation).clients
+    if clients > 1:
+        config.selection.per_round(clients)
+    optimizer = config.server_optimizer or getattr(algorithm, "server", None)
+    composition = Composition(
+        task=task,
+        algorithm=algorithm,
+        setting=Setting(work, config.seed, config.rounds),
+        execution=execution,
+        select=config.selection if clients > 1 else lambda *_: [0],
+        weigh=lambda samples, steps: aggregation.weights(config.weight_by, samples, steps),
+        aggregator=aggregation.weighted_mean,
+        optimize=optimizer,
+        eval_every=config.eval_every,
+        eval_clients=config.eval_clients,
+        size_bounds=config.size_groups,
+    )
+    return Prepared(composition, config, as_plain(config, algorithm))
+
+
+def execute(prepared: Prepared, folder: Path | None = None, observers: Sequence[Observer] = ()) -> History:
+    """Run from the beginning, in memory or into a new folder."""
+    history = History(prepared.plain, partition=_partition(prepared.composition.task), folder=folder)
+    if folder is not None:
+        if (folder / "config.toml").exists():
+            raise FedloomError(f"{folder} already holds a run: resume it, or name another folder.")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / "partition.json", _json(history.partition))
+            write_whole(folder / "config.toml", to_toml(prepared.plain))
+        except OSError as error:
+            raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
+    return _play(prepared, begin(prepared.composition), history, observers)
+
+
+def resume(prepared: Prepared, folder: Path, observers: Sequence[Observer] = ()) -> History:
+    """Go on with a run's folder from its last checkpoint, to the same bytes as if it had never stopped."""
+    history = History.load(folder)
+    if history.stopped is not None:
+        raise FedloomError(f"{folder} ended by itself ({history.stopped}): there is nothing to resume.")
+    state = load_checkpoint(folder, prepared.composition.task.federation.clients)
+    if state is None:
+        state, history.records = begin(prepared.composition), []
+    history.records = [record for record in history.records if record["round"] <= state.round]
+    if state.round == 0:
+        history.records = []
+    write_whole(folder / "metrics.jsonl", b"".join(_json(record) + b"\n" for record in history.records))
+    for observe in observers:
+        for record in history.records:
+            observe(record)
+    return _play(prepared, state, history, observers)
+
+
+def _play(prepared: Prepared, state: RunState, history: History, observers: Sequence[Observer]) -> History:
+    run, folder = prepared.composition, history.folder
+    with single_thread():
+        scoring = Loom(run.task, run.execution.name)
+        pooled = run.algorithm.trains_on(run.task.federation)
+        same = pooled is run.task.federation
+        training = scoring if same else Loom(replace(run.task, federation=pooled), run.execution.name)
+        cores = engine.start(Shop(run.algorithm, training, scoring, run.setting), prepared.config.workers)
+        try:
+            if state.round == 0 and run.eval_every:
+                metrics, history.clients = score(run, cores, state)
+                first = {"round": 0, "selected": [], "bytes_down": 0, "bytes_up": 0, "steps": 0, "metrics": metrics}
+                _note(history, first, observers, 0.0)
+            while state.round < run.setting.rounds:
+                began = time.perf_counter()
+                record = play_round(run, cores, state)
+                if scored(run, state.round):
+                    metrics, history.clients = score(run, cores, state)
+                    record["metrics"] |= metrics
+                _note(history, record, observers, time.perf_counter() - began)
+                last = state.round == run.setting.rounds
+                if folder is not None and (last or state.round % prepared.config.checkpoint_every == 0):
+                    save_checkpoint(folder, state)
+        except Diverged as end:
+            history.stopped = str(end)
+            _append(folder, "metrics.jsonl", {"stopped": history.stopped})
+        finally:
+            cores.close()
+    if folder is not None:
+        write_whole(folder / "clients.json", _json(history.clients))
+    return history
+
+
+def _note(history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float) -> None:
+    history.records.append(record)
+    _append(history.folder, "metrics.jsonl", record)
+    _append(history.folder, "timings.jsonl", {"round": record["round"], "seconds": round(seconds, 6)})
+    for observe in observers:
+        observe(record)
+
+
+def _append(folder: Path | None, name: str, value: Any) -> None:
+    if folder is not None:
+        with open(folder / name, "ab") as file:
+            file.write(_json(value) + b"\n")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _partition(task: Task) -> dict[str, Any]:
+    federation = task.federation
+    if federation.clients > PICTURED_CLIENTS or not hasattr(federation, "counts"):
+        return {}
+    return {
+        "counts": federation.counts().tolist(),
+        "class_names": list(getattr(federation, "class_names", [])),
+        "client_names": [federation.name(client) for client in range(federation.clients)],
+    }
+
+
+def _made_by() -> dict[str, str]:
+    return {"fedloom": fedloom.__version__, "torch": torch.__version__}
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """One torch thread: what a run computes must not depend on how many cores a machine has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,42 @@
+"""Who takes part in a round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedloom.core.seeds import numpy_generator
+from fedloom.errors import FedloomError
+
+
+@dataclass(frozen=True)
+class Random:
+    """Clients drawn without replacement: ``number`` of them, or a ``fraction`` (rounded up, at least one)."""
+
+    fraction: float = 1.0
+    number: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise FedloomError(f"fraction={self.fraction}: the share of clients in a round is above 0 and at most 1.")
+        if self.number is not None and self.number < 1:
+            raise FedloomError(f"number={self.number}: a round needs at least one client.")
+
+    def per_round(self, clients: int) -> int:
+        """How many clients a round has."""
+        if self.number is None:
+            return max(1, math.ceil(self.fraction * clients - 1e-9))
+        if self.number > clients:
+            raise FedloomError(f"number={self.number} clients per round, but there are only {clients}: choose fewer.")
+        return self.number
+
+    def __call__(self, clients: int, seed: int, round_number: int) -> list[int]:
+        """The sorted ids of a round's clients."""
+        number = self.per_round(clients)
+        if number == clients:
+            return list(range(clients))
+        drawn = numpy_generator(seed, "selection", round_number).choice(clients, number, replace=False)
+        return sorted(int(client) for client in drawn)
+
+
+SELECTORS = {"random": Random}

@@ -1,0 +1,151 @@
+"""Tasks: data, model and loss under one name, with local work that is known to train.
+
+``task("digits", clients=50, partition=dirichlet(0.1))`` is a named task; any federation and any ``torch.nn.Module``
+make another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedloom.core.task import CrossEntropy, Objective, Task
+from fedloom.core.work import LocalWork
+from fedloom.data.datasets import DATASETS, dataset, load
+from fedloom.data.federation import Federation
+from fedloom.data.partition import Partitioner
+from fedloom.data.partitions import dirichlet
+from fedloom.errors import FedloomError, unknown
+from fedloom.models import build, default_for
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """Bytes become numbers in [0, 1], then each channel gets mean 0 and standard deviation 1."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalised floats."""
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        scale = 255.0 if x.dtype == torch.uint8 else 1.0
+        return (x.float() - torch.tensor(self.mean).view(shape) * scale) / (torch.tensor(self.std).view(shape) * scale)
+
+
+@dataclass(frozen=True)
+class CropFlip:
+    """The usual augmentation of small photographs: shift by up to ``pad`` pixels, mirror every second image."""
+
+    pad: int = 4
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Each image shifted and perhaps mirrored."""
+        count, _, height, width = x.shape
+        shift = torch.randint(0, 2 * self.pad + 1, (2, count, 1), generator=generator)
+        mirrored = torch.rand(count, generator=generator) < 0.5
+        columns = torch.arange(width).expand(count, -1)
+        columns = torch.where(mirrored[:, None], columns.flip(1), columns) + shift[0]
+        rows = torch.arange(height).expand(count, -1) + shift[1]
+        padded = F.pad(x, (self.pad,) * 4)
+        picked = torch.arange(count)[:, None, None]
+        return padded.permute(0, 2, 3, 1)[picked, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class TaskKind:
+    """A named task: its data set, its model if not the data's default, and local work that trains it."""
+
+    data: str
+    local: LocalWork
+    model: str | None = None
+
+
+TASKS: dict[str, TaskKind] = {
+    "digits": TaskKind("digits", LocalWork(lr=0.1, batch_size=32)),
+    "mnist": TaskKind("mnist", LocalWork(lr=0.05, batch_size=32)),
+    "mnist-writers": TaskKind("mnist-writers", LocalWork(lr=0.05, batch_size=20)),
+    "fashion-mnist": TaskKind("fashion-mnist", LocalWork(lr=0.05, batch_size=32)),
+    "cifar10": TaskKind("cifar10", LocalWork(lr=0.01, batch_size=64, weight_decay=4e-4)),
+    "cifar10-cnn": TaskKind("cifar10", LocalWork(lr=0.01, batch_size=64), model="cnn"),
+    "cifar100": TaskKind("cifar100", LocalWork(lr=0.01, batch_size=64, weight_decay=4e-4)),
+    "gtsrb": TaskKind("gtsrb", LocalWork(lr=0.02, batch_size=32)),
+    "har": TaskKind("har", LocalWork(lr=0.02, batch_size=32)),
+    "shakespeare": TaskKind("shakespeare", LocalWork(lr=1.0, batch_size=100, weight_decay=1e-4)),
+    "stackexchange": TaskKind("stackexchange", LocalWork(lr=0.316, batch_size=16)),
+}
+
+
+def task_kind(name: str) -> TaskKind:
+    """The named task, in any case."""
+    key = name.strip().lower().replace("_", "-")
+    if key not in TASKS:
+        raise unknown("task", name, [*TASKS, "own"])
+    return TASKS[key]
+
+
+def task(
+    name: str,
+    *,
+    clients: int | None = None,
+    partition: Partitioner | str | Mapping[str, Any] | None = None,
+    alpha: float | None = None,
+    model: str | nn.Module | None = None,
+    model_options: Mapping[str, Any] | None = None,
+    test_share: float = 0.2,
+    valid_share: float = 0.0,
+    augment: bool = False,
+    seed: int = 0,
+) -> Task:
+    """A named task. ``alpha`` is short for ``partition=dirichlet(alpha)``; ``model`` is a name or any module."""
+    kind = task_kind(name)
+    entry = dataset(kind.data)
+    if alpha is not None:
+        if partition is not None:
+            raise FedloomError(f"alpha={alpha} and partition={partition} both say how to divide the data: give one.")
+        partition = dirichlet(alpha)
+    federation = load(
+        kind.data, clients=clients, partition=partition, seed=seed, test_share=test_share, valid_share=valid_share
+    )
+    if model is None:
+        model = kind.model or default_for(entry.shape, entry.classes, entry.kind)
+    if isinstance(model, str):
+        model = build(model, entry.shape, entry.classes, seed, **(model_options or {}))
+    if augment and entry.kind != "image":
+        raise FedloomError(f"augment=true shifts and mirrors images, and {name} has none: leave it off.")
+    return Task(
+        name=name,
+        federation=federation,
+        model=model,
+        prepare=Normalise(entry.mean, entry.std) if entry.mean else None,
+        augment=CropFlip() if augment else None,
+    )
+
+
+def task_of(
+    federation: Federation,
+    model: nn.Module | str = "mlp",
+    *,
+    name: str = "own",
+    objective: Objective | None = None,
+    seed: int = 0,
+    model_options: Mapping[str, Any] | None = None,
+) -> Task:
+    """A task from a federation of one's own and a model: a name of ``fedloom list models`` or any module."""
+    x = federation.columns["x"]
+    if isinstance(model, str):
+        model = build(model, tuple(x.shape[1:]), federation.classes, seed, **(model_options or {}))
+    return Task(name, federation, model, objective=objective or CrossEntropy())
+
+
+def describe(name: str) -> str:
+    """One line about a named task."""
+    entry = DATASETS[TASKS[name].data]
+    model = TASKS[name].model or default_for(entry.shape, entry.classes, entry.kind)
+    where = "" if entry.present() else " (data missing: fedloom data get)"
+    return f"{entry.description}; model {model}{where}"
