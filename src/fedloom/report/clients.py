@@ -1,0 +1,259 @@
+"""The pictures of single clients: who holds what, who was selected, and for whom a method works.
+
+A mean over clients hides what federated learning is about. Every picture here stays readable from one client to
+a thousand: dots and bubbles while they can be told apart, quantiles and a heat map beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedloom.errors import FedloomError
+from fedloom.report.measured import GROUPS, Floats, Histories, client_accuracies, client_count, over_seeds
+from fedloom.report.style import (
+    BLUE,
+    INK,
+    MUTED,
+    PAPER,
+    colour,
+    heading,
+    new_figure,
+    percent,
+    room,
+    short,
+    styled,
+    whole_numbers,
+    widened,
+)
+from fedloom.runs.history import History
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+MOST_DOTS = 200  # per method; beyond, dots are evenly spaced quantiles
+MOST_BUBBLES = 40  # clients
+MOST_LETTERS = 130  # of client names in one line
+MOST_BARS = 60  # clients
+MOST_CELLS = 2000  # of a raster whose cells are set apart by thin lines
+MOST_LINES = 1000  # clients in a raster
+GOLDEN = 0.6180339887498949
+
+
+@styled
+def spread(histories: Histories) -> Figure:
+    """How the final accuracy is distributed over clients, each method in its own line."""
+    found = {name: np.sort(client_accuracies(runs)) for name, runs in histories.items()}
+    if not any(len(values) for values in found.values()):
+        raise FedloomError("Accuracy of single clients was not measured at the end of these runs.")
+    figure = new_figure(10.0, 1.1 + 0.5 * len(found), left=room(found))
+    axes = figure.add_subplot()
+    thinned = any(len(values) > MOST_DOTS for values in found.values())
+    for place, values in enumerate(found.values()):
+        if len(values):
+            _strip(axes, place, values, colour(place))
+        else:
+            axes.text(0.01, place, "not measured", color=MUTED, va="center", transform=axes.get_yaxis_transform())
+    pooled = " of all seeds" if any(len(runs) > 1 for runs in histories.values()) else ""
+    dots = f"dots: {MOST_DOTS} evenly spaced quantiles of the clients" if thinned else "dots: clients"
+    heading(
+        axes,
+        "Each client's model on its own test set, at the end",
+        f"{dots}{pooled}; bar: middle half of the clients; line: median; diamond: mean",
+    )
+    axes.set_yticks(range(len(found)), [short(name) for name in found], color=INK)
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_xlabel("accuracy (%)")
+    axes.grid(axis="x")
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.02)
+    axes.set_xlim(widened(axes.get_xlim()))
+    percent(axes.xaxis)
+    return figure
+
+
+def _strip(axes: Axes, place: int, values: Floats, hue: str) -> None:
+    dots = values if len(values) <= MOST_DOTS else np.quantile(values, (np.arange(MOST_DOTS) + 0.5) / MOST_DOTS)
+    jitter = (np.arange(len(dots)) * GOLDEN % 1 - 0.5) * 0.5  # even, and the same in every run
+    axes.scatter(dots, place + jitter, s=11, color=hue, alpha=0.55, linewidths=0)
+    low, median, high = np.quantile(values, (0.25, 0.5, 0.75))
+    axes.barh(place, high - low, left=low, height=0.62, color=hue, alpha=0.16)
+    axes.plot([median, median], [place - 0.31, place + 0.31], color=hue, linewidth=2.2)
+    axes.plot(values.mean(), place, marker="D", markersize=5.5, color=hue, markeredgecolor=INK, markeredgewidth=0.8)
+
+
+@styled
+def by_size(histories: Histories) -> Figure:
+    """Final accuracy of small, intermediate and big clients."""
+    groups = [g for g in GROUPS if any(len(client_accuracies(runs, g)) for runs in histories.values())]
+    if not groups:
+        raise FedloomError("Accuracy of single clients was not measured at the end of these runs.")
+    several = min(len(runs) for runs in histories.values()) > 1
+    figure = new_figure(10.0, 3.5, right=room(histories) + 0.2)
+    axes = figure.add_subplot()
+    step = min(0.14, 0.8 / len(histories))
+    for place, (name, runs) in enumerate(histories.items()):
+        offset = (place - (len(histories) - 1) / 2) * step
+        marks = [(i, *_group_mark(runs, group, several)) for i, group in enumerate(groups)]
+        x, y, error = (np.array(v, dtype=np.float64) for v in zip(*marks, strict=True))
+        hue = colour(place)
+        marker = "osD"[place // 7 % 3]
+        if np.isnan(y).all():
+            continue
+        axes.errorbar(x + offset, y, error, color=hue, fmt=marker, markersize=6, elinewidth=1.4, label=short(name))
+    what = "over seeds" if several else "over the clients of the group"
+    heading(
+        axes, "Each client's model on its own test set, by client size", f"error bar: ± 1 standard deviation {what}"
+    )
+    axes.set_xticks(range(len(groups)), [f"{group} clients" for group in groups], color=INK)
+    for place, group in enumerate(groups):
+        below: dict[str, Any] = {
+            "xytext": (0, -27),
+            "textcoords": "offset points",
+            "xycoords": axes.get_xaxis_transform(),
+        }
+        axes.annotate(_group_size(histories, group), (place, 0), ha="center", color=MUTED, fontsize=8.5, **below)
+    axes.set_xlim(-0.5, len(groups) - 0.5)
+    axes.set_ylabel("accuracy (%)")
+    axes.set_ylim(widened(axes.get_ylim()))
+    percent(axes.yaxis)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    return figure
+
+
+def _group_mark(runs: Sequence[History], group: str, several: bool) -> tuple[float, float]:
+    means = [values.mean() for values in (client_accuracies([run], group) for run in runs) if len(values)]
+    mean, over = over_seeds(means)
+    if not several:
+        values = client_accuracies(runs, group)
+        over = float(values.std(ddof=1)) if len(values) > 1 else None
+    return np.nan if mean is None else mean, 0.0 if over is None else over
+
+
+def _group_size(histories: Histories, group: str) -> str:
+    history = next(run for runs in histories.values() for run in runs if len(client_accuracies([run], group)))
+    sizes = [row["train"] for row in history.clients if row.get("group") == group]
+    clients = "1 client" if len(sizes) == 1 else f"{len(sizes):,} clients"
+    span = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+    return f"{clients} with {span} training samples"
+
+
+@styled
+def partition(history: History) -> Figure:
+    """Training samples per client and class, and above it each client's total."""
+    table = history.partition
+    counts = np.array(table.get("counts", []), dtype=np.float64)
+    if counts.ndim != 2 or counts.size == 0 or counts.max() <= 0:
+        raise FedloomError("The table of samples per client and class was not recorded in this run.")
+    clients, classes = counts.shape
+    crowded = clients > MOST_BUBBLES
+    if crowded:
+        order = np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1)))
+        counts = counts[order]
+    height = float(np.clip(0.24 * classes, 1.0, 5.0))
+    class_names = [short(str(name), 16) for name in table.get("class_names") or range(classes)]
+    client_names = [short(str(name), 12 if clients > 8 else 18) for name in table.get("client_names") or range(clients)]
+    upright = not crowded and sum(len(name) + 2 for name in client_names) > MOST_LETTERS
+    bottom = 0.2 + room(client_names) if upright else 0.5
+    figure = new_figure(10.0, height + 1.6 + bottom, left=max(0.75, 0.25 + room(class_names)), bottom=bottom)
+    grid = figure.add_gridspec(2, 1, height_ratios=[0.75, height], hspace=0.3 / (0.75 + height))
+    top, axes = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
+    top.bar(np.arange(clients), counts.sum(axis=1), width=1.0 if crowded else 0.6, color=BLUE, alpha=0.75)
+    top.set_ylabel("samples")
+    whole_numbers(top.yaxis, 3)
+    top.tick_params(labelbottom=False, bottom=False)
+    if crowded:
+        axes.imshow(counts.T**0.5, aspect="auto", cmap=_fade(), interpolation="none", vmin=0)
+        note = (
+            f"colour: from none (blank) to {counts.max():,.0f} samples (full), by square root; "
+            "clients sorted by their most frequent class, then by size"
+        )
+        axes.set_xlabel(f"{clients:,} clients, sorted")
+    else:
+        _bubbles(axes, counts, cell=min(600 / clients, 72 * height / classes))
+        note = f"a bubble's area is its number of samples; the largest is {counts.max():,.0f}"
+        axes.set_xlabel("client")
+        axes.set_xticks(range(clients), client_names, rotation=90 if upright else 0)
+    heading(top, f"Training samples of {clients:,} client{'s' * (clients > 1)}, by class", note)
+    every = 1 + (classes - 1) // 30
+    axes.set_yticks(range(0, classes, every), class_names[::every])
+    axes.set_ylim(classes - 0.5, -0.5)
+    axes.set_ylabel("class")
+    axes.grid(visible=not crowded, axis="both")
+    for panel in (top, axes):
+        panel.set_xlim(-0.5, clients - 0.5)
+    return figure
+
+
+def _bubbles(axes: Axes, counts: Floats, cell: float) -> None:
+    client, label = np.nonzero(counts)
+    largest = min(0.95 * cell, 30.0) ** 2
+    axes.scatter(client, label, s=largest * counts[client, label] / counts.max(), color=BLUE, alpha=0.75, linewidths=0)
+
+
+def _fade() -> Colormap:
+    from matplotlib.colors import ListedColormap
+
+    red, green, blue = (int(BLUE[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return ListedColormap([(red, green, blue, strength) for strength in np.linspace(0, 1, 32)])
+
+
+@styled
+def selection(history: History) -> Figure:
+    """Who was selected when, and how often."""
+    rounds = [(r["round"], [int(c) for c in r["selected"]]) for r in history.records if r.get("selected")]
+    if not rounds:
+        raise FedloomError("No client was selected in this run.")
+    clients = client_count(history)
+    times = np.bincount([client for _, chosen in rounds for client in set(chosen)], minlength=clients)
+    often = f"{clients:,} client{'s' * (clients > 1)}, {len(rounds):,} round{'s' * (len(rounds) > 1)}"
+    if clients > MOST_LINES:
+        figure = new_figure(10.0, 2.6, left=0.95)
+        _histogram(figure.add_subplot(), times, often)
+        return figure
+    figure = new_figure(10.0, float(np.clip(1.2 + 0.11 * clients, 2.6, 4.6)))
+    grid = figure.add_gridspec(1, 2, width_ratios=[2.6, 1])
+    raster, side = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
+    when = np.zeros((clients, max(number for number, _ in rounds)))
+    for number, chosen in rounds:
+        when[chosen, number - 1] = 1
+    extent = (0.5, when.shape[1] + 0.5, clients - 0.5, -0.5)
+    raster.imshow(when, aspect="auto", cmap=_fade(), interpolation="none", vmin=0, vmax=1.33, extent=extent)
+    raster.grid(visible=False)
+    if when.size <= MOST_CELLS:
+        raster.set_xticks(np.arange(when.shape[1] + 1) + 0.5, minor=True)
+        raster.set_yticks(np.arange(clients + 1) - 0.5, minor=True)
+        raster.grid(which="minor", axis="both", color=PAPER, linewidth=1.2)
+        raster.tick_params(which="minor", length=0)
+    heading(raster, "Who was selected when", f"a mark: this client took part in this round; {often}")
+    raster.set_xlabel("round")
+    raster.set_ylabel("client (its number)")
+    whole_numbers(raster.xaxis)
+    whole_numbers(raster.yaxis)
+    if clients > MOST_BARS:
+        _histogram(side, times, "over the whole run")
+        return figure
+    side.barh(np.arange(clients), times, height=0.7, color=BLUE, alpha=0.75)
+    side.set_ylim(clients - 0.5, -0.5)
+    heading(side, "How often", "one bar per client")
+    side.set_xlabel("rounds it took part in")
+    side.grid(visible=False)
+    whole_numbers(side.xaxis, 5)
+    whole_numbers(side.yaxis)
+    return figure
+
+
+def _histogram(axes: Axes, times: NDArray[np.int64], note: str) -> None:
+    values, clients = np.unique(times, return_counts=True)
+    axes.bar(values, clients, width=0.8, color=BLUE, alpha=0.75)
+    heading(axes, "How often", note)
+    axes.set_xlabel("rounds a client took part in")
+    axes.set_ylabel("clients")
+    axes.set_xlim(values.min() - 0.6, values.max() + 0.6)
+    whole_numbers(axes.xaxis, 6)
+    whole_numbers(axes.yaxis, 5)

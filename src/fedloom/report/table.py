@@ -1,0 +1,142 @@
+"""The comparison as numbers, and what may be concluded from them.
+
+A row per method; every accuracy is the last one measured, averaged over the method's seeds. The verdict names
+who is ahead, and claims a lead only where it is larger than what the seeds themselves vary by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fedloom.report.measured import CLIENTS_STD, Histories, last, over_seeds, points
+from fedloom.runs.history import CLIENTS, GLOBAL, History
+
+Row = dict[str, Any]
+
+METRICS = {
+    "global_accuracy": GLOBAL,
+    "client_accuracy": CLIENTS,
+    "worst_decile": CLIENTS.removesuffix("mean") + "worst_decile",
+    "client_spread": CLIENTS_STD,
+}
+TESTS = {
+    "client_accuracy": "On the clients' own test sets (mean of clients)",
+    "global_accuracy": "On the global test set",
+}
+MAY_DIFFER = ("method", "seed", "out")
+
+
+def summary(histories: Histories) -> list[Row]:
+    """One row per method: final accuracies (mean and standard deviation over seeds), traffic, work, and its end.
+
+    ``<accuracy>_std`` is None with a single seed: one run does not say how much runs vary.
+    """
+    return [_row(name, runs) for name, runs in histories.items()]
+
+
+def _row(name: str, runs: Sequence[History]) -> Row:
+    row: Row = {"method": name, "seeds": len(runs)}
+    for key, metric in METRICS.items():
+        row[key], row[f"{key}_std"] = over_seeds([last(run, metric) for run in runs])
+    measured = [max((*points(run, GLOBAL), *points(run, CLIENTS)), default=None) for run in runs]
+    return row | {
+        "megabytes_up": sum(run.total("bytes_up") for run in runs) / 1e6 / len(runs),
+        "megabytes_down": sum(run.total("bytes_down") for run in runs) / 1e6 / len(runs),
+        "steps": sum(run.total("steps") for run in runs) / len(runs),
+        "rounds": min(max((r["round"] for r in run.records), default=0) for run in runs),
+        "last_measured": min((r for r in measured if r is not None), default=None),
+        "stopped": _stopped(runs),
+    }
+
+
+def _stopped(runs: Sequence[History]) -> str | None:
+    reasons = [run.stopped for run in runs if run.stopped]
+    if not reasons:
+        return None
+    which = f"{len(reasons)} of {len(runs)} seeds: " if len(runs) > 1 else ""
+    return which + " / ".join(dict.fromkeys(reasons))
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Who is ahead on the clients' tests and on the global test, and whether that is established."""
+    finished = [row for row in rows if not row["stopped"]]
+    found = [_lead([row for row in finished if row[key] is not None], key) for key in TESTS]
+    sentences = [sentence for sentence, _ in filter(None, found)]
+    if not sentences:
+        sentences = [
+            "Fewer than two methods ran to their end with a measured accuracy, so there is nothing to compare."
+        ]
+    elif any(open_ for _, open_ in filter(None, found)):
+        more = max(5, 2 * max(row["seeds"] for row in finished))
+        sentences.append(f"More seeds would tell, for example --seeds {more}.")
+    early = [str(row["method"]) for row in rows if row["stopped"]]
+    if early:
+        sentences.append(f"Left out because {'it' if len(early) == 1 else 'they'} stopped early: {', '.join(early)}.")
+    if len({row["rounds"] for row in finished}) > 1:
+        sentences.append("The methods ran for different numbers of rounds, so their last values are not alike.")
+    return " ".join(sentences)
+
+
+def _lead(rows: Sequence[Row], key: str) -> tuple[str, bool] | None:
+    """The sentence on one test, and whether the question stays open."""
+    if len(rows) < 2:
+        return None
+    first, second, *rest = sorted(rows, key=lambda row: -row[key])
+    lead = f"{100 * (first[key] - second[key]):.1f} points"
+    if first[key] == second[key]:
+        return f"{TESTS[key]} {first['method']} and {second['method']} are level at {accuracy(first, key)}.", True
+    if any(row[f"{key}_std"] is None for row in rows):
+        once = "in this one run" if max(row["seeds"] for row in rows) == 1 else "in these runs"
+        return (
+            f"{TESTS[key]} {first['method']} is ahead {once} ({accuracy(first, key)}, {lead} above "
+            f"{second['method']}), but with a single seed the lead is not established.",
+            True,
+        )
+    unclear = [row for row in (second, *rest) if first[key] - row[key] <= _combined(first, row, key)]
+    if unclear:
+        names = _and([str(row["method"]) for row in unclear])
+        widest = max(_combined(first, row, key) for row in unclear)
+        return (
+            f"{TESTS[key]} {first['method']} has the highest mean ({accuracy(first, key)}, {lead} above "
+            f"{second['method']}), but its lead over {names} is not established: it is within the combined "
+            f"standard deviation over seeds ({100 * widest:.1f} points).",
+            True,
+        )
+    return (
+        f"{TESTS[key]} {first['method']} is best: {accuracy(first, key)}, {lead} above {second['method']} "
+        f"({accuracy(second, key)}), which is more than the combined standard deviation over "
+        f"{min(first['seeds'], second['seeds'])} seeds ({100 * _combined(first, second, key):.1f} points).",
+        False,
+    )
+
+
+def _combined(one: Row, other: Row, key: str) -> float:
+    return float((one[f"{key}_std"] ** 2 + other[f"{key}_std"] ** 2) ** 0.5)
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def accuracy(row: Row, key: str) -> str:
+    """A row's accuracy for people, as ``87.3 ± 0.6 %``."""
+    if row[key] is None:
+        return "not measured"
+    std = row[f"{key}_std"]
+    return f"{100 * row[key]:.1f}{'' if std is None else f' ± {100 * std:.1f}'} %"
+
+
+def differences(histories: Histories) -> list[str]:
+    """The config keys, beside method and seed, in which the compared runs differ: a fair comparison has none."""
+    flat = [dict(_flat(run.config)) for runs in histories.values() for run in runs]
+    keys = sorted({key for config in flat for key in config if key.split(".")[0] not in MAY_DIFFER})
+    return [key for key in keys if len({repr(config.get(key)) for config in flat}) > 1]
+
+
+def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield above + key, value

@@ -1,0 +1,105 @@
+"""The comparison's numbers are those of the histories, and its verdict claims no more than they bear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedloom.report.table import differences, summary, verdict
+from fedloom.runs.history import CLIENTS, GLOBAL, History
+
+
+def run(clients: list[float], glob: list[float] | None = None, stopped: str | None = None, **config: Any) -> History:
+    """A run whose rounds 0, 1, … measured these accuracies, with 3 MB up, 2 MB down and 10 steps a round."""
+    records = []
+    for number, value in enumerate(clients):
+        metrics = {CLIENTS: value, CLIENTS.replace("mean", "std"): 0.1, CLIENTS.replace("mean", "worst_decile"): 0.2}
+        if glob is not None:
+            metrics[GLOBAL] = glob[number]
+        work = {"bytes_up": 3_000_000, "bytes_down": 2_000_000, "steps": 10}
+        if number == 0:
+            work = dict.fromkeys(work, 0)
+        records.append({"round": number, "selected": [], "metrics": metrics, **work})
+    return History({"method": {"name": "m"}, "seed": 0, **config}, records, stopped=stopped)
+
+
+def test_a_row_is_the_mean_and_sample_deviation_over_seeds_of_the_last_values() -> None:
+    (row,) = summary({"fedavg": [run([0.1, 0.7], [0.1, 0.6]), run([0.1, 0.9], [0.1, 0.6])]})
+    assert row["client_accuracy"] == pytest.approx(0.8)
+    assert row["client_accuracy_std"] == pytest.approx(0.02**0.5)  # sqrt((0.1^2 + 0.1^2) / (2 - 1))
+    assert row["global_accuracy"] == pytest.approx(0.6)
+    assert row["global_accuracy_std"] == pytest.approx(0.0)
+    assert (row["worst_decile"], row["client_spread"]) == pytest.approx((0.2, 0.1))
+    assert (row["megabytes_up"], row["megabytes_down"], row["steps"], row["rounds"]) == (3.0, 2.0, 10.0, 1)
+    assert (row["seeds"], row["stopped"]) == (2, None)
+
+
+def test_one_seed_has_no_deviation_and_what_was_not_measured_is_none() -> None:
+    (row,) = summary({"fedavg": [run([0.1, 0.7])]})
+    assert row["client_accuracy_std"] is None
+    assert row["global_accuracy"] is None
+
+
+def test_a_diverged_run_keeps_its_last_finite_value_and_its_reason() -> None:
+    (row,) = summary({"fedsgd": [run([0.1, 0.5, float("nan")], stopped="loss is NaN"), run([0.1, 0.5, 0.6])]})
+    assert row["client_accuracy"] == pytest.approx(0.55)
+    assert row["last_measured"] == 1
+    assert row["stopped"] == "1 of 2 seeds: loss is NaN"
+
+
+def test_verdict_names_the_best_when_its_lead_exceeds_the_spread() -> None:
+    text = verdict(summary({"a": [run([0.90]), run([0.91])], "b": [run([0.70]), run([0.71])]}))
+    assert "a is best: 90.5 ± 0.7 %, 20.0 points above b" in text
+    assert "not established" not in text
+
+
+def test_verdict_does_not_settle_a_lead_within_the_spread() -> None:
+    text = verdict(summary({"a": [run([0.80]), run([0.90])], "b": [run([0.79]), run([0.89])]}))
+    assert "a has the highest mean" in text
+    assert "its lead over b is not established" in text
+    assert "--seeds 5" in text
+    assert "best" not in text
+
+
+def test_verdict_names_a_noisy_third_method_that_the_first_is_not_clear_of() -> None:
+    rows = summary({"a": [run([0.90])] * 2, "b": [run([0.80])] * 2, "c": [run([0.50]), run([0.99])]})
+    assert "its lead over c is not established" in verdict(rows)
+
+
+def test_verdict_never_claims_a_winner_from_one_seed() -> None:
+    text = verdict(summary({"a": [run([0.99], [0.5])], "b": [run([0.10], [0.6])]}))
+    assert "a is ahead in this one run (99.0 %, 89.0 points above b)" in text
+    assert "On the global test set b is ahead in this one run" in text
+    assert text.count("not established") == 2
+    assert text.count("More seeds would tell") == 1
+    assert "best" not in text
+
+
+def test_a_second_seed_that_measured_nothing_is_no_second_seed() -> None:
+    text = verdict(summary({"a": [run([0.9]), run([float("nan")])], "b": [run([0.5]), run([0.5])]}))
+    assert "a is ahead in these runs" in text
+    assert "with a single seed the lead is not established" in text
+
+
+def test_verdict_says_when_methods_are_level() -> None:
+    assert "a and b are level at 80.0 %" in verdict(summary({"a": [run([0.8])], "b": [run([0.8])]}))
+
+
+def test_verdict_leaves_out_methods_that_stopped_early() -> None:
+    rows = summary({"a": [run([0.9], stopped="loss is NaN")], "b": [run([0.8])], "c": [run([0.7])]})
+    text = verdict(rows)
+    assert "b is ahead" in text
+    assert "Left out because it stopped early: a." in text
+    assert "nothing to compare" in verdict(rows[:2])
+
+
+def test_verdict_says_when_methods_ran_for_different_rounds() -> None:
+    rows = summary({"a": [run([0.1, 0.9])], "b": [run([0.1])]})
+    assert "different numbers of rounds" in verdict(rows)
+
+
+def test_differences_are_the_config_keys_that_make_a_comparison_unfair() -> None:
+    one, other = run([0.1], task={"name": "digits", "clients": 5}), run([0.1], task={"name": "digits", "clients": 9})
+    other.config |= {"seed": 7, "method": {"name": "other"}}
+    assert differences({"a": [one], "b": [other]}) == ["task.clients"]
