@@ -20,6 +20,7 @@ from fedloom.data.datasets import DATASETS, dataset, load
 from fedloom.data.federation import Federation
 from fedloom.data.partition import Partitioner
 from fedloom.data.partitions import dirichlet
+from fedloom.data.statistics import input_statistics
 from fedloom.errors import FedloomError, unknown
 from fedloom.models import build, default_for
 
@@ -135,12 +136,20 @@ def task_of(
     objective: Objective | None = None,
     seed: int = 0,
     model_options: Mapping[str, Any] | None = None,
+    normalise: bool = True,
 ) -> Task:
-    """A task from a federation of one's own and a model: a name of ``fedloom list models`` or any module."""
+    """A task from a federation of one's own and a model: a name of ``fedloom list models`` or any module.
+
+    Float and image inputs are normalised by the training data's mean and spread, unless ``normalise`` is off.
+    """
     x = federation.columns["x"]
     if isinstance(model, str):
         model = build(model, tuple(x.shape[1:]), federation.classes, seed, **(model_options or {}))
-    return Task(name, federation, model, objective=objective or CrossEntropy())
+    prepare = None
+    if normalise and (x.is_floating_point() or x.dtype == torch.uint8):
+        mean, std = input_statistics(federation)
+        prepare = Normalise(tuple(mean.tolist()), tuple(std.tolist()))
+    return Task(name, federation, model, objective=objective or CrossEntropy(), prepare=prepare)
 
 
 def describe(name: str) -> str:

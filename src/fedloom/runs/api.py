@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
 from fedloom.runs.config import RunConfig, parse, plain, read, validated
 from fedloom.runs.history import History
-from fedloom.runs.runner import Observer, Prepared, execute, prepare
+from fedloom.runs.runner import Observer, execute, prepare
 from fedloom.runs.runner import resume as resume_prepared
-from fedloom.tasks import task, task_kind, task_of
+from fedloom.tasks import TASKS, task, task_kind, task_of
 
 
-def method(spec: str | Algorithm, options: Mapping[str, Any] | None = None) -> Algorithm:
+def method_from(spec: str | Algorithm, options: Mapping[str, Any] | None = None) -> Algorithm:
     """A method from its name (``"fedprox"``), a name with settings (``"fedprox:mu=0.1"``), or itself."""
     if isinstance(spec, Algorithm):
         return spec
@@ -54,7 +55,7 @@ def run(
     the run, and ``settings`` any other key of a run's config: ``selection={"fraction": 0.1}``, ``workers=2``,
     ``weight_by="uniform"``, ``server_optimizer={"kind": "yogi"}``, ``execution="loop"``, ``eval_every=5`` ...
     """
-    algorithm = _method(method)
+    algorithm = method_from(method)
     if not isinstance(local, LocalWork):
         local = validated(LocalWork, {**_task_work(task.name), **(local or {})}, "local")
     name = method if isinstance(method, str) else type(method).__name__.lower()
@@ -101,8 +102,8 @@ def resume(
     config = load_config(folder)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
-    prepared = from_config(config) if task is None else prepare(task, _method_of(config), config)
-    return resume_prepared(prepared, folder, observers)
+    config = with_local_work(config)
+    return resume_prepared(prepare(task or make_task(config), method_of(config), config), folder, observers)
 
 
 def load_config(folder: Path) -> RunConfig:
@@ -119,25 +120,30 @@ def load_config(folder: Path) -> RunConfig:
     return parse(values, str(folder / "config.toml"))
 
 
-def from_config(config: RunConfig) -> Prepared:
-    """A run from its config alone."""
+def with_local_work(config: RunConfig) -> RunConfig:
+    """The config with the task's own local work where it names none."""
+    if config.local is not None:
+        return config
+    default = LocalWork() if config.task.name == "own" else task_kind(config.task.name).local
+    return config.model_copy(update={"local": default})
+
+
+def make_task(config: RunConfig) -> Task:
+    """The task that a config names."""
     chosen = config.task
     if chosen.name == "own":
-        made, default = _own_task(config), LocalWork()
-    else:
-        default = task_kind(chosen.name).local
-        made = task(
-            chosen.name,
-            clients=chosen.clients,
-            partition=chosen.partition,
-            model=chosen.model,
-            model_options=chosen.model_options,
-            test_share=chosen.test_share,
-            valid_share=chosen.valid_share,
-            augment=chosen.augment,
-            seed=config.seed,
-        )
-    return prepare(made, _method_of(config), config.model_copy(update={"local": config.local or default}))
+        return _own_task(config)
+    return task(
+        chosen.name,
+        clients=chosen.clients,
+        partition=chosen.partition,
+        model=chosen.model,
+        model_options=chosen.model_options,
+        test_share=chosen.test_share,
+        valid_share=chosen.valid_share,
+        augment=chosen.augment,
+        seed=config.seed,
+    )
 
 
 def _own_task(config: RunConfig) -> Task:
@@ -160,20 +166,13 @@ def _own_task(config: RunConfig) -> Task:
 
 
 def _task_work(name: str) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from fedloom.tasks import TASKS
-
     return asdict(TASKS[name].local) if name in TASKS else {}
 
 
-def _method(spec: str | Algorithm) -> Algorithm:
-    return method(spec)
-
-
-def _method_of(config: RunConfig) -> Algorithm:
+def method_of(config: RunConfig) -> Algorithm:
+    """The method that a config names."""
     options = dict(config.method)
     name = options.pop("name", None)
     if not isinstance(name, str):
         raise FedloomError("method.name is missing: name a method, for instance fedavg (see fedloom list methods).")
-    return method(name, options)
+    return method_from(name, options)

@@ -130,6 +130,8 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
                 last = state.round == run.setting.rounds
                 if folder is not None and (last or state.round % prepared.config.checkpoint_every == 0):
                     save_checkpoint(folder, state)
+            if not history.clients and run.eval_every:  # stopped after the last round, before its clients were noted
+                history.clients = score(run, cores, state)[1]
         except Diverged as end:
             history.stopped = str(end)
             _append(folder, "metrics.jsonl", {"stopped": history.stopped})

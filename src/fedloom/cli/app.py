@@ -1,0 +1,65 @@
+"""The ``fedloom`` command: verbs, errors in one sentence, exit code 2 for what a person can mend."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import click
+import typer
+
+from fedloom.cli.compare import compare
+from fedloom.cli.data import data
+from fedloom.cli.listing import listing
+from fedloom.cli.run import resume, run
+from fedloom.cli.show import report
+from fedloom.errors import FedloomError
+
+app = typer.Typer(
+    name="fedloom",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Federated learning when clients differ: simulate, compare, report.\n\n"
+    "Start with:  fedloom compare --task digits --clients 20 --alpha 0.1 fedavg fedprox fedyogi",
+)
+app.command()(run)
+app.command()(compare)
+app.command()(resume)
+app.command()(report)
+app.command()(data)
+app.command("list")(listing)
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    if version:
+        from fedloom import __version__
+
+        typer.echo(f"fedloom {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except FedloomError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        typer.echo("stopped.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""``fedloom compare``: several methods, same data and seeds, one table and a verdict that respects the spread."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedloom.cli import options as o
+
+
+def compare(
+    methods: Annotated[list[str], typer.Argument(metavar="METHOD METHOD...", help="Such as fedavg fedprox:mu=0.1 local.")],
+    config: o.Config = None,
+    task: o.Task = None,
+    data: o.Data = None,
+    target: o.Target = None,
+    client_column: o.ClientColumn = None,
+    clients: o.Clients = None,
+    alpha: o.Alpha = None,
+    partition: o.Partition = None,
+    model: o.Model = None,
+    epochs: o.Epochs = None,
+    batch_size: o.BatchSize = None,
+    lr: o.Rate = None,
+    rounds: o.Rounds = None,
+    fraction: o.Fraction = None,
+    number: o.Number = None,
+    seed: o.Seed = None,
+    seeds: Annotated[int, typer.Option("--seeds", help="How many seeds; three or more give a spread.")] = 1,
+    workers: o.Workers = None,
+    execution: o.Execution = None,
+    eval_every: o.EvalEvery = None,
+    settings: o.Set = None,
+    out: o.Out = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Compare methods on the same data with the same seeds.
+
+    Example:  fedloom compare --task digits --clients 50 --alpha 0.1 --seeds 3 fedavg fedprox:mu=0.1 fedyogi local
+    """
+    from fedloom.cli.run import complete_local, fresh_folder
+    from fedloom.runs.comparison import begin_comparison
+
+    values = o.collect(
+        config, settings, alpha, partition,
+        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__clients=clients,
+        task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
+        rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
+        execution=execution, eval_every=eval_every,
+    )  # fmt: skip
+    values.pop("method", None)
+    folder = out or fresh_folder(f"compare-{values.get('task', {}).get('name', 'digits')}")
+    begin_comparison(folder, complete_local(values), methods, seeds)
+    finish_comparison(folder, None, as_json, quiet)
+
+
+def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
+    """Do what is left of a comparison, then print its table and verdict and write its report."""
+    from fedloom.cli.progress import bars, observer
+    from fedloom.report.html import write
+    from fedloom.report.table import summary, verdict
+    from fedloom.runs.comparison import PLAN, continue_comparison
+    from fedloom.runs.config import read
+
+    rounds = read(folder / PLAN)["config"].get("rounds", 20)
+    try:
+        with bars(quiet or as_json) as progress:
+            results = continue_comparison(
+                folder, lambda spec, seed: [observer(progress, f"{spec} seed {seed}", rounds)], workers
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
+        raise
+    rows = summary(results)
+    if any(history.records for runs in results.values() for history in runs):
+        write(results, folder / "report.html")
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": verdict(rows)}))
+        return
+    print_table(rows, verdict(rows))
+    typer.echo(f"Report: {folder / 'report.html'}")
+
+
+def print_table(rows: list[dict[str, Any]], words: str) -> None:
+    """The comparison as a table, each column saying what it is over, and the verdict below."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedloom.report.table import accuracy
+
+    table = Table(caption="mean ± standard deviation over seeds; accuracies in %")
+    table.add_column("method")
+    for heading in ("global model,\nglobal test", "clients' models,\nown tests", "worst\ntenth", "spread over\nclients", "MB\nsent", "local\nsteps", "rounds"):  # fmt: skip
+        table.add_column(heading, justify="right")
+    for row in rows:
+        sent = (row["megabytes_up"] or 0) + (row["megabytes_down"] or 0)
+        table.add_row(
+            row["method"],
+            *(accuracy(row, key) for key in ("global_accuracy", "client_accuracy", "worst_decile", "client_spread")),
+            f"{sent:,.1f}",
+            f"{row['steps']:,.0f}",
+            f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else ""),
+        )
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row["stopped"]:
+            console.print(f"{row['method']}: {row['stopped']}", soft_wrap=True)
+    console.print(words, soft_wrap=True)

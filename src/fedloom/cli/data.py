@@ -1,0 +1,127 @@
+"""``fedloom data``: look at a federation, or bring a data set's official files into the data folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedloom.cli import options as o
+
+if TYPE_CHECKING:
+    from fedloom.data.federation import Federation
+
+SHOWN_CLIENTS = 30
+SHOWN_CLASSES = 12
+
+
+def data(
+    words: Annotated[
+        list[str], typer.Argument(metavar="NAME | FILE | get NAME", help="A data set, your own file, or 'get' and a name.")
+    ],
+    source: Annotated[
+        str | None, typer.Option("--from", help="For get: the official file or folder, or an address to download.")
+    ] = None,
+    sha256: Annotated[str | None, typer.Option("--sha256", help="For get: the file's checksum.")] = None,
+    clients: o.Clients = None,
+    alpha: o.Alpha = None,
+    partition: o.Partition = None,
+    target: o.Target = None,
+    client_column: o.ClientColumn = None,
+    seed: o.Seed = None,
+    png: Annotated[Path | None, typer.Option("--png", help="Where the picture goes (default: NAME.png).")] = None,
+    as_json: o.Json = False,
+) -> None:
+    """Show what a federation looks like: counts per client and class, as a table and as a picture.
+
+    Examples:  fedloom data digits --clients 20 --alpha 0.1
+               fedloom data patients.csv --target outcome --client-column hospital
+               fedloom data get mnist --from downloads/mnist/
+    """
+    from fedloom.errors import FedloomError
+
+    if words[0] == "get":
+        if len(words) != 2 or source is None:
+            raise FedloomError("to get data, say which and from where: fedloom data get mnist --from FILE_OR_ADDRESS.")
+        _get(words[1], source, sha256, as_json)
+        return
+    if len(words) > 1:
+        raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
+    federation = _load(words[0], clients, alpha, partition, target, client_column, seed or 0)
+    from fedloom.data.picture import describe, picture
+
+    path = png or Path(f"{Path(words[0]).stem}.png")
+    try:
+        picture(federation, path)
+    except OSError as error:
+        raise FedloomError(f"{path} cannot be written ({error.strerror}): name another place with --png.") from None
+    told = {**describe(federation), "picture": str(path)}
+    if as_json:
+        counts = federation.counts().tolist()
+        typer.echo(json.dumps({**told, "counts": counts}))
+        return
+    _print(federation, told)
+
+
+def _get(name: str, source: str, sha256: str | None, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    from fedloom.data.get import get
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as progress:
+        bar = progress.add_task(name, total=None)
+        path = get(name, source, sha256=sha256, progress=lambda done, total: progress.update(bar, completed=done, total=total))
+    typer.echo(json.dumps({"file": str(path)}) if as_json else f"{name} is in {path}")
+
+
+def _load(
+    name: str,
+    clients: int | None,
+    alpha: float | None,
+    partition: str | None,
+    target: str | None,
+    client_column: str | None,
+    seed: int,
+) -> Federation:
+    from fedloom.data.datasets import load
+    from fedloom.data.own import own
+    from fedloom.data.partitions import dirichlet, partitioner
+    from fedloom.errors import FedloomError
+
+    if alpha is not None and partition is not None:
+        raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")
+    chosen: Any = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition else None
+    if Path(name).suffix or Path(name).is_dir():
+        columns = {"target": target or "label", "client": client_column or "client"}
+        return own(name, **columns, clients=clients, partition=chosen, seed=seed)
+    return load(name, clients=clients, partition=chosen, seed=seed)
+
+
+def _print(federation: Federation, told: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    facts = Table(show_header=False, title=told["title"])
+    for key, value in told.items():
+        facts.add_row(key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
+    console.print(facts)
+    counts = federation.counts()
+    wide = counts.shape[1] <= SHOWN_CLASSES
+    table = Table(title="training samples per client" + (" and class" if wide else ""))
+    table.add_column("client")
+    table.add_column("all", justify="right")
+    names = federation.class_names or [str(c) for c in range(counts.shape[1])]
+    for name in names if wide and counts.shape[1] > 1 else ():
+        table.add_column(str(name)[:8], justify="right")
+    for client in range(min(federation.clients, SHOWN_CLIENTS)):
+        own = [str(n) if n else "·" for n in counts[client]] if wide and counts.shape[1] > 1 else []
+        table.add_row(federation.name(client)[:24], str(counts[client].sum()), *own)
+    if federation.clients > SHOWN_CLIENTS:
+        table.caption = f"the first {SHOWN_CLIENTS} of {federation.clients} clients; all are in the picture"
+    console.print(table)

@@ -1,0 +1,99 @@
+"""``fedloom list``: what there is, with one line each, generated from the code."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Annotated, Any
+
+import typer
+
+from fedloom.cli import options as o
+
+KINDS = ("methods", "tasks", "data", "models", "partitions", "selectors", "engines", "executions", "weightings", "trackers")
+
+
+def listing(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of: {', '.join(KINDS)}.")] = "methods",
+    as_json: o.Json = False,
+) -> None:
+    """List methods, tasks, models, partitions, ... with one line each.
+
+    Example:  fedloom list methods
+    """
+    from fedloom.errors import unknown
+
+    if kind not in KINDS:
+        raise unknown("kind of thing", kind, KINDS)
+    rows = _rows(kind)
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=kind, show_header=False)
+    for row in rows:
+        extra = ", ".join(f"{key}={value}" for key, value in row.get("settings", {}).items())
+        table.add_row(row["name"], row["about"] + (f"  [dim]({extra})[/dim]" if extra else ""))
+    Console().print(table)
+
+
+def _rows(kind: str) -> list[dict[str, Any]]:
+    if kind == "methods":
+        from fedloom.algorithms.registry import METHODS
+
+        return [_of_class(name, made) for name, made in METHODS.items()]
+    if kind == "tasks":
+        from fedloom.tasks import TASKS, describe
+
+        return [{"name": name, "about": describe(name)} for name in TASKS]
+    if kind == "data":
+        from fedloom.data.datasets import DATASETS
+
+        return [{"name": n, "about": d.description, "licence": d.licence, "here": d.present()} for n, d in DATASETS.items()]
+    if kind == "models":
+        from fedloom.models import MODELS
+
+        return [{"name": name, "about": model.about, "takes": model.takes} for name, model in MODELS.items()]
+    if kind == "partitions":
+        from fedloom.data.partitions import PARTITIONS
+
+        return [_of_class(name, made) for name, made in PARTITIONS.items()]
+    if kind == "selectors":
+        from fedloom.selection import SELECTORS
+
+        return [_of_class(name, made) for name, made in SELECTORS.items()]
+    return [{"name": name, "about": about} for name, about in _tables(kind).items()]
+
+
+def _tables(kind: str) -> dict[str, str]:
+    if kind == "engines":
+        from fedloom.engine import ENGINES
+
+        return ENGINES
+    if kind == "executions":
+        from fedloom.core.execution import EXECUTIONS
+
+        return EXECUTIONS
+    if kind == "weightings":
+        from fedloom.aggregation import WEIGHTINGS
+
+        return WEIGHTINGS
+    from fedloom.runs.trackers import TRACKERS
+
+    return TRACKERS
+
+
+def _of_class(name: str, made: Any) -> dict[str, Any]:
+    """A class's first docstring line, its paper if the docstring names one, and its settings with defaults."""
+    from dataclasses import asdict, fields
+
+    text = inspect.getdoc(made) or ""
+    settings = {}
+    for item in fields(made):
+        parameter = inspect.signature(made).parameters[item.name]
+        if parameter.default is not inspect.Parameter.empty:
+            value = getattr(made(**{}), item.name, None) if "factory" in repr(parameter.default) else parameter.default
+            settings[item.name] = asdict(value) if hasattr(value, "__dataclass_fields__") else value
+    return {"name": name, "about": text.splitlines()[0] if text else "", "text": text, "settings": settings}

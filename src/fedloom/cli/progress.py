@@ -1,0 +1,54 @@
+"""Progress for people: a bar with the round, the mean client accuracy and the time left. Silent when piped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+def headline(metrics: dict[str, float]) -> str:
+    """The one number worth watching."""
+    for name, words in (
+        ("client_model/own_test/accuracy/mean", "clients {:.1%}"),
+        ("global_model/global_test/accuracy", "global {:.1%}"),
+        ("client_model/own_test/loss/mean", "loss {:.3g}"),
+    ):
+        if name in metrics:
+            return words.format(metrics[name])
+    return ""
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Progress]:
+    """A progress display on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("round"),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[headline]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=quiet or not console.is_terminal,
+    ) as progress:
+        yield progress
+
+
+def observer(progress: Progress, label: str, rounds: int) -> Any:
+    """An observer that moves one bar."""
+    bar = progress.add_task(label, total=rounds, headline="")
+
+    def observe(record: dict[str, Any]) -> None:
+        seen = headline(record["metrics"])
+        fields = {"headline": seen} if seen else {}
+        progress.update(bar, completed=record["round"], **fields)
+
+    return observe

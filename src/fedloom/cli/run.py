@@ -1,0 +1,163 @@
+"""``fedloom run`` and ``fedloom resume``: one method, one folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedloom.cli import options as o
+
+if TYPE_CHECKING:
+    from fedloom.runs.history import History
+
+
+def run(
+    file: Annotated[Path | None, typer.Argument(metavar="[RUN.toml]", help="A run's settings; options override them.")] = None,
+    task: o.Task = None,
+    method: Annotated[
+        str | None, typer.Option("--method", help="A method of [b]fedloom list methods[/b], or my_file.py:MyMethod.")
+    ] = None,
+    data: o.Data = None,
+    target: o.Target = None,
+    client_column: o.ClientColumn = None,
+    clients: o.Clients = None,
+    alpha: o.Alpha = None,
+    partition: o.Partition = None,
+    model: o.Model = None,
+    epochs: o.Epochs = None,
+    batch_size: o.BatchSize = None,
+    lr: o.Rate = None,
+    rounds: o.Rounds = None,
+    fraction: o.Fraction = None,
+    number: o.Number = None,
+    seed: o.Seed = None,
+    workers: o.Workers = None,
+    execution: o.Execution = None,
+    eval_every: o.EvalEvery = None,
+    settings: o.Set = None,
+    out: o.Out = None,
+    track: o.Track = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Train one method on one federation.
+
+    Example:  fedloom run --task digits --method fedprox:mu=0.1 --clients 20 --alpha 0.1 --rounds 30
+    """
+    from fedloom.runs.api import make_task, method_of, split_method, with_local_work
+    from fedloom.runs.config import parse
+    from fedloom.runs.runner import execute, prepare
+
+    values = o.collect(
+        file, settings, alpha, partition,
+        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__clients=clients,
+        task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
+        rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
+        execution=execution, eval_every=eval_every,
+    )  # fmt: skip
+    if method is not None:
+        name, given = split_method(method)
+        kept = values.get("method", {}) if values.get("method", {}).get("name") in (None, name) else {}
+        values["method"] = {**kept, "name": name, **given}
+    config = parse(complete_local(values))
+    prepared = prepare(make_task(config), method_of(config), with_local_work(config))
+    folder = out or fresh_folder(f"{config.task.name}-{Path(config.method.get('name', 'run')).stem}-seed{config.seed}")
+    _finish(lambda watch: execute(prepared, folder, watch), folder, config.rounds, track, as_json, quiet)
+
+
+def complete_local(values: dict[str, Any]) -> dict[str, Any]:
+    """Local settings on top of the task's own, so that ``--lr`` alone does not lose the task's batch size."""
+    from dataclasses import asdict
+
+    from fedloom.tasks import TASKS
+
+    name = str(values.get("task", {}).get("name", "digits")).lower().replace("_", "-")
+    if "local" in values and name in TASKS:
+        default = {key: value for key, value in asdict(TASKS[name].local).items() if value is not None}
+        values = {**values, "local": {**default, **values["local"]}}
+    return values
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    workers: o.Workers = None,
+    track: o.Track = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Go on with a stopped run or comparison, to the same bytes as if it had never stopped."""
+    from fedloom.runs.comparison import PLAN
+
+    if (folder / PLAN).exists():
+        from fedloom.cli.compare import finish_comparison
+
+        finish_comparison(folder, workers, as_json, quiet)
+        return
+    from fedloom.runs.api import load_config
+    from fedloom.runs.api import resume as resume_run
+
+    rounds = load_config(folder).rounds
+    _finish(
+        lambda watch: resume_run(folder, workers=workers, observers=watch), folder, rounds, track, as_json, quiet
+    )
+
+
+def fresh_folder(name: str) -> Path:
+    """A folder below ``runs/`` that does not exist yet."""
+    candidates = (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in range(1, 1_000_000))
+    return next(path for path in candidates if not path.exists())
+
+
+def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_json: bool, quiet: bool) -> None:
+    """Run with a progress bar and trackers; then report, and say what came out."""
+    from fedloom.cli.progress import bars, observer
+    from fedloom.report.html import write
+    from fedloom.runs.trackers import tracker
+
+    trackers = [tracker(name, folder, folder.name) for name in track or []]
+    try:
+        with bars(quiet or as_json) as progress:
+            history: History = work([observer(progress, folder.name, rounds), *trackers])
+    except KeyboardInterrupt:
+        typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
+        raise
+    if any(record["metrics"] for record in history.records):
+        write({history.label: [history]}, folder / "report.html")
+    if as_json:
+        typer.echo(json.dumps(_result(history, folder)))
+        return
+    _print(history, folder)
+
+
+def _result(history: History, folder: Path) -> dict[str, Any]:
+    return {
+        "folder": str(folder),
+        "method": history.config["method"],
+        "rounds": history.records[-1]["round"] if history.records else 0,
+        "metrics": history.records[-1]["metrics"] if history.records else {},
+        "bytes_up": history.total("bytes_up"),
+        "bytes_down": history.total("bytes_down"),
+        "steps": history.total("steps"),
+        "stopped": history.stopped,
+    }
+
+
+def _print(history: History, folder: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
+    table.add_column("what was scored on whose data")
+    table.add_column("value", justify="right")
+    for name, value in history.records[-1]["metrics"].items() if history.records else ():
+        table.add_row(name, f"{value:.4f}")
+    table.add_row("megabytes down / up", f"{history.total('bytes_down') / 1e6:.2f} / {history.total('bytes_up') / 1e6:.2f}")
+    table.add_row("local gradient steps", f"{history.total('steps'):,}")
+    console = Console()
+    console.print(table)
+    if history.stopped:
+        console.print(f"[bold]Stopped:[/bold] {history.stopped}")
+    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)

@@ -1,0 +1,35 @@
+"""``fedloom report``: figures and tables of runs that are there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedloom.cli import options as o
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR DIR...", help="Runs, comparisons, or folders of runs.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The page to write (default: report.html in the first).")] = None,
+    as_json: o.Json = False,
+) -> None:
+    """Write one self-contained page about some runs, and print their table.
+
+    Example:  fedloom report runs/digits-fedavg-seed0 runs/digits-fedprox-seed0 --out both.html
+    """
+    from fedloom.cli.compare import print_table
+    from fedloom.report.html import write
+    from fedloom.report.table import summary, verdict
+    from fedloom.runs.comparison import histories
+
+    found = histories(folders)
+    page = write(found, out or folders[0] / "report.html")
+    rows = summary(found)
+    if as_json:
+        typer.echo(json.dumps({"report": str(page), "methods": rows, "verdict": verdict(rows)}))
+        return
+    print_table(rows, verdict(rows) if len(rows) > 1 else "")
+    typer.echo(f"Report: {page}")

@@ -1,0 +1,59 @@
+"""Optional sinks for a run's numbers: TensorBoard and MLflow, each an observer of the round's records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedloom.errors import FedloomError, unknown
+from fedloom.runs.runner import Observer
+
+TRACKERS = {
+    "tensorboard": "event files in the run's folder, for tensorboard --logdir",
+    "mlflow": "an MLflow run, at MLFLOW_TRACKING_URI or in the local store",
+}
+
+
+def tracker(name: str, folder: Path, label: str) -> Observer:
+    """An observer that passes every metric on."""
+    if name == "tensorboard":
+        return _tensorboard(folder)
+    if name == "mlflow":
+        return _mlflow(label)
+    raise unknown("tracker", name, TRACKERS)
+
+
+def _numbers(record: dict[str, Any]) -> dict[str, float]:
+    return {**record["metrics"], **{key: float(record[key]) for key in ("bytes_up", "bytes_down", "steps")}}
+
+
+def _tensorboard(folder: Path) -> Observer:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as missing:
+        raise FedloomError("--track tensorboard needs it: pip install 'fedloom[tensorboard]'.") from missing
+    writer = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+
+    def observe(record: dict[str, Any]) -> None:
+        for name, value in _numbers(record).items():
+            writer.add_scalar(name, value, record["round"])  # type: ignore[no-untyped-call]
+        writer.flush()  # type: ignore[no-untyped-call]
+
+    return observe
+
+
+def _mlflow(label: str) -> Observer:
+    try:
+        from mlflow.tracking import MlflowClient
+    except ImportError as missing:
+        raise FedloomError("--track mlflow needs it: pip install 'fedloom[mlflow]'.") from missing
+    client = MlflowClient()
+    experiment = client.get_experiment_by_name("fedloom")
+    home = experiment.experiment_id if experiment is not None else client.create_experiment("fedloom")
+    run = client.create_run(home, run_name=label).info.run_id
+
+    def observe(record: dict[str, Any]) -> None:
+        for name, value in _numbers(record).items():
+            client.log_metric(run, name, value, step=record["round"])
+
+    return observe
