@@ -39,6 +39,11 @@ class Normalise:
         return (x.float() - torch.tensor(self.mean).view(shape) * scale) / (torch.tensor(self.std).view(shape) * scale)
 
 
+def tokens(x: Tensor) -> Tensor:
+    """Symbols or words, held in few bytes, as the indices that an embedding takes."""
+    return x.long()
+
+
 @dataclass(frozen=True)
 class CropFlip:
     """The usual augmentation of small photographs: shift by up to ``pad`` pixels, mirror every second image."""
@@ -123,7 +128,7 @@ def task(
         name=name,
         federation=federation,
         model=model,
-        prepare=Normalise(entry.mean, entry.std) if entry.mean else None,
+        prepare=Normalise(entry.mean, entry.std) if entry.mean else tokens,
         augment=CropFlip() if augment else None,
     )
 

@@ -41,9 +41,9 @@ class FedProx(FedAvg):
     """FedAvg whose clients are held near the model they received.
 
     Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020. Local objective:
-    ``F_k(w) + mu/2 * ||w - w_t||^2``. With mu = 0 this is FedAvg. ``adaptive`` is the paper's heuristic (section 5.3.2):
-    mu grows by 0.1 when the training loss rises and falls by 0.1 after five rounds in a row in which it fell. Clients
-    that only did part of their work (``local.partial``) count like everybody else.
+    ``F_k(w) + mu/2 * ||w - w_t||^2``. With mu = 0 this is FedAvg. ``adaptive`` is the paper's heuristic: mu grows
+    by 0.1 when the training loss rises and falls by 0.1 after five rounds in a row in which it fell. Clients that
+    only did part of their work (``local.partial``) count like everybody else.
     """
 
     mu: float = 0.01
@@ -88,7 +88,8 @@ class FedProx(FedAvg):
 class FedAvgM(FedAvg):
     """FedAvg with momentum on the server.
 
-    Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, 2019.
+    Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+    Classification, 2019.
     """
 
     server: ServerOptimizer = field(default_factory=lambda: ServerOptimizer("sgd", lr=1.0, momentum=0.9))
@@ -113,4 +114,3 @@ class FedYogi(FedAvg):
     """FedAvg with Yogi on the server. Reddi et al., Adaptive Federated Optimization, ICLR 2021."""
 
     server: ServerOptimizer = field(default_factory=lambda: ServerOptimizer("yogi", lr=0.01, momentum=0.9))
-

@@ -10,9 +10,21 @@ import typer
 
 from fedloom.cli import options as o
 
+HEADINGS = (
+    "global model,\nglobal test",
+    "clients' models,\nown tests",
+    "worst\ntenth",
+    "spread over\nclients",
+    "MB\nsent",
+    "local\nsteps",
+    "rounds",
+)
+
 
 def compare(
-    methods: Annotated[list[str], typer.Argument(metavar="METHOD METHOD...", help="Such as fedavg fedprox:mu=0.1 local.")],
+    methods: Annotated[
+        list[str], typer.Argument(metavar="METHOD METHOD...", help="Such as fedavg fedprox:mu=0.1 local.")
+    ],
     config: o.Config = None,
     task: o.Task = None,
     data: o.Data = None,
@@ -94,7 +106,7 @@ def print_table(rows: list[dict[str, Any]], words: str) -> None:
 
     table = Table(caption="mean ± standard deviation over seeds; accuracies in %")
     table.add_column("method")
-    for heading in ("global model,\nglobal test", "clients' models,\nown tests", "worst\ntenth", "spread over\nclients", "MB\nsent", "local\nsteps", "rounds"):  # fmt: skip
+    for heading in HEADINGS:
         table.add_column(heading, justify="right")
     for row in rows:
         sent = (row["megabytes_up"] or 0) + (row["megabytes_down"] or 0)

@@ -19,7 +19,8 @@ SHOWN_CLASSES = 12
 
 def data(
     words: Annotated[
-        list[str], typer.Argument(metavar="NAME | FILE | get NAME", help="A data set, your own file, or 'get' and a name.")
+        list[str],
+        typer.Argument(metavar="NAME | FILE | get NAME", help="A data set, your own file, or 'get' and a name."),
     ],
     source: Annotated[
         str | None, typer.Option("--from", help="For get: the official file or folder, or an address to download.")
@@ -75,7 +76,9 @@ def _get(name: str, source: str, sha256: str | None, as_json: bool) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as progress:
         bar = progress.add_task(name, total=None)
-        path = get(name, source, sha256=sha256, progress=lambda done, total: progress.update(bar, completed=done, total=total))
+        path = get(
+            name, source, sha256=sha256, progress=lambda done, total: progress.update(bar, completed=done, total=total)
+        )
     typer.echo(json.dumps({"file": str(path)}) if as_json else f"{name} is in {path}")
 
 
@@ -97,8 +100,8 @@ def _load(
         raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")
     chosen: Any = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition else None
     if Path(name).suffix or Path(name).is_dir():
-        columns = {"target": target or "label", "client": client_column or "client"}
-        return own(name, **columns, clients=clients, partition=chosen, seed=seed)
+        label, owner = target or "label", client_column or "client"
+        return own(name, target=label, client=owner, clients=clients, partition=chosen, seed=seed)
     return load(name, clients=clients, partition=chosen, seed=seed)
 
 

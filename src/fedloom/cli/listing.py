@@ -10,7 +10,18 @@ import typer
 
 from fedloom.cli import options as o
 
-KINDS = ("methods", "tasks", "data", "models", "partitions", "selectors", "engines", "executions", "weightings", "trackers")
+KINDS = (
+    "methods",
+    "tasks",
+    "data",
+    "models",
+    "partitions",
+    "selectors",
+    "engines",
+    "executions",
+    "weightings",
+    "trackers",
+)
 
 
 def listing(
@@ -51,7 +62,9 @@ def _rows(kind: str) -> list[dict[str, Any]]:
     if kind == "data":
         from fedloom.data.datasets import DATASETS
 
-        return [{"name": n, "about": d.description, "licence": d.licence, "here": d.present()} for n, d in DATASETS.items()]
+        return [
+            {"name": n, "about": d.description, "licence": d.licence, "here": d.present()} for n, d in DATASETS.items()
+        ]
     if kind == "models":
         from fedloom.models import MODELS
 
@@ -87,7 +100,7 @@ def _tables(kind: str) -> dict[str, str]:
 
 def _of_class(name: str, made: Any) -> dict[str, Any]:
     """A class's first docstring line, its paper if the docstring names one, and its settings with defaults."""
-    from dataclasses import asdict, fields
+    from dataclasses import asdict, fields, is_dataclass
 
     text = inspect.getdoc(made) or ""
     settings = {}
@@ -95,5 +108,5 @@ def _of_class(name: str, made: Any) -> dict[str, Any]:
         parameter = inspect.signature(made).parameters[item.name]
         if parameter.default is not inspect.Parameter.empty:
             value = getattr(made(**{}), item.name, None) if "factory" in repr(parameter.default) else parameter.default
-            settings[item.name] = asdict(value) if hasattr(value, "__dataclass_fields__") else value
+            settings[item.name] = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
     return {"name": name, "about": text.splitlines()[0] if text else "", "text": text, "settings": settings}

@@ -13,11 +13,14 @@ Config = Annotated[
     Path | None, typer.Option("--config", help="A TOML file with any of the settings; options override it.")
 ]
 Task = Annotated[
-    str | None, typer.Option("--task", help="A task of [b]fedloom list tasks[/b] (default: digits).", rich_help_panel=TASK)
+    str | None,
+    typer.Option("--task", help="A task of [b]fedloom list tasks[/b] (default: digits).", rich_help_panel=TASK),
 ]
 Data = Annotated[
     str | None,
-    typer.Option("--data", help="Your own data instead: CSV, NPZ, parquet, LEAF or per-client NPZ.", rich_help_panel=TASK),
+    typer.Option(
+        "--data", help="Your own data instead: CSV, NPZ, parquet, LEAF or per-client NPZ.", rich_help_panel=TASK
+    ),
 ]
 Target = Annotated[
     str | None, typer.Option("--target", help="The label column of --data (default: label).", rich_help_panel=TASK)
@@ -26,7 +29,9 @@ ClientColumn = Annotated[
     str | None,
     typer.Option("--client-column", help="Its client column (default: client, if there is one).", rich_help_panel=TASK),
 ]
-Clients = Annotated[int | None, typer.Option("--clients", help="How many clients share the data.", rich_help_panel=TASK)]
+Clients = Annotated[
+    int | None, typer.Option("--clients", help="How many clients share the data.", rich_help_panel=TASK)
+]
 Alpha = Annotated[
     float | None,
     typer.Option("--alpha", help="Dirichlet label skew: 0.1 is strong, 100 is none.", rich_help_panel=TASK),
@@ -47,9 +52,7 @@ Rounds = Annotated[int | None, typer.Option("--rounds", help="How many rounds (d
 Fraction = Annotated[
     float | None, typer.Option("--fraction", help="Share of clients per round (default: 1).", rich_help_panel=ROUND)
 ]
-Number = Annotated[
-    int | None, typer.Option("--number", help="Or how many clients per round.", rich_help_panel=ROUND)
-]
+Number = Annotated[int | None, typer.Option("--number", help="Or how many clients per round.", rich_help_panel=ROUND)]
 Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same bytes (default: 0).", rich_help_panel=ROUND)]
 Workers = Annotated[
     int | None, typer.Option("--workers", help="Worker processes; they never change a result.", rich_help_panel=ROUND)
@@ -67,7 +70,8 @@ Set = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Where the run's folder goes.", rich_help_panel=OUTPUT)]
 Track = Annotated[
-    list[str] | None, typer.Option("--track", help="Also send numbers to tensorboard or mlflow.", rich_help_panel=OUTPUT)
+    list[str] | None,
+    typer.Option("--track", help="Also send numbers to tensorboard or mlflow.", rich_help_panel=OUTPUT),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=OUTPUT)]

@@ -47,8 +47,9 @@ def observer(progress: Progress, label: str, rounds: int) -> Any:
     bar = progress.add_task(label, total=rounds, headline="")
 
     def observe(record: dict[str, Any]) -> None:
+        progress.update(bar, completed=record["round"])
         seen = headline(record["metrics"])
-        fields = {"headline": seen} if seen else {}
-        progress.update(bar, completed=record["round"], **fields)
+        if seen:
+            progress.update(bar, headline=seen)
 
     return observe

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: Annotated[Path | None, typer.Argument(metavar="[RUN.toml]", help="A run's settings; options override them.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[RUN.toml]", help="A run's settings; options override them.")
+    ] = None,
     task: o.Task = None,
     method: Annotated[
         str | None, typer.Option("--method", help="A method of [b]fedloom list methods[/b], or my_file.py:MyMethod.")
@@ -100,9 +102,7 @@ def resume(
     from fedloom.runs.api import resume as resume_run
 
     rounds = load_config(folder).rounds
-    _finish(
-        lambda watch: resume_run(folder, workers=workers, observers=watch), folder, rounds, track, as_json, quiet
-    )
+    _finish(lambda watch: resume_run(folder, workers=workers, observers=watch), folder, rounds, track, as_json, quiet)
 
 
 def fresh_folder(name: str) -> Path:
@@ -154,7 +154,9 @@ def _print(history: History, folder: Path) -> None:
     table.add_column("value", justify="right")
     for name, value in history.records[-1]["metrics"].items() if history.records else ():
         table.add_row(name, f"{value:.4f}")
-    table.add_row("megabytes down / up", f"{history.total('bytes_down') / 1e6:.2f} / {history.total('bytes_up') / 1e6:.2f}")
+    table.add_row(
+        "megabytes down / up", f"{history.total('bytes_down') / 1e6:.2f} / {history.total('bytes_up') / 1e6:.2f}"
+    )
     table.add_row("local gradient steps", f"{history.total('steps'):,}")
     console = Console()
     console.print(table)

@@ -13,7 +13,9 @@ from fedloom.cli import options as o
 
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR DIR...", help="Runs, comparisons, or folders of runs.")],
-    out: Annotated[Path | None, typer.Option("--out", help="The page to write (default: report.html in the first).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The page to write (default: report.html in the first).")
+    ] = None,
     as_json: o.Json = False,
 ) -> None:
     """Write one self-contained page about some runs, and print their table.

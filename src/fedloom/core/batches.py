@@ -28,6 +28,7 @@ class Assignment:
 
     client: int
     positions: Tensor
+    samples: int
     steps: int
     batch_size: int
     order: torch.Generator
@@ -35,28 +36,58 @@ class Assignment:
     @staticmethod
     def of(client: int, positions: Tensor, work: LocalWork, seed: int, round_number: int) -> Assignment:
         """A client's work in a round; a straggler (``work.partial``) makes only some of its steps."""
-        steps = work.steps_for(len(positions))
+        samples = len(positions)
+        steps = work.steps_for(samples)
         if work.partial and steps > 1:
             luck = generator(seed, "partial", round_number, client)
             if float(torch.rand((), generator=luck)) < work.partial:
                 steps = int(torch.randint(1, steps + 1, (), generator=luck))
-        size = work.batch_size or len(positions)
-        return Assignment(client, positions, steps, size, generator(seed, "order", round_number, client))
+        order = generator(seed, "order", round_number, client)
+        return Assignment(client, positions, samples, steps, work.batch_size or samples, order)
+
+    @property
+    def per_epoch(self) -> int:
+        """Batches in one go through the data, the partial last one included."""
+        return math.ceil(self.samples / self.batch_size)
 
     @property
     def epochs(self) -> int:
         """How many times the data are gone through, the last time perhaps not to its end."""
-        return math.ceil(self.steps / math.ceil(len(self.positions) / self.batch_size))
+        return math.ceil(self.steps / self.per_epoch)
 
-    def epoch(self, number: int) -> Tensor:
-        """The positions of an epoch in the order in which they are seen. Epochs must be asked for in turn."""
-        order = self.positions[torch.randperm(len(self.positions), generator=self.order)]
-        per_epoch = math.ceil(len(self.positions) / self.batch_size)
-        return order[: (self.steps - number * per_epoch) * self.batch_size]
+    def seen(self, number: int) -> int:
+        """How many samples are seen in an epoch: all of them, but for the last epoch of a fixed number of steps."""
+        return max(0, min(self.samples, (self.steps - number * self.per_epoch) * self.batch_size))
+
+    def sizes(self, most: int) -> list[int]:
+        """The sizes of the client's batches, step by step; 0 once it has finished, up to ``most`` steps."""
+        last = self.samples - (self.per_epoch - 1) * self.batch_size
+        epoch = [self.batch_size] * (self.per_epoch - 1) + [last]
+        return (epoch * self.epochs)[: self.steps] + [0] * (most - self.steps)
 
     def __iter__(self) -> Iterator[Tensor]:
         for number in range(self.epochs):
-            yield from self.epoch(number).split(self.batch_size)
+            order = self.positions[torch.randperm(self.samples, generator=self.order)]
+            yield from torch.split(order[: self.seen(number)], self.batch_size)
+
+
+class Shuffled:
+    """The orders in which a cohort's clients see their samples: one row per client, one gather per epoch."""
+
+    def __init__(self, work: Sequence[Assignment]) -> None:
+        self.work = work
+        widest = max(one.samples for one in work)
+        self.positions = torch.zeros(len(work), widest, dtype=torch.int64)
+        self.order = torch.zeros(len(work), widest, dtype=torch.int64)
+        for place, one in enumerate(work):
+            self.positions[place, : one.samples] = one.positions
+
+    def epoch(self, number: int) -> Tensor:
+        """Clients × samples: a new order for everyone who still sees samples. Epochs must be asked for in turn."""
+        for row, one in zip(self.order.unbind(), self.work, strict=True):
+            if number < one.epochs:
+                torch.randperm(one.samples, generator=one.order, out=row[: one.samples])
+        return self.positions.gather(1, self.order)
 
 
 @dataclass(frozen=True)
@@ -74,43 +105,48 @@ class Step:
 
 def interleaved(work: Sequence[Assignment]) -> Iterator[Step]:
     """The steps of a whole cohort, sorted by size (largest first), as few and as full as possible."""
-    for number in range(max((one.epochs for one in work), default=0)):
-        orders = {k: one.epoch(number) for k, one in enumerate(work) if number < one.epochs}
-        yield from _full(work, orders)
-        yield from _partial(work, orders)
+    size, shuffled = work[0].batch_size, Shuffled(work)
+    for number in range(max(one.epochs for one in work)):
+        orders, seen = shuffled.epoch(number), [one.seen(number) for one in work]
+        full = [n // size if one.batch_size == size else 0 for n, one in zip(seen, work, strict=True)]
+        for s in range(max(full)):
+            places = _places([k for k, count in enumerate(full) if count > s])
+            batch = orders[:, s * size : (s + 1) * size]
+            yield Step(places, batch[:places] if isinstance(places, int) else batch[places], None)
+        yield from _partial({k: orders[k, full[k] * size : n] for k, n in enumerate(seen)})
 
 
-def _full(work: Sequence[Assignment], orders: dict[int, Tensor]) -> Iterator[Step]:
-    size = work[0].batch_size
-    counts = {k: len(order) // size for k, order in orders.items() if work[k].batch_size == size}
-    counts = {k: count for k, count in counts.items() if count}
-    if not counts:
-        return
-    wide = torch.zeros(len(work), max(counts.values()) * size, dtype=torch.int64)
-    for k, count in counts.items():
-        wide[k, : count * size] = orders[k][: count * size]
-    for s in range(max(counts.values())):
-        places = _places([k for k, count in counts.items() if count > s])
-        batch = wide[:, s * size : (s + 1) * size]
-        yield Step(places, batch[:places] if isinstance(places, int) else batch[places], None)
-
-
-def _partial(work: Sequence[Assignment], orders: dict[int, Tensor]) -> Iterator[Step]:
-    """The batches that are smaller than the cohort's batch size: last ones, and all of ``batch_size=0``."""
-    size = work[0].batch_size
-    rests = [
-        (k, order if work[k].batch_size != size else order[len(order) // size * size :]) for k, order in orders.items()
-    ]
-    rests = sorted(((k, rest) for k, rest in rests if len(rest)), key=lambda kr: (-len(kr[1]), kr[0]))
-    while rests:
-        largest = len(rests[0][1])
-        bucket = sorted(kr for kr in rests if len(kr[1]) >= (1 - PADDING) * largest)
-        rests = [kr for kr in rests if len(kr[1]) < (1 - PADDING) * largest]
+def _partial(rests: dict[int, Tensor]) -> Iterator[Step]:
+    """The batches that are smaller than the cohort's batch size: last ones, and those of ``batch_size=0``."""
+    sizes = {k: len(rest) for k, rest in rests.items()}
+    waiting = sorted((k for k, size in sizes.items() if size), key=lambda k: (-sizes[k], k))
+    while waiting:
+        largest = sizes[waiting[0]]
+        bucket = sorted(k for k in waiting if sizes[k] >= (1 - PADDING) * largest)
+        waiting = [k for k in waiting if sizes[k] < (1 - PADDING) * largest]
         mask = None
-        if any(len(rest) < largest for _, rest in bucket):
-            mask = torch.stack([torch.arange(largest) < len(rest) for _, rest in bucket]).float()
-        padded = [torch.cat([rest, rest[:1].expand(largest - len(rest))]) for _, rest in bucket]
-        yield Step(_places([k for k, _ in bucket]), torch.stack(padded), mask)
+        if any(sizes[k] < largest for k in bucket):
+            mask = (torch.arange(largest) < torch.tensor([[sizes[k]] for k in bucket])).float()
+        padded = [torch.cat([rests[k], rests[k][:1].expand(largest - sizes[k])]) for k in bucket]
+        yield Step(_places(bucket), torch.stack(padded), mask)
+
+
+def lockstep(work: Sequence[Assignment]) -> Iterator[Step]:
+    """Every client's next batch at once, all of one shape; a client that has finished is all padding."""
+    size, most = max(one.batch_size for one in work), max(one.steps for one in work)
+    shuffled = Shuffled(work)
+    positions = torch.zeros(len(work), most, size, dtype=torch.int64)
+    for number in range(max(one.epochs for one in work)):
+        orders = shuffled.epoch(number)
+        for place, one in enumerate(work):
+            start, seen = number * one.per_epoch, one.seen(number)
+            if one.batch_size == size:
+                positions[place].view(-1)[start * size : start * size + seen] = orders[place, :seen]
+            elif seen:  # batch_size=0: a client's whole data are one batch, smaller than the largest client's
+                positions[place, start, :seen] = orders[place, :seen]
+    mask = (torch.arange(size) < torch.tensor([one.sizes(most) for one in work])[:, :, None]).float()
+    for step in range(most):
+        yield Step(len(work), positions[:, step], mask[:, step])
 
 
 def _places(active: list[int]) -> int | Tensor:

@@ -146,7 +146,7 @@ class Cohort:
                 parameter.requires_grad_(True)
             views = loom.layout.views(out[place])
             positions, total = task.federation.train[client], 0.0
-            for chunk in positions.split(EVALUATION_BATCH):
+            for chunk in torch.split(positions, EVALUATION_BATCH):
                 losses, counts = task.objective.losses(loom.model(task.inputs(chunk)), task.targets(chunk))
                 gradients = torch.autograd.grad(losses.sum(), list(parameters.values()))
                 for name, gradient in zip(parameters, gradients, strict=True):
@@ -193,7 +193,7 @@ def score_samples(loom: Loom, row: Tensor, positions: Tensor) -> tuple[Tensor, T
     loom.layout.fill(loom.model, row)
     loom.model.eval()
     columns: list[list[Tensor]] = [[], [], []]
-    for chunk in positions.split(EVALUATION_BATCH):
+    for chunk in torch.split(positions, EVALUATION_BATCH):
         if not len(chunk):
             break
         outputs, targets = loom.model(task.inputs(chunk)), task.targets(chunk)
@@ -204,4 +204,3 @@ def score_samples(loom: Loom, row: Tensor, positions: Tensor) -> tuple[Tensor, T
     empty = torch.zeros(0, dtype=torch.float64)
     loss, right, counts = (torch.cat(column) if column else empty for column in columns)
     return loss, right, counts
-

@@ -31,7 +31,7 @@ CHAIN_LIMIT = 4_000_000
 """Parameters times batch size / 32 up to which a chain of linear layers is trained batched."""
 VMAP_LIMIT = 60_000
 """The same for a model that needs vmap, whose bookkeeping costs more."""
-COHORT_NUMBERS = 1 << 20
+COHORT_NUMBERS = 1 << 19
 """A vectorised cohort holds about this many parameters, so that it stays in the processor's cache."""
 COHORT_CLIENTS = 128
 

@@ -46,14 +46,6 @@ class Request:
     given: Given = field(default_factory=dict)
     loss: Loss | None = None
 
-    def keys(self) -> Tensor:
-        """A dropout key per client."""
-        return torch.tensor([key(self.seed, "dropout", self.round, a.client) & 0xFFFFFFFF for a in self.assignments])
-
-    def augmenters(self) -> list[torch.Generator]:
-        """An augmentation generator per client."""
-        return [generator(self.seed, "augment", self.round, a.client) for a in self.assignments]
-
 
 class Net:
     """One client's network inside a method's own loss: call it for outputs, or ask for the features below the head."""
@@ -66,7 +58,7 @@ class Net:
         return outputs
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: ``model.features(x)``, or in a Sequential everything before its last parametrised layer."""
+        """What the head sees: ``model.features(x)``, or in a Sequential all before the last parametrised layer."""
         inside = {f"model.{name}": tensor for name, tensor in self.tensors.items()}
         outputs: Tensor = torch.func.functional_call(_Features(self.model), inside, (x,))
         return outputs
@@ -83,7 +75,7 @@ class _Features(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if hasattr(self.model, "features"):
-            features: Tensor = self.model.features(x)
+            features: Tensor = self.model.features(x)  # type: ignore[operator]
             return features
         layers = list(self.model.children())
         last = max(i for i, layer in enumerate(layers) if any(True for _ in layer.parameters()))
@@ -108,9 +100,34 @@ class Loom:
         else:
             self.format = torch.contiguous_format
 
+    def keys(self, request: Request) -> Tensor:
+        """A noise key per client, where the model drops units."""
+        if not self.drops:
+            return torch.zeros(len(request.assignments), dtype=torch.int64)
+        return torch.tensor([_noise_key(request, one) for one in request.assignments])
+
+    def augmenters(self, request: Request) -> list[torch.Generator]:
+        """An augmentation generator per client, where the task augments."""
+        if self.task.augment is None:
+            return []
+        return [generator(request.seed, "augment", request.round, one.client) for one in request.assignments]
+
+    def batch(self, step: Step, augmenters: list[torch.Generator]) -> tuple[Tensor, Tensor]:
+        """A step's inputs and targets, each client's real samples augmented with its own generator."""
+        x, y = self.task.inputs(step.positions), self.task.targets(step.positions)
+        if self.task.augment is None:
+            return x, y
+        places = range(step.rows) if isinstance(step.rows, int) else step.rows.tolist()
+        for i, place in enumerate(places):
+            real = x.shape[1] if step.mask is None else int(step.mask[i].sum())
+            x[i, :real] = self.task.augment(x[i, :real], augmenters[place])
+        return x, y
+
     def train(self, request: Request) -> Tensor:
         """The rows after local training."""
-        if self.execution == "loop" or len(request.rows) == 0:
+        if max(one.steps for one in request.assignments) == 0:
+            return request.rows.clone()
+        if self.execution == "loop":
             return self.loop(request)
         if self.execution == "compiled":
             from fedloom.core.compiled import train_compiled
@@ -123,14 +140,13 @@ class Loom:
     def loop(self, request: Request) -> Tensor:
         """Train each client with an ordinary module whose memory is reused from client to client."""
         out = request.rows.clone()
-        keys, augmenters = request.keys(), request.augmenters()
+        augmenters = self.augmenters(request)
         for place, assignment in enumerate(request.assignments):
-            self._one(out[place], request, place, assignment, int(keys[place]), augmenters[place])
+            luck = augmenters[place] if augmenters else None
+            self._one(out[place], request, place, assignment, luck)
         return out
 
-    def _one(
-        self, row: Tensor, request: Request, place: int, work: Assignment, key: int, luck: torch.Generator
-    ) -> None:
+    def _one(self, row: Tensor, request: Request, place: int, work: Assignment, luck: torch.Generator | None) -> None:
         model, layout = self.model, self.layout
         layout.fill(model, row)
         model.train()
@@ -142,14 +158,15 @@ class Loom:
         received = layout.views(request.rows[place])
         given = {name: layout.views(rows[place]) for name, rows in request.given.items()}
         optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
+        noise = torch.tensor(_noise_key(request, work))
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(key)
+            torch.manual_seed(int(noise))  # for layers that draw from torch's own generator
             for step, positions in enumerate(work):
                 x, y = self.task.inputs(positions), self.task.targets(positions)
-                if self.task.augment is not None:
+                if self.task.augment is not None and luck is not None:
                     x = self.task.augment(x, luck)
                 for layer in self.drops:
-                    layer.noise_key = step_key(torch.tensor(key), step)
+                    layer.noise_key = step_key(noise, step)
                 if x.dim() == 4:
                     x = x.contiguous(memory_format=self.format)
                 if request.loss is None:
@@ -176,7 +193,7 @@ class Loom:
         received = self.layout.stacks(request.rows) if request.pull is not None else {}
         given = {name: self.layout.stacks(rows) for name, rows in request.given.items()}
         optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
-        keys, augmenters = request.keys(), request.augmenters()
+        keys, augmenters = self.keys(request), self.augmenters(request)
         done = torch.zeros(len(keys), dtype=torch.int64)
         for step in interleaved(request.assignments):
             cut = slice(step.rows) if isinstance(step.rows, int) else step.rows
@@ -185,7 +202,8 @@ class Loom:
             piece.update(zip(moving, part.values, strict=True))
             extra = {key: {name: stack[cut] for name, stack in rows.items()} for key, rows in given.items()}
             anchor = {name: stack[cut] for name, stack in received.items()}
-            self._step(request, moving, piece, part, anchor, extra, step, step_key(keys[cut], done[cut]), augmenters)
+            noise = step_key(keys[cut], done[cut]) if self.drops else keys[cut]
+            self._step(request, moving, piece, part, anchor, extra, step, noise, augmenters)
             if not isinstance(step.rows, int):
                 optimizer.put_back(part, step.rows)
             done[cut] += 1
@@ -209,9 +227,7 @@ class Loom:
             extra = {key: rows[name] for key, rows in given.items()}
             return request.pull(value, received[name], **extra)  # type: ignore[misc]
 
-        x, y = self.task.inputs(step.positions), self.task.targets(step.positions)
-        if self.task.augment is not None:
-            x = augmented(self.task.augment, x, step, augmenters)
+        x, y = self.batch(step, augmenters)
         plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
         in_place = None
         if self.chain is not None and plain and request.loss is None:
@@ -263,13 +279,5 @@ class Loom:
         return result
 
 
-def augmented(
-    augment: Callable[[Tensor, torch.Generator], Tensor], x: Tensor, step: Step, augmenters: list[torch.Generator]
-) -> Tensor:
-    """A step's inputs, each client's real samples changed with its own generator."""
-    places = range(step.rows) if isinstance(step.rows, int) else step.rows.tolist()
-    x = x.clone()
-    for i, place in enumerate(places):
-        real = x.shape[1] if step.mask is None else int(step.mask[i].sum())
-        x[i, :real] = augment(x[i, :real], augmenters[place])
-    return x
+def _noise_key(request: Request, one: Assignment) -> int:
+    return key(request.seed, "dropout", request.round, one.client) & 0xFFFFFFFF

@@ -31,7 +31,7 @@ SCORED_SAMPLES = 4096
 """Samples of the global test set scored in one job."""
 
 
-class Diverged(FedloomError):
+class Diverged(FedloomError):  # noqa: N818
     """A method whose numbers are no longer finite."""
 
 
@@ -144,7 +144,7 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
             "client": client,
             "name": federation.name(client),
             "train": int(size),
-            "test": int(len(federation.test[client])),
+            "test": len(federation.test[client]),
             "group": group,
             name: None if torch.isnan(value) else float(value),
             "loss": None if torch.isnan(loss) else float(loss),
@@ -177,10 +177,9 @@ def _local_metrics(run: Composition, merged: Tensors, replies: Replies) -> dict[
 
 def _check_finite(run: Composition, merged: Tensors, number: int) -> None:
     for name, tensor in merged.items():
-        if name.startswith(("reply/", "kept/")) and tensor.is_floating_point():
-            if not bool(torch.isfinite(tensor.sum())):
-                method = type(run.algorithm).__name__.lower()
-                raise Diverged(
-                    f"{method} diverged in round {number}: what clients sent back is no longer finite (NaN or infinity); "
-                    f"try a learning rate below {run.setting.work.lr:g} or a gradient clip."
-                )
+        sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
+        if sent and not bool(torch.isfinite(tensor.sum())):
+            raise Diverged(
+                f"{type(run.algorithm).__name__.lower()} diverged in round {number}: what clients sent back is no longer "
+                f"finite (NaN or infinity); try a learning rate below {run.setting.work.lr:g} or a gradient clip."
+            )

@@ -118,8 +118,8 @@ def run_chain(
             weight, bias = stacks[f"{name}.weight"], stacks.get(f"{name}.bias")
             lead = x.shape[1:-1]  # a linear layer acts on the last axis, whatever stands before it
             flat = x.flatten(1, -2) if len(lead) != 1 else x
-            out: Tensor = StackedLinear.apply(flat, weight, bias, name, in_place)
-            x = out.unflatten(1, lead) if len(lead) != 1 else out
+            out: Tensor = StackedLinear.apply(flat, weight, bias, name, in_place)  # type: ignore[no-untyped-call]
+            x = out.view(len(out), *lead, -1) if len(lead) != 1 else out
         elif isinstance(layer, KeyedDropout):
             x = layer.masked(x, keys) if keys is not None else x
         elif isinstance(layer, nn.Flatten):

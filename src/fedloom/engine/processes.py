@@ -80,23 +80,22 @@ class Processes:
                     except OSError:  # it died while it was idle
                         waiting.append(number)
                         self._replace(place)
-            busy = {worker.pipe: place for place, worker in enumerate(self.workers) if worker.job is not None}
+            busy = {w.pipe: (place, w.job) for place, w in enumerate(self.workers) if w.job is not None}
             for pipe in wait(list(busy)):
-                worker = self.workers[busy[pipe]]  # type: ignore[index]
-                assert worker.job is not None  # noqa: S101
+                place, number = busy[pipe]  # type: ignore[index]
                 try:
-                    results[worker.job] = _received(worker)
-                    worker.job = None
+                    results[number] = _received(self.workers[place])
+                    self.workers[place].job = None
                 except EOFError:
-                    deaths[worker.job] += 1
-                    if deaths[worker.job] >= TRIES:
+                    deaths[number] += 1
+                    if deaths[number] >= TRIES:
                         raise FedloomError(
-                            f"a worker process died {TRIES} times at clients {jobs[worker.job].ids}: is there enough "
+                            f"a worker process died {TRIES} times at clients {jobs[number].ids}: is there enough "
                             "memory? Try fewer workers, or workers = 1 to see the cause."
                         ) from None
                     log.warning("a worker process died: it is replaced and its cohort done again")
-                    waiting.append(worker.job)
-                    self._replace(busy[pipe])  # type: ignore[index]
+                    waiting.append(number)
+                    self._replace(place)
         return [results[number] for number in range(len(jobs))]
 
     def _replace(self, place: int) -> None:

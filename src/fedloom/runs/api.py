@@ -114,8 +114,8 @@ def load_config(folder: Path) -> RunConfig:
     made_by = values.get("made_by", {}).get("fedloom", "an unknown version")
     if made_by != fedloom.__version__:
         raise FedloomError(
-            f"{folder} was made by fedloom {made_by} and this is {fedloom.__version__}: only the version that began a run "
-            "can finish it to the same bytes; install that one, or start anew with its config.toml."
+            f"{folder} was made by fedloom {made_by} and this is {fedloom.__version__}: only the version that began a "
+            "run can finish it to the same bytes; install that one, or start anew with its config.toml."
         )
     return parse(values, str(folder / "config.toml"))
 

@@ -93,7 +93,9 @@ def _load(path: Path) -> dict[str, Tensor]:
     try:
         return dict(load_file(path))
     except (SafetensorError, OSError) as error:
-        raise FedloomError(f"{path} is not a readable checkpoint ({error}): restore it or start the run anew.") from None
+        raise FedloomError(
+            f"{path} is not a readable checkpoint ({error}): restore it or start the run anew."
+        ) from None
 
 
 def _group(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

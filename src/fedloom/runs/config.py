@@ -84,7 +84,8 @@ class RunConfig(Strict):
 
 def parse(values: Mapping[str, Any], where: str = "the configuration") -> RunConfig:
     """A checked config from nested values."""
-    return validated(RunConfig, values, where).check()
+    config: RunConfig = validated(RunConfig, values, where)
+    return config.check()
 
 
 def validated(kind: Any, values: Any, where: str) -> Any:
@@ -148,7 +149,7 @@ def plain(text: str) -> Any:
 
 def as_plain(config: RunConfig, algorithm: Algorithm) -> dict[str, Any]:
     """The complete config as nested plain values: defaults written out, nothing left to guess."""
-    values = _without_none(config.model_dump(mode="python"))
+    values: dict[str, Any] = _without_none(config.model_dump(mode="python"))
     values["method"] = {"name": config.method["name"], **_without_none(hyperparameters(algorithm))}
     return values
 
@@ -168,5 +169,3 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _without_none(v) for k, v in value.items() if v is not None}
     return value
-
-

@@ -32,12 +32,12 @@ def _tensorboard(folder: Path) -> Observer:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as missing:
         raise FedloomError("--track tensorboard needs it: pip install 'fedloom[tensorboard]'.") from missing
-    writer = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+    writer = SummaryWriter(str(folder / "tensorboard"))
 
     def observe(record: dict[str, Any]) -> None:
         for name, value in _numbers(record).items():
-            writer.add_scalar(name, value, record["round"])  # type: ignore[no-untyped-call]
-        writer.flush()  # type: ignore[no-untyped-call]
+            writer.add_scalar(name, value, record["round"])
+        writer.flush()
 
     return observe
 

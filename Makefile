@@ -1,0 +1,40 @@
+# On a fresh machine: `make demo` or `make test`. Both make .venv first; only Python 3.11, make and pip are needed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test quick lint bench clean
+
+setup: .venv/ready
+
+# torch comes first and alone: resolved together with the rest, a newer build with gigabytes of CUDA would be chosen.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Fedloom needs Python 3.11 or newer, and this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0 -c constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[parquet,frame,tensorboard,mlflow,dev]'
+	touch $@
+
+demo: setup
+	rm -rf demo
+	$(BIN)/fedloom compare --task digits --clients 20 --alpha 0.1 --rounds 20 --seeds 3 --workers 2 --out demo \
+	    local fedsgd fedavg fedprox:mu=0.1 fedavgm fedadagrad fedyogi
+
+test: setup
+	$(BIN)/python -m pytest
+
+quick: setup
+	$(BIN)/python -m pytest -m 'not slow'
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python bench/local.py
+	$(BIN)/python bench/engines.py
+	$(BIN)/python bench/lstm.py
+	$(BIN)/python bench/scale.py
+
+clean:
+	rm -rf .venv demo runs build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,122 @@
+"""A federation: who holds what.
+
+Samples live once, in shared columns (tensors whose first axis is the sample). A client is a list of positions in
+those columns, so ten thousand clients cost no more memory than their data. Each client has a train, a validation
+and a test part; the global test set belongs to an evaluation-only node that never trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedloom.errors import FedloomError
+
+
+def _nothing() -> Tensor:
+    return torch.zeros(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Lists of positions, one per client, stored as one vector: client k has ``order[starts[k]:starts[k + 1]]``."""
+
+    order: Tensor
+    starts: Tensor
+
+    @staticmethod
+    def of(lists: Sequence[np.ndarray | Tensor | Sequence[int]]) -> Ragged:
+        """Pack one list of positions per client."""
+        parts = [np.asarray(part, dtype=np.int64) for part in lists]
+        starts = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([len(part) for part in parts], out=starts[1:])
+        order = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        return Ragged(torch.from_numpy(order), torch.from_numpy(starts))
+
+    @staticmethod
+    def grouped(positions: np.ndarray, owners: np.ndarray, clients: int) -> Ragged:
+        """Pack positions that name their owner: ``positions[i]`` goes to client ``owners[i]``, order kept."""
+        starts = np.zeros(clients + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owners, minlength=clients), out=starts[1:])
+        order = positions[np.argsort(owners, kind="stable")].astype(np.int64, copy=False)
+        return Ragged(torch.from_numpy(order), torch.from_numpy(starts))
+
+    @staticmethod
+    def empty(clients: int) -> Ragged:
+        """No position for anybody."""
+        return Ragged(_nothing(), torch.zeros(clients + 1, dtype=torch.int64))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, client: int) -> Tensor:
+        return self.order[int(self.starts[client]) : int(self.starts[client + 1])]
+
+    @property
+    def sizes(self) -> Tensor:
+        """How many positions each client has."""
+        return self.starts[1:] - self.starts[:-1]
+
+    @property
+    def owners(self) -> Tensor:
+        """The client of each entry of ``order``."""
+        return torch.repeat_interleave(torch.arange(len(self)), self.sizes)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Columns of samples and, per client, which of them are its own.
+
+    ``columns`` has at least ``x`` (inputs) and ``y`` (targets). ``global_test`` and ``communal`` are positions in
+    the same columns; ``classes`` is the number of classes that the targets name.
+    """
+
+    columns: Mapping[str, Tensor]
+    train: Ragged
+    test: Ragged
+    valid: Ragged
+    classes: int
+    global_test: Tensor = field(default_factory=_nothing)
+    communal: Tensor = field(default_factory=_nothing)
+    names: Sequence[str] = ()
+    class_names: Sequence[str] = ()
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.train) == 0:
+            raise FedloomError("clients=0: a federation needs at least one client.")
+        empty = (self.train.sizes == 0).nonzero()
+        if len(empty):
+            raise FedloomError(
+                f"client {self.name(int(empty[0]))} has no training sample: use fewer clients or a milder partition."
+            )
+
+    @property
+    def clients(self) -> int:
+        """How many clients train."""
+        return len(self.train)
+
+    def name(self, client: int) -> str:
+        """What a client is called: its natural name (a writer, a role) or its number."""
+        return self.names[client] if self.names else str(client)
+
+    def counts(self) -> np.ndarray:
+        """Training samples per client and class, as a clients × classes table.
+
+        Targets that are sequences (next-word tasks) have no single class; they are counted in one column.
+        """
+        labels = self.columns["y"]
+        if labels.dim() > 1:
+            return self.train.sizes.numpy()[:, None].copy()
+        cell = self.train.owners * self.classes + labels[self.train.order]
+        table = torch.bincount(cell, minlength=self.clients * self.classes)
+        return table.reshape(self.clients, self.classes).numpy()
+
+    def pooled(self) -> Federation:
+        """The same data with one client that holds everybody's training samples, in client order."""
+        everybody = Ragged(self.train.order, torch.tensor([0, len(self.train.order)]))
+        return replace(self, train=everybody, test=Ragged.empty(1), valid=Ragged.empty(1), names=())

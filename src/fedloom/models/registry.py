@@ -1,0 +1,111 @@
+"""Models by name: what each takes, how it is built, and which one a kind of data gets by default."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import nn
+
+from fedloom.core import seeds
+from fedloom.errors import FedloomError, unknown
+from fedloom.models.chain import Shape
+from fedloom.models.dense import logistic, mlp
+from fedloom.models.images import cnn, cnn_small, emnist_cnn, lenet, lenet_small
+from fedloom.models.language import char_lstm, word_lstm
+from fedloom.models.residual import resnet_small
+from fedloom.models.signals import conv1d
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """A named way to build a model: ``builder(input_shape, classes, **options)``, and the inputs it takes."""
+
+    builder: Callable[..., nn.Module]
+    takes: str
+    fits: Callable[[Shape], bool]
+
+    @property
+    def about(self) -> str:
+        """What the model is, in one line."""
+        return (inspect.getdoc(self.builder) or "").splitlines()[0]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of the options that the builder has beyond shape and classes."""
+        return tuple(inspect.signature(self.builder).parameters)[2:]
+
+
+def _anything(builder: Callable[..., nn.Module]) -> ModelKind:
+    return ModelKind(builder, "inputs of any shape", lambda shape: prod(shape) > 0)
+
+
+def _images(builder: Callable[..., nn.Module], smallest: int) -> ModelKind:
+    return ModelKind(
+        builder,
+        f"images (channels, height, width) of at least {smallest}×{smallest}",
+        lambda shape: len(shape) == 3 and min(shape[1:]) >= smallest,
+    )
+
+
+def _tokens(builder: Callable[..., nn.Module]) -> ModelKind:
+    return ModelKind(builder, "sequences of tokens (steps)", lambda shape: len(shape) == 1 and shape[0] > 0)
+
+
+MODELS: dict[str, ModelKind] = {
+    "logistic": _anything(logistic),
+    "mlp": _anything(mlp),
+    "cnn": _images(cnn, 8),
+    "cnn-small": _images(cnn_small, 8),
+    "lenet": _images(lenet, 16),
+    "lenet-small": _images(lenet_small, 12),
+    "emnist-cnn": _images(emnist_cnn, 6),
+    "resnet-small": _images(resnet_small, 4),
+    "conv1d": ModelKind(
+        conv1d,
+        "signals (channels, steps) of at least 16 steps",
+        lambda shape: len(shape) == 2 and shape[1] >= 16,
+    ),
+    "char-lstm": _tokens(char_lstm),
+    "word-lstm": _tokens(word_lstm),
+}
+
+
+def build(name: str, input_shape: Shape, classes: int, seed: int, **options: object) -> nn.Module:
+    """A new model with the initial weights of this seed; torch's own random state is left as it was."""
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    kind, shape = MODELS[name], tuple(input_shape)
+    if classes < 1:
+        raise FedloomError(f"classes={classes}: a model needs at least one output.")
+    if not kind.fits(shape):
+        fitting = ", ".join(other for other, k in MODELS.items() if k.fits(shape)) or "none"
+        raise FedloomError(
+            f"model '{name}' takes {kind.takes}, and the inputs have shape {shape}: models that fit are {fitting}."
+        )
+    for option in options:
+        if option not in kind.options:
+            known = f"it has {', '.join(kind.options)}" if kind.options else "it has none"
+            raise FedloomError(f"model '{name}' has no option '{option}': {known}.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seeds.key(seed, "model"))
+        return kind.builder(shape, classes, **options)
+
+
+KINDS = ("table", "image", "signal", "characters", "words")
+
+
+def default_for(input_shape: Shape, classes: int, kind: str) -> str:
+    """The name of the model that a kind of data (one of ``KINDS``) gets when nobody names one."""
+    if kind not in KINDS:
+        raise unknown("kind of data", kind, KINDS)
+    if kind == "image":
+        if min(input_shape[1:]) < 16:
+            return "mlp"
+        if input_shape[0] > 1:
+            return "lenet"
+        return "lenet-small" if classes <= 10 else "emnist-cnn"
+    return {"table": "mlp", "signal": "conv1d", "characters": "char-lstm", "words": "word-lstm"}[kind]
