@@ -99,7 +99,7 @@ class Layout:
     def views(self, rows: Tensor) -> dict[str, Tensor]:
         """Each tensor as a view into a row (shape ``shape``) or into a matrix of rows (``B, *shape``)."""
         lead = rows.shape[:-1]
-        return {s.name: rows[..., s.start : s.stop].view(*lead, *s.shape) for s in self.slots}
+        return {s.name: rows[..., s.start : s.stop].view((*lead, *s.shape)) for s in self.slots}
 
     def stacks(self, rows: Tensor) -> dict[str, Tensor]:
         """Each tensor of B rows as a contiguous ``B, *shape`` copy: the form in which a cohort trains."""

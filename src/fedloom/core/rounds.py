@@ -180,6 +180,7 @@ def _check_finite(run: Composition, merged: Tensors, number: int) -> None:
         sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
         if sent and not bool(torch.isfinite(tensor.sum())):
             raise Diverged(
-                f"{type(run.algorithm).__name__.lower()} diverged in round {number}: what clients sent back is no longer "
-                f"finite (NaN or infinity); try a learning rate below {run.setting.work.lr:g} or a gradient clip."
+                f"{type(run.algorithm).__name__.lower()} diverged in round {number}: what clients sent back is "
+                "no longer finite (NaN or infinity); try a learning rate below "
+                f"{run.setting.work.lr:g} or a gradient clip."
             )

@@ -1,0 +1,166 @@
+"""The documentation is true: its code runs, its commands exist, its links lead somewhere, its tables are complete."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+import shlex
+import sys
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fedloom.algorithms.registry import METHODS
+from fedloom.cli.app import app
+from fedloom.runs.config import RunConfig, TaskConfig, parse
+
+HOME = Path(__file__).parent.parent
+PAGES = [HOME / "README.md", *sorted((HOME / "docs").glob("*.md"))]
+EXAMPLES = sorted((HOME / "examples").glob("*.py"))
+REALLY_RUN = ("quickstart.md", "extend.md")
+"""Pages whose commands are run in order, in one folder, after the page's Python blocks."""
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The fenced blocks of a page in some languages."""
+    fenced = re.findall(r"^```(\w+)[^\n]*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for language, text in fenced if language in languages]
+
+
+def commands(page: Path) -> list[str]:
+    """The ``fedloom`` command lines of a page."""
+    lines = "\n".join(blocks(page, "console", "sh")).replace("\\\n", " ").splitlines()
+    lines = [line.removeprefix("$ ").strip() for line in lines]
+    return [line for line in lines if line.startswith("fedloom")]
+
+
+def run_python(page: Path) -> None:
+    """Run a page's Python blocks in order, in one namespace, in the current folder."""
+    names = {"__name__": "page"}
+    for number, text in enumerate(blocks(page, "python"), 1):
+        exec(compile(text, f"{page.name}, block {number}", "exec", dont_inherit=True), names)  # noqa: S102
+
+
+def pages_with(language: str) -> list[Path]:
+    return [page for page in PAGES if blocks(page, language)]
+
+
+def name(page: Path) -> str:
+    return page.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", pages_with("python"), ids=name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_python(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name in REALLY_RUN], ids=name)
+def test_commands_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if page.name == "quickstart.md":
+        patients = next(text for text in blocks(page, "python") if "patients.csv" in text)
+        exec(patients.split("task =")[0], {})  # noqa: S102
+    methods = [text for text in blocks(page, "python") if "@dataclass" in text]
+    Path("my_file.py").write_text("\n".join(methods))
+    for line in commands(page):
+        result = CliRunner().invoke(app, shlex.split(line)[1:], catch_exceptions=True)
+        assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception!r}"
+
+
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [(p, line) for p in PAGES for line in commands(p)],
+    ids=lambda v: v if isinstance(v, str) else v.name,
+)
+def test_commands_parse(page: Path, line: str) -> None:  # noqa: ARG001
+    group = typer.main.get_command(app)
+    assert isinstance(group, click.Group)
+    _, verb, *rest = shlex.split(line)
+    if verb.startswith("-"):
+        assert verb in {option for parameter in group.params for option in parameter.opts} | {"--help", "-h"}
+        return
+    command = group.get_command(click.Context(group), verb)
+    assert command is not None, f"there is no command {verb}"
+    if "--help" not in rest:
+        command.make_context(verb, rest)
+
+
+@pytest.mark.parametrize("line", [line for line in commands(HOME / "docs" / "cli.md") if " list " in line])
+def test_listings_run(line: str) -> None:
+    assert CliRunner().invoke(app, shlex.split(line)[1:]).exit_code == 0
+
+
+def test_cli_page_names_every_command_and_option() -> None:
+    page = (HOME / "docs" / "cli.md").read_text()
+    group = typer.main.get_command(app)
+    assert isinstance(group, click.Group)
+    for verb, command in group.commands.items():
+        assert f"## fedloom {verb}" in page
+        for parameter in command.params:
+            for option in parameter.opts if isinstance(parameter, click.Option) else ():
+                assert f"`{option}" in page or f" {option} " in page, f"{verb} {option} is not in docs/cli.md"
+
+
+def test_configuration_example_is_valid_and_complete() -> None:
+    (text,) = blocks(HOME / "docs" / "cli.md", "toml")
+    values = tomllib.loads(text)
+    config = parse(values)
+    assert set(values) == set(RunConfig.model_fields) - {"made_by"}
+    assert set(values["task"]) == set(TaskConfig.model_fields)
+    for section in ("local", "selection", "server_optimizer"):
+        assert set(values[section]) == {field.name for field in fields(getattr(config, section))}
+
+
+def test_readme_table_names_exactly_the_methods() -> None:
+    section = (HOME / "README.md").read_text().split("## Methods")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE) == list(METHODS)
+
+
+def test_methods_page_names_every_setting() -> None:
+    page = (HOME / "docs" / "methods.md").read_text()
+    for method, kind in METHODS.items():
+        (line,) = re.findall(rf"^\| `{method}` \|.*$", page, re.MULTILINE)
+        for field in fields(kind):
+            assert f"`{field.name}`" in line, f"{method}: {field.name} is not in docs/methods.md"
+
+
+@pytest.mark.parametrize("page", [*PAGES, HOME / "CHANGELOG.md"], ids=name)
+def test_links_resolve(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(found), f"{page.name}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_examples_run(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(example), str(tmp_path)])
+    runpy.run_path(str(example), run_name="__main__")
+    assert "%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_examples_say_how_to_run_them(example: Path) -> None:
+    assert f"python examples/{example.name}" in (ast.get_docstring(ast.parse(example.read_text())) or "")
