@@ -54,7 +54,7 @@ def test_an_epoch_sees_every_sample_once_with_the_partial_batch_last(sizes, epoc
         per_epoch = len(seen) // epochs
         for e in range(epochs):
             epoch = seen[e * per_epoch : (e + 1) * per_epoch]
-            assert sorted(sum(epoch, [])) == one.positions.tolist()
+            assert sorted(p for batch in epoch for p in batch) == one.positions.tolist()
             assert all(len(batch) == batch_size for batch in epoch[:-1])
 
 

@@ -94,7 +94,7 @@ def test_a_pull_is_the_gradient_of_its_penalty(execution):
     elsewhere = task.initial_row() + 0.1
     some = cohort(task, execution, work)
 
-    def towards(rows, received, home):
+    def towards(rows, received, home):  # noqa: ARG001
         return 2.0 * (rows - home)
 
     row = some.train(some.spread(task.initial_row()), pull=towards, given={"home": elsewhere.expand(1, -1)})[0]

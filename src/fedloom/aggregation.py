@@ -43,6 +43,8 @@ class ServerOptimizer:
     paper, which has no bias correction and starts its second moment at ``tau ** 2``.
     """
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
     kind: Literal["sgd", "adagrad", "adam", "yogi"] = "sgd"
     lr: float = 1.0
     momentum: float = 0.0

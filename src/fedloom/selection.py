@@ -13,6 +13,8 @@ from fedloom.errors import FedloomError
 class Random:
     """Clients drawn without replacement: ``number`` of them, or a ``fraction`` (rounded up, at least one)."""
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
     fraction: float = 1.0
     number: int | None = None
 
@@ -21,6 +23,10 @@ class Random:
             raise FedloomError(f"fraction={self.fraction}: the share of clients in a round is above 0 and at most 1.")
         if self.number is not None and self.number < 1:
             raise FedloomError(f"number={self.number}: a round needs at least one client.")
+        if self.number is not None and self.fraction != 1:
+            raise FedloomError(
+                f"number={self.number} and fraction={self.fraction} both say how many clients a round has: give one."
+            )
 
     def per_round(self, clients: int) -> int:
         """How many clients a round has."""

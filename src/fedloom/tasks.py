@@ -87,12 +87,22 @@ TASKS: dict[str, TaskKind] = {
 }
 
 
+def canonical_task(name: str) -> str:
+    """A task's name as this project writes it."""
+    return name.strip().lower().replace("_", "-")
+
+
 def task_kind(name: str) -> TaskKind:
     """The named task, in any case."""
-    key = name.strip().lower().replace("_", "-")
-    if key not in TASKS:
+    if canonical_task(name) not in TASKS:
         raise unknown("task", name, [*TASKS, "own"])
-    return TASKS[key]
+    return TASKS[canonical_task(name)]
+
+
+def default_model(kind: TaskKind) -> str:
+    """The model that a named task has when nobody names one."""
+    entry = dataset(kind.data)
+    return kind.model or default_for(entry.shape, entry.classes, entry.kind)
 
 
 def task(
@@ -109,6 +119,7 @@ def task(
     seed: int = 0,
 ) -> Task:
     """A named task. ``alpha`` is short for ``partition=dirichlet(alpha)``; ``model`` is a name or any module."""
+    name = canonical_task(name)
     kind = task_kind(name)
     entry = dataset(kind.data)
     if alpha is not None:
@@ -118,8 +129,7 @@ def task(
     federation = load(
         kind.data, clients=clients, partition=partition, seed=seed, test_share=test_share, valid_share=valid_share
     )
-    if model is None:
-        model = kind.model or default_for(entry.shape, entry.classes, entry.kind)
+    model = default_model(kind) if model is None else model
     if isinstance(model, str):
         model = build(model, entry.shape, entry.classes, seed, **(model_options or {}))
     if augment and entry.kind != "image":
@@ -160,6 +170,5 @@ def task_of(
 def describe(name: str) -> str:
     """One line about a named task."""
     entry = DATASETS[TASKS[name].data]
-    model = TASKS[name].model or default_for(entry.shape, entry.classes, entry.kind)
     where = "" if entry.present() else " (data missing: fedloom data get)"
-    return f"{entry.description}; model {model}{where}"
+    return f"{entry.description}; model {default_model(TASKS[name])}{where}"

@@ -7,7 +7,7 @@ Federated Optimization, ICLR 2021. Weights are normalised over the selected clie
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -89,28 +89,56 @@ class FedAvgM(FedAvg):
     """FedAvg with momentum on the server.
 
     Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-    Classification, 2019.
+    Classification, 2019. With server_lr = 1 and momentum = 0 this is FedAvg.
     """
 
-    server: ServerOptimizer = field(default_factory=lambda: ServerOptimizer("sgd", lr=1.0, momentum=0.9))
+    server_lr: float = 1.0
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        _ = self.server  # refuses impossible settings
+
+    @property
+    def server(self) -> ServerOptimizer:
+        return ServerOptimizer("sgd", self.server_lr, self.momentum)
 
 
 @dataclass(frozen=True)
 class FedAdagrad(FedAvg):
     """FedAvg with Adagrad on the server. Reddi et al., Adaptive Federated Optimization, ICLR 2021."""
 
-    server: ServerOptimizer = field(default_factory=lambda: ServerOptimizer("adagrad", lr=0.1))
+    server_lr: float = 0.1
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        _ = self.server
+
+    @property
+    def server(self) -> ServerOptimizer:
+        return ServerOptimizer("adagrad", self.server_lr, tau=self.tau)
 
 
 @dataclass(frozen=True)
 class FedAdam(FedAvg):
     """FedAvg with Adam on the server. Reddi et al., Adaptive Federated Optimization, ICLR 2021."""
 
-    server: ServerOptimizer = field(default_factory=lambda: ServerOptimizer("adam", lr=0.01, momentum=0.9))
+    server_lr: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        _ = self.server
+
+    @property
+    def server(self) -> ServerOptimizer:
+        return ServerOptimizer("adam", self.server_lr, self.beta1, self.beta2, self.tau)
 
 
 @dataclass(frozen=True)
-class FedYogi(FedAvg):
+class FedYogi(FedAdam):
     """FedAvg with Yogi on the server. Reddi et al., Adaptive Federated Optimization, ICLR 2021."""
 
-    server: ServerOptimizer = field(default_factory=lambda: ServerOptimizer("yogi", lr=0.01, momentum=0.9))
+    @property
+    def server(self) -> ServerOptimizer:
+        return ServerOptimizer("yogi", self.server_lr, self.beta1, self.beta2, self.tau)

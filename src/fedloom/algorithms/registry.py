@@ -30,6 +30,8 @@ ALIASES = {
 
 def canonical(name: str) -> str:
     """A method's name as this project writes it: ``LG-FedAvg`` and ``lg_fedavg`` are the same."""
+    if ":" in name:
+        return name
     plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")
     return ALIASES.get(plain, plain)
 
@@ -49,16 +51,19 @@ def _own(name: str) -> type[Algorithm]:
     try:
         if where.endswith(".py"):
             path = Path(where)
-            spec = importlib.util.spec_from_file_location(path.stem, path)
+            inside = f"fedloom_own_{path.stem}"  # never the name of a module that others import
+            spec = importlib.util.spec_from_file_location(inside, path)
             if spec is None or spec.loader is None or not path.is_file():
                 raise FedloomError(f"method '{name}': there is no file {where}.")
             module = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = module
+            sys.modules[inside] = module
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(where)
-    except ImportError as error:
-        raise FedloomError(f"method '{name}': {where} cannot be imported ({error}).") from None
+    except FedloomError:
+        raise
+    except Exception as error:  # whatever the user's own file raises
+        raise FedloomError(f"method '{name}': {where} cannot be imported ({type(error).__name__}: {error}).") from error
     found = getattr(module, kind, None)
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise FedloomError(f"method '{name}': {where} has no class {kind} that is a fedloom Algorithm.")

@@ -20,6 +20,7 @@ app = typer.Typer(
     name="fedloom",
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Federated learning when clients differ: simulate, compare, report.\n\n"

@@ -30,6 +30,7 @@ def compare(
     data: o.Data = None,
     target: o.Target = None,
     client_column: o.ClientColumn = None,
+    ignore: o.Ignore = None,
     clients: o.Clients = None,
     alpha: o.Alpha = None,
     partition: o.Partition = None,
@@ -50,7 +51,7 @@ def compare(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Compare methods on the same data with the same seeds.
+    """Compare methods on the same data with the same seeds. Settings of a METHOD follow a colon.
 
     Example:  fedloom compare --task digits --clients 50 --alpha 0.1 --seeds 3 fedavg fedprox:mu=0.1 fedyogi local
     """
@@ -59,8 +60,8 @@ def compare(
 
     values = o.collect(
         config, settings, alpha, partition,
-        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__clients=clients,
-        task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
+        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__ignore=ignore,
+        task__clients=clients, task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
         rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
         execution=execution, eval_every=eval_every,
     )  # fmt: skip
@@ -88,20 +89,21 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
         typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
         raise
     rows = summary(results)
-    if any(history.records for runs in results.values() for history in runs):
+    if any(record["metrics"] for runs in results.values() for history in runs for record in history.records):
         write(results, folder / "report.html")
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": verdict(rows)}))
         return
     print_table(rows, verdict(rows))
-    typer.echo(f"Report: {folder / 'report.html'}")
+    if (folder / "report.html").exists():
+        typer.echo(f"Report: {folder / 'report.html'}")
 
 
 def print_table(rows: list[dict[str, Any]], words: str) -> None:
     """The comparison as a table, each column saying what it is over, and the verdict below."""
-    from rich.console import Console
     from rich.table import Table
 
+    from fedloom.cli.progress import printer
     from fedloom.report.table import accuracy
 
     table = Table(caption="mean ± standard deviation over seeds; accuracies in %")
@@ -117,7 +119,7 @@ def print_table(rows: list[dict[str, Any]], words: str) -> None:
             f"{row['steps']:,.0f}",
             f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else ""),
         )
-    console = Console()
+    console = printer()
     console.print(table)
     for row in rows:
         if row["stopped"]:

@@ -31,6 +31,7 @@ def data(
     partition: o.Partition = None,
     target: o.Target = None,
     client_column: o.ClientColumn = None,
+    ignore: o.Ignore = None,
     seed: o.Seed = None,
     png: Annotated[Path | None, typer.Option("--png", help="Where the picture goes (default: NAME.png).")] = None,
     as_json: o.Json = False,
@@ -50,15 +51,17 @@ def data(
         return
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
-    federation = _load(words[0], clients, alpha, partition, target, client_column, seed or 0)
+    federation = _load(words[0], clients, alpha, partition, target, client_column, ignore or [], seed or 0)
     from fedloom.data.picture import describe, picture
 
-    path = png or Path(f"{Path(words[0]).stem}.png")
-    try:
-        picture(federation, path)
-    except OSError as error:
-        raise FedloomError(f"{path} cannot be written ({error.strerror}): name another place with --png.") from None
-    told = {**describe(federation), "picture": str(path)}
+    told = describe(federation)
+    path = png or (None if as_json else Path(f"{Path(words[0]).stem}.png"))
+    if path is not None:
+        try:
+            picture(federation, path)
+        except OSError as error:
+            raise FedloomError(f"{path} cannot be written ({error.strerror}): name another place with --png.") from None
+        told["picture"] = str(path)
     if as_json:
         counts = federation.counts().tolist()
         typer.echo(json.dumps({**told, "counts": counts}))
@@ -89,6 +92,7 @@ def _load(
     partition: str | None,
     target: str | None,
     client_column: str | None,
+    ignore: list[str],
     seed: int,
 ) -> Federation:
     from fedloom.data.datasets import load
@@ -101,15 +105,16 @@ def _load(
     chosen: Any = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition else None
     if Path(name).suffix or Path(name).is_dir():
         label, owner = target or "label", client_column or "client"
-        return own(name, target=label, client=owner, clients=clients, partition=chosen, seed=seed)
+        return own(name, target=label, client=owner, ignore=ignore, clients=clients, partition=chosen, seed=seed)
     return load(name, clients=clients, partition=chosen, seed=seed)
 
 
 def _print(federation: Federation, told: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from fedloom.cli.progress import printer
+
+    console = printer()
     facts = Table(show_header=False, title=told["title"])
     for key, value in told.items():
         facts.add_row(key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))

@@ -28,9 +28,11 @@ def listing(
     kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of: {', '.join(KINDS)}.")] = "methods",
     as_json: o.Json = False,
 ) -> None:
-    """List methods, tasks, models, partitions, ... with one line each.
+    """List what there is, with one line each.
 
-    Example:  fedloom list methods
+    KIND is one of: methods, tasks, data, models, partitions, selectors, engines, executions, weightings, trackers.
+
+    Example:  fedloom list models
     """
     from fedloom.errors import unknown
 
@@ -40,14 +42,15 @@ def listing(
     if as_json:
         typer.echo(json.dumps(rows))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from fedloom.cli.progress import printer
 
     table = Table(title=kind, show_header=False)
     for row in rows:
         extra = ", ".join(f"{key}={value}" for key, value in row.get("settings", {}).items())
         table.add_row(row["name"], row["about"] + (f"  [dim]({extra})[/dim]" if extra else ""))
-    Console().print(table)
+    printer().print(table)
 
 
 def _rows(kind: str) -> list[dict[str, Any]]:
@@ -100,13 +103,12 @@ def _tables(kind: str) -> dict[str, str]:
 
 def _of_class(name: str, made: Any) -> dict[str, Any]:
     """A class's first docstring line, its paper if the docstring names one, and its settings with defaults."""
-    from dataclasses import asdict, fields, is_dataclass
+    from dataclasses import fields
 
     text = inspect.getdoc(made) or ""
     settings = {}
     for item in fields(made):
         parameter = inspect.signature(made).parameters[item.name]
         if parameter.default is not inspect.Parameter.empty:
-            value = getattr(made(**{}), item.name, None) if "factory" in repr(parameter.default) else parameter.default
-            settings[item.name] = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+            settings[item.name] = parameter.default
     return {"name": name, "about": text.splitlines()[0] if text else "", "text": text, "settings": settings}

@@ -29,6 +29,10 @@ ClientColumn = Annotated[
     str | None,
     typer.Option("--client-column", help="Its client column (default: client, if there is one).", rich_help_panel=TASK),
 ]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", help="A column of --data that is no feature. Repeatable.", rich_help_panel=TASK),
+]
 Clients = Annotated[
     int | None, typer.Option("--clients", help="How many clients share the data.", rich_help_panel=TASK)
 ]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
 
@@ -20,6 +21,14 @@ def headline(metrics: dict[str, float]) -> str:
         if name in metrics:
             return words.format(metrics[name])
     return ""
+
+
+def printer() -> Console:
+    """A console for tables: as wide as the terminal, or 110 columns where the output goes elsewhere."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=110)
 
 
 @contextmanager

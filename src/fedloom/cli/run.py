@@ -25,6 +25,7 @@ def run(
     data: o.Data = None,
     target: o.Target = None,
     client_column: o.ClientColumn = None,
+    ignore: o.Ignore = None,
     clients: o.Clients = None,
     alpha: o.Alpha = None,
     partition: o.Partition = None,
@@ -45,18 +46,18 @@ def run(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Train one method on one federation.
+    """Train one method on one federation. RUN.toml holds settings, for instance another run's config.toml.
 
     Example:  fedloom run --task digits --method fedprox:mu=0.1 --clients 20 --alpha 0.1 --rounds 30
     """
-    from fedloom.runs.api import make_task, method_of, split_method, with_local_work
+    from fedloom.runs.api import completed, make_task, method_of, split_method
     from fedloom.runs.config import parse
     from fedloom.runs.runner import execute, prepare
 
     values = o.collect(
         file, settings, alpha, partition,
-        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__clients=clients,
-        task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
+        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__ignore=ignore,
+        task__clients=clients, task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
         rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
         execution=execution, eval_every=eval_every,
     )  # fmt: skip
@@ -64,9 +65,10 @@ def run(
         name, given = split_method(method)
         kept = values.get("method", {}) if values.get("method", {}).get("name") in (None, name) else {}
         values["method"] = {**kept, "name": name, **given}
-    config = parse(complete_local(values))
-    prepared = prepare(make_task(config), method_of(config), with_local_work(config))
-    folder = out or fresh_folder(f"{config.task.name}-{Path(config.method.get('name', 'run')).stem}-seed{config.seed}")
+    config = completed(parse(complete_local(values)))
+    prepared = prepare(make_task(config), method_of(config), config)
+    name = str(config.method.get("name", "run")).rpartition(":")[2]
+    folder = out or fresh_folder(f"{config.task.name}-{name}-seed{config.seed}")
     _finish(lambda watch: execute(prepared, folder, watch), folder, config.rounds, track, as_json, quiet)
 
 
@@ -146,20 +148,22 @@ def _result(history: History, folder: Path) -> dict[str, Any]:
 
 
 def _print(history: History, folder: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from fedloom.cli.progress import printer
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
     table.add_column("what was scored on whose data")
     table.add_column("value", justify="right")
     for name, value in history.records[-1]["metrics"].items() if history.records else ():
-        table.add_row(name, f"{value:.4f}")
+        table.add_row(name, f"{value:.4g}")
     table.add_row(
         "megabytes down / up", f"{history.total('bytes_down') / 1e6:.2f} / {history.total('bytes_up') / 1e6:.2f}"
     )
     table.add_row("local gradient steps", f"{history.total('steps'):,}")
-    console = Console()
+    console = printer()
     console.print(table)
     if history.stopped:
-        console.print(f"[bold]Stopped:[/bold] {history.stopped}")
-    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
+        console.print(f"Stopped: {history.stopped}", soft_wrap=True)
+    if (folder / "report.html").exists():
+        console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)

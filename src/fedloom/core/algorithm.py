@@ -6,7 +6,7 @@ meet only in messages, so the same class runs in simulation and on deployed mach
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +16,8 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Held, Task
 
+ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+"""``(row, mean of the clients' rows, state) -> (new row, new state)``."""
 State = Mapping[str, Tensor]
 """What the server remembers from round to round: named tensors, never changed in place."""
 
@@ -24,8 +26,15 @@ State = Mapping[str, Tensor]
 class Algorithm:
     """A method. Its hyper-parameters are its fields; it holds no state of its own."""
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
     travels: ClassVar[bool] = True
     """False when nothing is sent (isolated and centralised training): such a run counts no bytes."""
+
+    @property
+    def server(self) -> ServerStep | None:
+        """A server optimiser that belongs to the method; most have none."""
+        return None
 
     def start(self, task: Task) -> State:
         """The server's state before the first round. A shared model is called ``row``."""

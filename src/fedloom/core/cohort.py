@@ -18,6 +18,7 @@ from fedloom.core.seeds import generator, key
 from fedloom.core.stacked import Pull, run_chain, run_vmap
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
+from fedloom.errors import FedloomError
 
 EVALUATION_BATCH = 512
 
@@ -119,6 +120,11 @@ class Cohort:
         move; ``pull(rows, received, **given)`` is an extra gradient, elementwise on pieces of rows; ``loss`` replaces
         the task's loss. ``given`` are rows that ``pull`` and ``loss`` need.
         """
+        if rows.dim() != 2 or len(rows) != len(self):
+            raise FedloomError(
+                f"cohort.train got rows of shape {tuple(rows.shape)} for {len(self)} clients: it needs a row per "
+                "client; a shared row becomes that with cohort.spread(row)."
+            )
         work = work or self.setting.work
         seed = self.setting.seed
         if self.trainings:  # a second training in the same round has batches of its own

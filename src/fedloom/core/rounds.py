@@ -7,14 +7,15 @@ state after a round depends on the state before it and on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm, State
+from fedloom.core.algorithm import Algorithm, ServerStep, State
 from fedloom.core.cohort import Setting
 from fedloom.core.execution import Execution, cohorts
 from fedloom.core.jobs import Engine, Job, Tensors
@@ -46,7 +47,7 @@ class Composition:
     select: Callable[[int, int, int], list[int]]
     weigh: Callable[[Tensor, Tensor], Tensor]
     aggregator: Aggregator
-    optimize: Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]] | None
+    optimize: ServerStep | None
     eval_every: int = 1
     eval_clients: int | None = None
     size_bounds: Sequence[int] | None = None
@@ -95,6 +96,8 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     if run.optimize is not None and "row" in server:
         row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
         server = {**server, "row": row}
+    metrics = _local_metrics(run, merged, replies) if measure else {}
+    _check_scores(run, number, metrics.values())
     state.keep.write(ids, _group(merged, "kept/"))
     state.server, state.round = server, number
     travels = run.algorithm.travels
@@ -104,7 +107,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
         "bytes_down": message.bytes_for(len(ids)) if travels else 0,
         "bytes_up": int(merged["bytes"].sum()) if travels else 0,
         "steps": int(merged["steps"].sum()),
-        "metrics": _local_metrics(run, merged, replies) if measure else {},
+        "metrics": metrics,
     }
 
 
@@ -134,6 +137,7 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
     jobs = [Job("score", state.round, [ids[place] for place in block], block) for block in blocks]
     columns = _merge(jobs, engine.run(jobs, message, state.keep.read(ids)))
     values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
+    _check_scores(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])
     sizes = federation.train.sizes[torch.tensor(ids)]
     all_groups = size_groups(federation.train.sizes, run.size_bounds)
     groups = [all_groups[client] for client in ids]
@@ -179,8 +183,16 @@ def _check_finite(run: Composition, merged: Tensors, number: int) -> None:
     for name, tensor in merged.items():
         sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
         if sent and not bool(torch.isfinite(tensor.sum())):
-            raise Diverged(
-                f"{type(run.algorithm).__name__.lower()} diverged in round {number}: what clients sent back is "
-                "no longer finite (NaN or infinity); try a learning rate below "
-                f"{run.setting.work.lr:g} or a gradient clip."
-            )
+            raise _diverged(run, number, "what clients sent back")
+
+
+def _check_scores(run: Composition, number: int, values: Iterable[float]) -> None:
+    if not all(math.isfinite(value) for value in values):
+        raise _diverged(run, number, "the loss")
+
+
+def _diverged(run: Composition, number: int, what: str) -> Diverged:
+    return Diverged(
+        f"{type(run.algorithm).__name__.lower()} diverged in round {number}: {what} is no longer finite (NaN or "
+        f"infinity); try a learning rate below {run.setting.work.lr:g} or a gradient clip."
+    )

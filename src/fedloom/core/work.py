@@ -21,6 +21,8 @@ class LocalWork:
     rounds; ``exponential`` does so every round; ``cosine`` falls to ``lr_decay`` of it at the last round.
     """
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
     epochs: int = 1
     steps: int | None = None
     batch_size: int = 32

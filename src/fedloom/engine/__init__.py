@@ -6,7 +6,10 @@ from fedloom.core.jobs import Engine, Shop
 from fedloom.engine.inline import Inline
 from fedloom.engine.processes import Processes
 
-ENGINES = {"inline": Inline.__doc__ or "", "processes": Processes.__doc__ or ""}
+ENGINES = {
+    "inline": "one process, one job after another: the default, and the one a debugger likes (workers = 1)",
+    "processes": "forked worker processes that share the data, one per core (workers > 1)",
+}
 
 
 def start(shop: Shop, workers: int) -> Engine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,36 @@ from fedloom.algorithms.registry import canonical, find
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
+from fedloom.data.datasets import dataset
+from fedloom.data.partitions import partition_config, partitioner
 from fedloom.errors import FedloomError
 from fedloom.runs.config import RunConfig, parse, plain, read, validated
 from fedloom.runs.history import History
 from fedloom.runs.runner import Observer, execute, prepare
 from fedloom.runs.runner import resume as resume_prepared
-from fedloom.tasks import TASKS, task, task_kind, task_of
+from fedloom.tasks import TASKS, canonical_task, default_model, task_kind, task_of
+from fedloom.tasks import task as make
 
 
 def method_from(spec: str | Algorithm, options: Mapping[str, Any] | None = None) -> Algorithm:
     """A method from its name (``"fedprox"``), a name with settings (``"fedprox:mu=0.1"``), or itself."""
     if isinstance(spec, Algorithm):
         return spec
+    if isinstance(spec, type) and issubclass(spec, Algorithm):
+        return spec()
     name, settings = split_method(spec)
     made: Algorithm = validated(find(name), {**(options or {}), **settings}, f"method {name}")
     return made
+
+
+def label_of(spec: str | Algorithm) -> str:
+    """What a method is called in a comparison: its name and the settings that are not the default."""
+    if isinstance(spec, str):
+        name, given = split_method(spec)
+        return ":".join([canonical(name), ",".join(f"{key}={value}" for key, value in given.items())]).rstrip(":")
+    given = {f.name: getattr(spec, f.name) for f in fields(spec) if getattr(spec, f.name) != f.default}
+    settings = ",".join(f"{key}={value}" for key, value in given.items())
+    return ":".join([type(spec).__name__.lower(), settings]).rstrip(":")
 
 
 def split_method(spec: str) -> tuple[str, dict[str, Any]]:
@@ -39,7 +54,7 @@ def split_method(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def run(
-    task: Task,
+    task: Task | str,
     method: str | Algorithm = "fedavg",
     *,
     rounds: int = 20,
@@ -49,22 +64,23 @@ def run(
     observers: Sequence[Observer] = (),
     **settings: Any,
 ) -> History:
-    """Train a task with a method and return what was measured.
+    """Train a task (or a named task with its defaults) with a method and return what was measured.
 
     ``local`` is the local work (a ``LocalWork`` or some of its fields; the task's own by default), ``out`` a folder for
     the run, and ``settings`` any other key of a run's config: ``selection={"fraction": 0.1}``, ``workers=2``,
     ``weight_by="uniform"``, ``server_optimizer={"kind": "yogi"}``, ``execution="loop"``, ``eval_every=5`` ...
     """
+    task = make(task, seed=seed) if isinstance(task, str) else task
     algorithm = method_from(method)
     if not isinstance(local, LocalWork):
         local = validated(LocalWork, {**_task_work(task.name), **(local or {})}, "local")
-    name = method if isinstance(method, str) else type(method).__name__.lower()
+    name = canonical(split_method(method)[0]) if isinstance(method, str) else type(algorithm).__name__.lower()
     values = {
         "rounds": rounds,
         "seed": seed,
         "local": local,
         "task": {"name": task.name, "clients": task.federation.clients},
-        "method": {"name": split_method(name)[0] if ":" in name else canonical(name)},
+        "method": {"name": name},
         **settings,
     }
     prepared = prepare(task, algorithm, parse(values, "the run's settings"))
@@ -86,7 +102,7 @@ def compare(
     """
     results: dict[str, list[History]] = {}
     for spec in methods:
-        label = spec if isinstance(spec, str) else type(spec).__name__.lower()
+        label = label_of(method_from(spec) if isinstance(spec, type) else spec)
         for seed in range(seeds):
             this = task if isinstance(task, Task) else task(seed)
             where = None if out is None else Path(out) / f"{label.replace('/', '_')}-seed{seed}"
@@ -102,7 +118,7 @@ def resume(
     config = load_config(folder)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
-    config = with_local_work(config)
+    config = completed(config)
     return resume_prepared(prepare(task or make_task(config), method_of(config), config), folder, observers)
 
 
@@ -120,12 +136,25 @@ def load_config(folder: Path) -> RunConfig:
     return parse(values, str(folder / "config.toml"))
 
 
-def with_local_work(config: RunConfig) -> RunConfig:
-    """The config with the task's own local work where it names none."""
-    if config.local is not None:
-        return config
-    default = LocalWork() if config.task.name == "own" else task_kind(config.task.name).local
-    return config.model_copy(update={"local": default})
+def completed(config: RunConfig) -> RunConfig:
+    """The config with every default of its task and method written out, and paths that hold from any folder."""
+    chosen, name = config.task, config.method.get("name")
+    changes: dict[str, Any] = {}
+    if chosen.name == "own":
+        local = LocalWork()
+        changes = {"model": chosen.model or "mlp", "path": chosen.path and str(Path(chosen.path).resolve())}
+    else:
+        kind = task_kind(chosen.name)
+        local, entry = kind.local, dataset(kind.data)
+        partition = partitioner(chosen.partition) if chosen.partition is not None else entry.partition
+        changes = {"name": canonical_task(chosen.name), "model": chosen.model or default_model(kind)}
+        changes["partition"] = partition_config(partition)
+    if isinstance(name, str):
+        where, _, kind_name = name.rpartition(":")
+        own_file = f"{Path(where).resolve()}:{kind_name}" if where.endswith(".py") else canonical(name)
+        config = config.model_copy(update={"method": {**config.method, "name": own_file}})
+    task_config = chosen.model_copy(update=changes)
+    return config.model_copy(update={"task": task_config, "local": config.local or local})
 
 
 def make_task(config: RunConfig) -> Task:
@@ -133,7 +162,7 @@ def make_task(config: RunConfig) -> Task:
     chosen = config.task
     if chosen.name == "own":
         return _own_task(config)
-    return task(
+    return make(
         chosen.name,
         clients=chosen.clients,
         partition=chosen.partition,
@@ -158,6 +187,7 @@ def _own_task(config: RunConfig) -> Task:
         client=chosen.client_column,
         clients=chosen.clients,
         partition=chosen.partition,
+        ignore=chosen.ignore,
         seed=config.seed,
         test_share=chosen.test_share,
         valid_share=chosen.valid_share,

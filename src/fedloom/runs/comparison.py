@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedloom.algorithms.registry import find
 from fedloom.errors import FedloomError
-from fedloom.runs.api import load_config, make_task, method_from, split_method, with_local_work
+from fedloom.runs.api import completed, label_of, load_config, make_task, method_from, split_method
 from fedloom.runs.checkpoint import write_whole
 from fedloom.runs.config import parse, read, to_toml
 from fedloom.runs.history import History
@@ -27,6 +28,7 @@ def begin_comparison(folder: Path, values: dict[str, Any], methods: Sequence[str
     """Write down what is to be compared, after checking all of it."""
     if (folder / PLAN).exists() or (folder / "config.toml").exists():
         raise FedloomError(f"{folder} already holds a comparison or a run: resume it, or name another folder.")
+    methods = [label_of(spec) for spec in methods]
     if len(set(methods)) < len(methods):
         raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each once.")
     if seeds < 1:
@@ -58,7 +60,7 @@ def continue_comparison(folder: Path, watch: Watch, workers: int | None = None) 
             if workers is not None:
                 config = config.model_copy(update={"workers": workers})
             task = task or make_task(config)
-            prepared = prepare(task, method_from(spec), with_local_work(config))
+            prepared = prepare(task, method_from(spec), completed(config))
             observers = watch(spec, seed)
             results[spec].append((resume if begun else execute)(prepared, where, observers))
     return results
@@ -78,11 +80,18 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
         inside = sorted(path.parent for path in folder.glob("*/config.toml"))
         for run in [folder] if (folder / "config.toml").exists() else inside:
             history = History.load(run)
-            label = labels.get(run.name.rpartition("-seed")[0], history.label)
+            label = labels.get(run.name.rpartition("-seed")[0]) or _label(history)
             found.setdefault(label, []).append(history)
     if not found:
         raise FedloomError(f"there is no run in {', '.join(map(str, folders))}: name a run's folder or a comparison's.")
     return {label: found[label] for label in sorted(found)}
+
+
+def _label(history: History) -> str:
+    """The method and the settings in which it differs from its defaults, so that two settings are never pooled."""
+    settings = dict(history.config["method"])
+    kind = find(str(settings.pop("name")))
+    return label_of(method_from(history.label, settings)) if kind.__name__.lower() == history.label else history.label
 
 
 def _file_name(spec: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,8 +35,9 @@ class TaskConfig(Strict):
     path: str | None = None
     target: str = "label"
     client_column: str = "client"
+    ignore: list[str] = []
     clients: int | None = None
-    partition: dict[str, Any] | None = None
+    partition: dict[str, Any] | str | None = None
     test_share: float = 0.2
     valid_share: float = 0.0
     model: str | None = None
@@ -107,8 +108,8 @@ def _section(kind: Any, loc: tuple[Any, ...]) -> Iterable[str]:
     for step in loc:
         kind = kind.model_fields[step].annotation if hasattr(kind, "model_fields") else kind
         kind = next((a for a in getattr(kind, "__args__", ()) if a is not type(None)), kind)
-    fields = getattr(kind, "model_fields", None) or getattr(kind, "__dataclass_fields__", {})
-    return [prefix + name for name in fields]
+    names = list(kind.model_fields) if hasattr(kind, "model_fields") else [f.name for f in fields(kind)]
+    return [prefix + name for name in names]
 
 
 def read(path: str | Path) -> dict[str, Any]:

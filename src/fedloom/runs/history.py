@@ -19,6 +19,9 @@ from fedloom.errors import FedloomError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor, nn
+
+    from fedloom.core.task import Task
 
 CLIENTS = "client_model/own_test/accuracy/mean"
 GLOBAL = "global_model/global_test/accuracy"
@@ -39,6 +42,7 @@ class History:
     partition: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     stopped: str | None = None
+    row: Tensor | None = None
 
     @property
     def label(self) -> str:
@@ -77,6 +81,16 @@ class History:
             figure.savefig(path, bbox_inches="tight")
         return figure
 
+    def model(self, task: Task) -> nn.Module:
+        """The trained global model: a copy of the task's model with the run's final weights."""
+        if self.row is None:
+            raise FedloomError(f"{self.label} has no global model: its clients' models stay with the clients.")
+        import copy
+
+        model = copy.deepcopy(task.model)
+        task.layout.fill(model, self.row)
+        return model.eval()
+
     @staticmethod
     def load(folder: str | Path) -> History:
         """Read a run's folder."""
@@ -95,7 +109,19 @@ class History:
             partition=_json(folder / "partition.json") or {},
             folder=folder,
             stopped=stopped,
+            row=_row(folder),
         )
+
+
+def _row(folder: Path) -> Tensor | None:
+    """The shared row of a run's newest checkpoint."""
+    newest = sorted((folder / "checkpoints").glob("round-*.safetensors"))
+    if not newest:
+        return None
+    from safetensors import safe_open
+
+    with safe_open(newest[-1], framework="pt") as file:
+        return file.get_tensor("server/row") if "server/row" in file.keys() else None  # noqa: SIM118
 
 
 def _json(path: Path) -> Any:

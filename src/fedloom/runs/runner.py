@@ -6,6 +6,7 @@ leaves the same bytes as one that was not; times go to ``timings.jsonl``.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -19,11 +20,12 @@ import torch
 
 import fedloom
 from fedloom import aggregation, engine
-from fedloom.core.algorithm import Algorithm
+from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import Setting
 from fedloom.core.execution import decide
 from fedloom.core.jobs import Shop
 from fedloom.core.local import Loom
+from fedloom.core.measure import size_groups
 from fedloom.core.rounds import Composition, Diverged, RunState, begin, play_round, score, scored
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
@@ -53,11 +55,13 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig) -> Prepared:
     work = config.local or LocalWork()
     execution = decide(task, config.execution, work.batch_size)
     log.info("execution: %s (%s)", execution.name, execution.reason)
-    config = config.model_copy(update={"execution": execution.name, "local": work, "made_by": _made_by()})
+    made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": fingerprint(task)}
+    config = config.model_copy(update={"execution": execution.name, "local": work, "made_by": made_by})
     clients = algorithm.trains_on(task.federation).clients
     if clients > 1:
         config.selection.per_round(clients)
-    optimizer = config.server_optimizer or getattr(algorithm, "server", None)
+    size_groups(task.federation.train.sizes, config.size_groups)
+    optimizer = _server_step(algorithm, config, task)
     composition = Composition(
         task=task,
         algorithm=algorithm,
@@ -94,6 +98,12 @@ def resume(prepared: Prepared, folder: Path, observers: Sequence[Observer] = ())
     history = History.load(folder)
     if history.stopped is not None:
         raise FedloomError(f"{folder} ended by itself ({history.stopped}): there is nothing to resume.")
+    began_with = history.config.get("made_by", {}).get("task")
+    if began_with != prepared.plain["made_by"]["task"]:
+        raise FedloomError(
+            f"{folder} began with other data, another partition or another model: give resume the same task, or put "
+            "the data back as they were."
+        )
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:
         state, history.records = begin(prepared.composition), []
@@ -137,6 +147,7 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
             _append(folder, "metrics.jsonl", {"stopped": history.stopped})
         finally:
             cores.close()
+    history.row = state.server.get("row")
     if folder is not None:
         write_whole(folder / "clients.json", _json(history.clients))
     return history
@@ -171,8 +182,27 @@ def _partition(task: Task) -> dict[str, Any]:
     }
 
 
-def _made_by() -> dict[str, str]:
-    return {"fedloom": fedloom.__version__, "torch": torch.__version__}
+def fingerprint(task: Task) -> str:
+    """A short number that changes when a task has other data, another partition, or another initial model."""
+    federation = task.federation
+    digest = hashlib.blake2b(repr((tuple(federation.columns["x"].shape), task.layout.slots)).encode(), digest_size=8)
+    lists = (federation.train, federation.test)
+    numbers = [federation.columns["y"], task.initial_row(), *(t for part in lists for t in (part.order, part.starts))]
+    for tensor in numbers:
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerStep | None:
+    """The run's server optimiser or the method's own; both at once, or one without a shared model, is refused."""
+    name = config.method.get("name", "the method")
+    if config.server_optimizer is None:
+        return algorithm.server
+    if algorithm.server is not None:
+        raise FedloomError(f"{name} has a server optimiser of its own: drop server_optimizer, or use fedavg with it.")
+    if "row" not in algorithm.start(task):
+        raise FedloomError(f"{name} has no shared model that a server optimiser could move: drop server_optimizer.")
+    return config.server_optimizer
 
 
 @contextmanager

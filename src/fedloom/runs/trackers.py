@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from fedloom.runs.runner import Observer
 
 TRACKERS = {
     "tensorboard": "event files in the run's folder, for tensorboard --logdir",
-    "mlflow": "an MLflow run, at MLFLOW_TRACKING_URI or in the local store",
+    "mlflow": "an MLflow run at MLFLOW_TRACKING_URI, or in files below the run's folder",
 }
 
 
@@ -19,7 +20,7 @@ def tracker(name: str, folder: Path, label: str) -> Observer:
     if name == "tensorboard":
         return _tensorboard(folder)
     if name == "mlflow":
-        return _mlflow(label)
+        return _mlflow(folder, label)
     raise unknown("tracker", name, TRACKERS)
 
 
@@ -42,15 +43,23 @@ def _tensorboard(folder: Path) -> Observer:
     return observe
 
 
-def _mlflow(label: str) -> Observer:
+def _mlflow(folder: Path, label: str) -> Observer:
     try:
+        from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
     except ImportError as missing:
         raise FedloomError("--track mlflow needs it: pip install 'fedloom[mlflow]'.") from missing
-    client = MlflowClient()
-    experiment = client.get_experiment_by_name("fedloom")
-    home = experiment.experiment_id if experiment is not None else client.create_experiment("fedloom")
-    run = client.create_run(home, run_name=label).info.run_id
+    address = os.environ.get("MLFLOW_TRACKING_URI")
+    if address is None:
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # plain files need no database and no server
+        address = (folder.resolve() / "mlflow").as_uri()
+    try:
+        client = MlflowClient(tracking_uri=address, registry_uri=address)
+        experiment = client.get_experiment_by_name("fedloom")
+        home = experiment.experiment_id if experiment is not None else client.create_experiment("fedloom")
+        run = client.create_run(home, run_name=label).info.run_id
+    except MlflowException as error:
+        raise FedloomError(f"MLflow at {address} does not answer ({error}): check MLFLOW_TRACKING_URI.") from None
 
     def observe(record: dict[str, Any]) -> None:
         for name, value in _numbers(record).items():

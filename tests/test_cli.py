@@ -1,0 +1,268 @@
+"""The command line as a person or a script meets it: real processes, exit codes, one sentence per mistake."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedloom.cli.app import main
+
+FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
+SMALL = ["--task", "digits", "--clients", "10", "--alpha", "0.1", "--rounds", "2", "--quiet"]
+
+
+def fedloom(*words, cwd, data="nowhere"):
+    environment = {**os.environ, "FEDLOOM_DATA": str(data), "COLUMNS": "200"}
+    return subprocess.run([*FEDLOOM, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture
+def inside(tmp_path, monkeypatch, capsys):
+    """The same command in this process: quicker, for the many mistakes."""
+
+    def call(*words):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("FEDLOOM_DATA", "nowhere")
+        monkeypatch.setattr(sys, "argv", ["fedloom", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(words, end.value.code, printed.out, printed.err)
+
+    return call
+
+
+def refused(result):
+    """The sentence of a refusal: exit code 2, one line, no traceback."""
+    assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, result.stderr
+    assert result.stdout == ""
+    return lines[0]
+
+
+def csv(folder, text):
+    path = Path(folder) / "own.csv"
+    path.write_text(text)
+    return path
+
+
+def test_run_prints_one_json_object_and_leaves_a_complete_folder(tmp_path):
+    words = (
+        "run --task digits --method fedavg --clients 20 --alpha 0.1 --rounds 5 --seed 1 --workers 2 --out DIR --json"
+    )
+    result = fedloom(*words.split(), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["rounds"] == 5
+    assert 0 < told["metrics"]["global_model/global_test/accuracy"] <= 1
+    names = {str(path.relative_to(tmp_path / "DIR")) for path in (tmp_path / "DIR").rglob("*") if path.is_file()}
+    assert {"config.toml", "metrics.jsonl", "report.html", "checkpoints/round-000005.safetensors"} <= names
+    assert len((tmp_path / "DIR" / "metrics.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_runs_own_config_repeats_it_to_the_byte(inside, tmp_path):
+    inside("run", *SMALL, "--method", "fedprox:mu=0.5", "--out", "a")
+    result = inside("run", "a/config.toml", "--out", "b", "--quiet")
+    assert result.returncode == 0, result.stderr
+    for name in ("metrics.jsonl", "config.toml", "checkpoints/round-000002.safetensors"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_compare_prints_a_table_a_verdict_and_a_report_and_goes_on_past_divergence(inside, tmp_path):
+    words = ["compare", *SMALL, "--seeds", "2", "--out", "c", "--json", "fedavg", "fedprox:mu=1", "fedsgd"]
+    told = json.loads(inside(*words).stdout)
+    assert [row["method"] for row in told["methods"]] == ["fedavg", "fedprox:mu=1", "fedsgd"]
+    assert all(row["seeds"] == 2 and row["client_accuracy_std"] is not None for row in told["methods"])
+    assert (tmp_path / "c" / "report.html").exists()
+    words = ["compare", *SMALL, "--lr", "1e20", "--out", "d", "--json", "fedavg", "local"]
+    told = json.loads(inside(*words).stdout)
+    assert all("diverged in round 1" in row["stopped"] for row in told["methods"])
+
+
+def test_resuming_a_finished_comparison_only_reads_it(inside, tmp_path):
+    inside("compare", *SMALL, "--out", "c", "fedavg", "local")
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
+    result = inside("resume", "c", "--json")
+    assert result.returncode == 0, result.stderr
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")} == before
+
+
+def test_report_keeps_two_settings_of_one_method_apart(inside):
+    for mu in ("0.1", "5"):
+        inside("run", *SMALL, "--method", f"fedprox:mu={mu}", "--out", f"p{mu}")
+    told = json.loads(inside("report", "p0.1", "p5", "--json").stdout)
+    assert {row["method"] for row in told["methods"]} == {"fedprox:mu=0.1", "fedprox:mu=5.0"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "methods",
+        "tasks",
+        "data",
+        "models",
+        "partitions",
+        "selectors",
+        "engines",
+        "executions",
+        "weightings",
+        "trackers",
+    ],
+)
+def test_every_list_has_a_line_for_each_thing(kind, inside):
+    rows = json.loads(inside("list", kind, "--json").stdout)
+    assert rows
+    assert all(row["name"] and row["about"] for row in rows)
+
+
+def test_data_shows_counts_and_draws_a_picture(inside, tmp_path):
+    words = ["data", "digits", "--clients", "5", "--alpha", "0.1"]
+    told = json.loads(inside(*words, "--json", "--png", "p.png").stdout)
+    assert told["clients"] == 5
+    assert sum(map(sum, told["counts"])) == told["train_samples"]
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_users_csv_is_trained_on(inside, tmp_path):
+    rows = "\n".join(f"{i % 7},{i % 3},{'yes' if i % 2 else 'no'},h{i % 4}" for i in range(200))
+    csv(tmp_path, "age,dose,outcome,hospital\n" + rows)
+    words = [
+        "run",
+        "--data",
+        "own.csv",
+        "--target",
+        "outcome",
+        "--client-column",
+        "hospital",
+        "--rounds",
+        "2",
+        "--json",
+    ]
+    result = inside(*words)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["rounds"] == 2
+
+
+MISTAKES = {
+    "unknown method": (["--method", "fedprx"], "unknown method 'fedprx'. Did you mean 'fedprox'?"),
+    "unknown task": (["--task", "digit"], "Did you mean 'digits'?"),
+    "unknown model": (["--model", "mlpp"], "Did you mean 'mlp'?"),
+    "too many clients": (["--clients", "5000"], "clients=5000 is more than"),
+    "no clients": (["--clients", "0"], "clients=0: a federation needs at least one client"),
+    "negative rate": (["--lr", "-0.1"], "lr=-0.1: it must be a positive number"),
+    "missing data": (["--task", "cifar10"], "fedloom data get cifar10"),
+    "unknown key": (["--set", "local.momentun=0.9"], "Did you mean 'local.momentum'?"),
+    "unknown hyper-parameter": (["--method", "fedprox:nu=3"], "Did you mean 'mu'?"),
+    "wrong type": (["--set", "local.lr=fast"], "local.lr='fast'"),
+    "rounds": (["--rounds", "0"], "rounds=0: it must be at least 1"),
+    "two divisions": (["--alpha", "1", "--partition", "iid"], "give one"),
+    "two counts": (["--number", "2", "--fraction", "0.5"], "give one"),
+    "too many per round": (["--number", "50", "--clients", "10"], "there are only 10"),
+    "no meaning": (["--method", "local", "--set", "server_optimizer.kind=adam"], "drop server_optimizer"),
+    "two optimisers": (["--method", "fedadam", "--set", "server_optimizer.kind=yogi"], "of its own"),
+    "bad setting": (["--set", "rounds"], "write it as key=value"),
+    "size groups": (["--set", "size_groups=[9,3]"], "the first below the second"),
+    "missing file": (["nowhere.toml"], "there is no configuration file nowhere.toml"),
+    "missing own data": (["--data", "nowhere.csv"], "nowhere.csv does not exist"),
+    "unknown execution": (["--execution", "fast"], "unknown execution 'fast'"),
+    "unknown tracker": (["--track", "wandb"], "unknown tracker 'wandb'"),
+    "own method's file": (["--method", "mine.py:Mine"], "there is no file"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_gets_one_sentence_and_leaves_nothing_behind(mistake, inside, tmp_path):
+    words, part = mistake
+    assert part in refused(inside("run", *words))
+    assert list(tmp_path.iterdir()) == []
+
+
+OWN = {
+    "missing column": ("a,b,client\n1,2,x\n", "label"),
+    "not a number": ("a,label,client\n1,0,x\ncold,1,x\n", "row 2"),
+    "nan": ("a,label,client\n1,0,x\nnan,1,x\n", "row 2"),
+    "empty": ("a,label,client\n", "own.csv"),
+}
+
+
+@pytest.mark.parametrize("case", OWN.values(), ids=OWN)
+def test_a_broken_csv_is_named_by_column_and_row(case, inside, tmp_path):
+    text, part = case
+    csv(tmp_path, text)
+    sentence = refused(inside("run", "--data", "own.csv"))
+    assert "own.csv" in sentence
+    assert part in sentence
+
+
+def test_labels_out_of_range_are_named(inside, tmp_path):
+    import numpy as np
+
+    np.savez(tmp_path / "own.npz", x=np.zeros((4, 2)), y=np.array([0, 1, -1, 1]))
+    assert "-1" in refused(inside("run", "--data", "own.npz"))
+
+
+def test_a_config_with_an_unknown_key_and_one_that_is_no_toml_are_refused(inside, tmp_path):
+    (tmp_path / "a.toml").write_text("roundz = 3\n")
+    assert "Did you mean 'rounds'?" in refused(inside("run", "a.toml"))
+    (tmp_path / "b.toml").write_text("rounds = = 3\n")
+    assert "b.toml is not valid TOML" in refused(inside("run", "b.toml"))
+
+
+def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_path):
+    inside("run", *SMALL, "--out", "a")
+    config = tmp_path / "a" / "config.toml"
+    config.write_text(config.read_text().replace('fedloom = "0.1.0"', 'fedloom = "0.0.1"'))
+    assert "was made by fedloom 0.0.1" in refused(inside("resume", "a"))
+    assert "not a run's folder" in refused(inside("resume", "."))
+
+
+def test_a_run_is_never_overwritten(inside, tmp_path):
+    inside("run", *SMALL, "--out", "a")
+    before = (tmp_path / "a" / "metrics.jsonl").read_bytes()
+    assert "already holds a run" in refused(inside("run", *SMALL, "--out", "a"))
+    assert (tmp_path / "a" / "metrics.jsonl").read_bytes() == before
+
+
+def test_faults_in_a_users_own_method_are_told_in_a_sentence(inside, tmp_path):
+    (tmp_path / "mine.py").write_text("import fedloom as fl\nclass Mine(fl.FedAvg)\n    pass\n")
+    assert "SyntaxError" in refused(inside("run", "--method", "mine.py:Mine"))
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    assert "no class Mine" in refused(inside("run", "--method", "mine.py:Mine"))
+
+
+def test_help_needs_no_torch(tmp_path):
+    code = "import sys, fedloom.cli.app; print('torch' in sys.modules or 'numpy' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert result.stdout.strip() == "False"
+
+
+def test_importing_the_library_imports_neither_torch_nor_anything_heavy():
+    code = "import sys, fedloom; print([m for m in ('torch', 'numpy', 'sklearn', 'matplotlib') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_using_the_library_leaves_plots_and_scikit_learn_alone():
+    code = "import sys, fedloom as fl; fl.run; fl.FedAvg; print([m for m in ('sklearn', 'matplotlib', 'pandas') if m in sys.modules])"  # fmt: skip # noqa: E501
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    import signal
+
+    words = [*FEDLOOM, "run", *SMALL[:-3], "--rounds", "100000", "--quiet", "--out", "a"]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "a").glob("checkpoints/round-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "fedloom resume a" in error
