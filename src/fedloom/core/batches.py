@@ -135,18 +135,19 @@ def lockstep(work: Sequence[Assignment]) -> Iterator[Step]:
     """Every client's next batch at once, all of one shape; a client that has finished is all padding."""
     size, most = max(one.batch_size for one in work), max(one.steps for one in work)
     shuffled = Shuffled(work)
-    positions = torch.zeros(len(work), most, size, dtype=torch.int64)
+    positions = torch.zeros(most, len(work), size, dtype=torch.int64)
+    alike = len({(one.batch_size, one.samples, one.steps) for one in work}) == 1
     for number in range(max(one.epochs for one in work)):
         orders = shuffled.epoch(number)
-        for place, one in enumerate(work):
+        for place, one in [(slice(None), work[0])] if alike else enumerate(work):
             start, seen = number * one.per_epoch, one.seen(number)
-            if one.batch_size == size:
-                positions[place].view(-1)[start * size : start * size + seen] = orders[place, :seen]
-            elif seen:  # batch_size=0: a client's whole data are one batch, smaller than the largest client's
-                positions[place, start, :seen] = orders[place, :seen]
-    mask = (torch.arange(size) < torch.tensor([one.sizes(most) for one in work])[:, :, None]).float()
+            for step, first in enumerate(range(0, seen, one.batch_size), start):
+                batch = orders[place, first : min(first + one.batch_size, seen)]
+                positions[step, place, : batch.shape[-1]] = batch
+    sizes = torch.tensor([one.sizes(most) for one in work]).t().unsqueeze(2)
+    mask = (torch.arange(size) < sizes).float()
     for step in range(most):
-        yield Step(len(work), positions[:, step], mask[:, step])
+        yield Step(len(work), positions[step], mask[step])
 
 
 def _places(active: list[int]) -> int | Tensor:

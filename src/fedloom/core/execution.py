@@ -31,9 +31,9 @@ CHAIN_LIMIT = 4_000_000
 """Parameters times batch size / 32 up to which a chain of linear layers is trained batched."""
 VMAP_LIMIT = 60_000
 """The same for a model that needs vmap, whose bookkeeping costs more."""
-COHORT_NUMBERS = 1 << 19
-"""A vectorised cohort holds about this many parameters, so that it stays in the processor's cache."""
-COHORT_CLIENTS = 128
+COHORT_NUMBERS = {"vectorised": 1 << 20, "compiled": 1 << 19}
+"""A cohort holds about this many parameters, so that it stays in the processor's cache (compiled needs two copies)."""
+COHORT_CLIENTS = (8, 128)
 
 _FUSED = (nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
 _SHARED_STATISTICS = nn.modules.batchnorm._BatchNorm
@@ -58,8 +58,12 @@ def decide(task: Task, wanted: str, batch_size: int) -> Execution:
         if obstacle is not None:
             log.warning("the model is trained client by client (loop): %s", obstacle)
             name, reason = "loop", obstacle
-    cohort = 1 if name == "loop" else max(4, min(COHORT_CLIENTS, COHORT_NUMBERS // task.layout.width))
-    return Execution(name, reason, cohort)
+    return Execution(name, reason, _cohort_size(name, task.layout.width))
+
+
+def _cohort_size(name: str, width: int) -> int:
+    fewest, most = COHORT_CLIENTS
+    return 1 if name == "loop" else max(fewest, min(most, COHORT_NUMBERS[name] // width))
 
 
 def _rule(task: Task, batch_size: int) -> tuple[str, str]:

@@ -45,9 +45,8 @@ def read_client_files(path: Path) -> Divided:
                 if "pickled" not in str(error):
                     raise
                 raise FedloomError(
-                    f"{file} holds a pickled object, which Fedloom never loads: where you trust it, re-save it with "
-                    "data = numpy.load(file, allow_pickle=True)['data'].item(); "
-                    "numpy.savez(file, x=data['x'], y=data['y'])."
+                    f"{file} holds a pickled object, which Fedloom never loads: where you trust it, open it with numpy "
+                    "(its 'data' is a dictionary) and re-save the arrays, numpy.savez(file, x=data['x'], y=data['y'])."
                 ) from None
             if not {"x", "y"} <= set(arrays):
                 raise FedloomError(f"{file} has the arrays {', '.join(arrays) or 'none'}: it needs x and y.")
