@@ -24,7 +24,7 @@ TESTS = {
     "client_accuracy": "On the clients' own test sets (mean of clients)",
     "global_accuracy": "On the global test set",
 }
-MAY_DIFFER = ("method", "seed", "out")
+MAY_DIFFER = ("method", "seed", "out", "workers", "checkpoint_every", "made_by.task")
 
 
 def summary(histories: Histories) -> list[Row]:
@@ -128,10 +128,17 @@ def accuracy(row: Row, key: str) -> str:
 
 
 def differences(histories: Histories) -> list[str]:
-    """The config keys, beside method and seed, in which the compared runs differ: a fair comparison has none."""
+    """The config keys, beside method and seed, in which the compared runs differ: a fair comparison has none.
+
+    Runs of one seed must also have the same fingerprint of data, partition and initial model.
+    """
     flat = [dict(_flat(run.config)) for runs in histories.values() for run in runs]
-    keys = sorted({key for config in flat for key in config if key.split(".")[0] not in MAY_DIFFER})
-    return [key for key in keys if len({repr(config.get(key)) for config in flat}) > 1]
+    keys = sorted({key for config in flat for key in config if not {key, key.split(".")[0]} & set(MAY_DIFFER)})
+    found = [key for key in keys if len({repr(config.get(key)) for config in flat}) > 1]
+    tasks = {(config.get("seed"), config.get("made_by.task")) for config in flat}
+    if len(tasks) > len({seed for seed, _ in tasks}):
+        found.append("data or initial model of the same seed")
+    return found
 
 
 def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
