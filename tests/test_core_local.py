@@ -151,3 +151,50 @@ def test_the_learning_rate_follows_its_schedule():
     assert cosine.lr_at(1, 11) == 1.0
     assert cosine.lr_at(11, 11) == pytest.approx(0.1)
     assert LocalWork(lr=1.0, schedule="exponential", lr_decay=0.5).lr_at(4, 9) == 0.125
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_what_the_models_owner_froze_stays_frozen(execution):
+    model = mlp()
+    model[1].weight.requires_grad_(False)
+    task = Task("t", federation([20, 9]), model)
+    rows = trained(task, execution, LocalWork(batch_size=8, weight_decay=0.1))
+    views = task.layout.views(rows)
+    assert torch.equal(views["1.weight"], model[1].weight.expand(2, -1, -1))
+    assert not torch.equal(views["1.bias"], model[1].bias.expand(2, -1))
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_parameter_that_takes_no_part_does_not_move(execution):
+    class Spare(Branching):
+        def __init__(self):
+            super().__init__()
+            self.spare = nn.Linear(3, 3)
+
+    task = Task("t", federation([20, 9]), Spare())
+    task.model.parts = {"head": ["head"]}
+    rows = trained(task, execution, LocalWork(batch_size=8))
+    assert torch.equal(task.layout.views(rows)["spare.weight"], task.model.spare.weight.expand(2, -1, -1))
+
+
+def repeated():
+    square, relu = nn.Linear(20, 20), nn.ReLU()
+    return nn.Sequential(square, relu, square, relu, nn.Linear(20, 5))
+
+
+def tied():
+    first, second = nn.Linear(20, 20), nn.Linear(20, 20)
+    second.weight = first.weight
+    return nn.Sequential(first, nn.Tanh(), second, nn.Linear(20, 5))
+
+
+def one_relu_twice():
+    relu = nn.ReLU()
+    return nn.Sequential(nn.Linear(20, 8), relu, nn.Linear(8, 8), relu, nn.Linear(8, 5))
+
+
+@pytest.mark.parametrize("model", [repeated, tied, one_relu_twice])
+def test_layers_used_twice_and_tied_weights_train_alike_in_both_executions(model):
+    task = Task("t", federation([33, 20, 9]), model())
+    work = LocalWork(epochs=3, batch_size=8)
+    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5

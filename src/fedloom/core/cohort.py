@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.batches import Assignment
-from fedloom.core.local import Given, Loom, Loss, Request
+from fedloom.core.local import Given, Loom, Loss, Request, gradients_of
 from fedloom.core.seeds import generator, key
 from fedloom.core.stacked import Pull, run_chain, run_vmap
 from fedloom.core.task import Task
@@ -144,7 +144,8 @@ class Cohort:
         task, loom = self.task, self.loom
         self.before = rows if self.before is None else self.before
         out = torch.zeros(len(self), loom.layout.width)
-        parameters = dict(loom.model.named_parameters())
+        moving = {slot.name for slot in loom.layout.trainable}
+        parameters = {name: p for name, p in loom.model.named_parameters() if name in moving}
         for place, client in enumerate(self.ids):
             loom.layout.fill(loom.model, rows[place])
             loom.model.eval()
@@ -154,7 +155,7 @@ class Cohort:
             positions, total = task.federation.train[client], 0.0
             for chunk in torch.split(positions, EVALUATION_BATCH):
                 losses, counts = task.objective.losses(loom.model(task.inputs(chunk)), task.targets(chunk))
-                gradients = torch.autograd.grad(losses.sum(), list(parameters.values()))
+                gradients = gradients_of(losses.sum(), list(parameters.values()))
                 for name, gradient in zip(parameters, gradients, strict=True):
                     views[name] += gradient
                 total += float(counts.sum())

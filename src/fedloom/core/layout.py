@@ -45,15 +45,15 @@ class Layout:
         pattern names is the body. Without a declaration the last parametrised layer is the head.
         """
         parameters = dict(model.named_parameters())
-        if not parameters:
-            raise FedloomError(f"{type(model).__name__} has no parameters: there is nothing to train.")
+        if not any(p.requires_grad for p in parameters.values()):
+            raise FedloomError(f"{type(model).__name__} has no parameters that may move: there is nothing to train.")
         persistent = model.state_dict(keep_vars=True)
         buffers = {name: b for name, b in model.named_buffers() if name in persistent}
         parts = _parts_of(model, list(parameters))
         slots, start = [], 0
         for name, tensor in [*parameters.items(), *buffers.items()]:
             stop = start + tensor.numel()
-            trains = name in parameters
+            trains = name in parameters and tensor.requires_grad  # what its owner froze stays frozen
             slots.append(Slot(name, tuple(tensor.shape), start, stop, tensor.dtype, trains, _part(name, parts)))
             start = stop
         return Layout(tuple(slots))
@@ -65,7 +65,7 @@ class Layout:
 
     @cached_property
     def trainable(self) -> tuple[Slot, ...]:
-        """The slots that are parameters, not buffers."""
+        """The slots that are trained: parameters, but neither buffers nor what the model's owner froze."""
         return tuple(slot for slot in self.slots if slot.trains)
 
     @cached_property

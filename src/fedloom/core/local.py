@@ -7,7 +7,7 @@ the dropout and the augmentation it would get alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,7 +173,7 @@ class Loom:
                     losses, counts = self.task.objective.losses(model(x), y)
                 else:
                     losses, counts = request.loss(Net(model, named), x, y, given)
-                gradients = list(torch.autograd.grad(losses.sum() / counts.sum(), values))
+                gradients = gradients_of(losses.sum() / counts.sum(), values)
                 if request.pull is not None:
                     with torch.no_grad():
                         for i, name in enumerate(moving):
@@ -251,7 +251,7 @@ class Loom:
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.state[-1][0] += 1
         else:
-            gradients = list(torch.autograd.grad(loss, leaves))
+            gradients = gradients_of(loss, leaves)
             if request.pull is not None:
                 with torch.no_grad():
                     gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, leaves, strict=True)]
@@ -277,6 +277,11 @@ class Loom:
         self.model.train()
         result: tuple[Tensor, Tensor] = torch.func.vmap(one, randomness="error")(stacks, x, y, given, keys)
         return result
+
+
+def gradients_of(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients of a loss; zeros for what takes no part in it."""
+    return list(torch.autograd.grad(loss, tuple(leaves), allow_unused=True, materialize_grads=True))
 
 
 def _noise_key(request: Request, one: Assignment) -> int:

@@ -89,20 +89,25 @@ Chain = list[tuple[str, nn.Module]]
 
 def chain_of(model: nn.Module) -> Chain | None:
     """The layers of a model that is a chain of linear, elementwise, flatten and dropout layers; None for others."""
-    if type(model) is not nn.Sequential:
+    if type(model) is not nn.Sequential or _ties(model):
         return None
     layers: Chain = []
-    for name, layer in model.named_children():
+    for name, layer in model._modules.items():  # with repetitions, which named_children() would leave out
         if type(layer) is nn.Sequential:
             inner = chain_of(layer)
             if inner is None:
                 return None
             layers += [(f"{name}.{deeper}", module) for deeper, module in inner]
-        elif isinstance(layer, (nn.Linear, KeyedDropout, *ELEMENTWISE)) or _flattens(layer):
+        elif layer is not None and (type(layer) in (nn.Linear, KeyedDropout, *ELEMENTWISE) or _flattens(layer)):
             layers.append((name, layer))
         else:
             return None
     return layers
+
+
+def _ties(model: nn.Module) -> bool:
+    """Whether a parameter is used under two names."""
+    return len(list(model.named_parameters(remove_duplicate=False))) > len(list(model.named_parameters()))
 
 
 def _flattens(layer: nn.Module) -> bool:
