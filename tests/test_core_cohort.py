@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedloom.core.task import IGNORED, CrossEntropy, Task
+from fedloom.core.task import IGNORED, CrossEntropy, SquaredError, Task
 from fedloom.core.work import LocalWork
 from synthetic import cohort, federation, mlp
 
@@ -79,3 +79,18 @@ def test_word_models_are_scored_per_position():
     )
     assert scores.counts.tolist() == [8]
     assert scores.mean_score.tolist() == [1.0]
+
+
+def test_scoring_together_is_scoring_one_by_one():
+    task = Task("t", federation([200, 30, 7]), mlp())
+    rows = task.initial_row() + 0.1 * torch.randn(3, task.layout.width)
+    together = cohort(task, "vectorised", LocalWork()).evaluate(rows)
+    alone = cohort(task, "loop", LocalWork()).evaluate(rows)
+    assert torch.equal(together.counts, alone.counts)
+    assert torch.equal(together.score, alone.score)
+    assert torch.allclose(together.loss, alone.loss)
+
+
+def test_regression_outputs_of_one_number_meet_targets_of_any_shape():
+    losses, _ = SquaredError().losses(torch.zeros(3, 1), torch.tensor([1.0, 2.0, 3.0]))
+    assert losses.tolist() == [0.5, 2.0, 4.5]

@@ -27,7 +27,7 @@ def test_batch_norm_falls_back_to_the_loop_with_one_line_that_says_why(caplog):
         chosen = decide(Task("t", federation([8]), model), "vectorised", 32)
     assert chosen.name == "loop"
     assert len(caplog.records) == 1
-    assert "BatchNorm1d '1' keeps running statistics" in caplog.text
+    assert "BatchNorm1d '1' takes statistics of a batch" in caplog.text
 
 
 def test_a_model_that_vmap_cannot_take_falls_back_with_the_reason(caplog):
@@ -49,3 +49,19 @@ def test_cohorts_are_of_similar_size_and_hold_everybody_once():
     sizes = torch.tensor([5, 90, 7, 80, 6, 1000])
     made = cohorts([0, 1, 2, 3, 4, 5], sizes, Execution("vectorised", "", 2))
     assert made == [[5, 1], [3, 2], [4, 0]]
+
+
+def test_a_forward_pass_that_changes_a_buffer_is_left_to_the_loop(caplog):
+    class Remembering(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(20))
+            self.layer = nn.Linear(20, 5)
+
+        def forward(self, x):
+            self.seen = 0.9 * self.seen + 0.1 * x.mean(0)
+            return self.layer(x - self.seen)
+
+    with caplog.at_level(logging.WARNING, logger="fedloom"):
+        assert decide(Task("t", federation([8]), Remembering()), "auto", 32).name == "loop"
+    assert "changes the buffer 'seen'" in caplog.text

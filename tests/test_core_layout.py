@@ -68,16 +68,16 @@ def test_an_unknown_part_is_refused():
         Layout.of(mlp()).moving("neck")
 
 
-def test_buffers_travel_in_the_row_and_integers_survive():
+def test_float_buffers_travel_in_the_row_and_integers_stay_with_the_model():
     model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     model(torch.randn(8, 3))
     layout = Layout.of(model)
-    row = layout.row(model)
     other = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
-    layout.fill(other, row)
+    layout.fill(other, layout.row(model))
     assert torch.equal(other[1].running_mean, model[1].running_mean)
-    assert int(other[1].num_batches_tracked) == 1
+    assert int(other[1].num_batches_tracked) == 0
     assert {slot.name for slot in layout.trainable} == {"0.weight", "0.bias", "1.weight", "1.bias"}
+    assert layout.trained_columns.tolist() == [True] * 18 + [False] * 6
 
 
 def test_a_model_without_parameters_is_refused():

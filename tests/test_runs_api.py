@@ -33,12 +33,48 @@ def test_local_training_has_no_global_model(task):
         fl.run(task, "local", rounds=1).model(task)
 
 
+def test_a_run_of_a_named_task_is_resumed_from_its_folder_alone(task, tmp_path):
+    fl.run(task, "fedavg", rounds=2, seed=3, out=tmp_path / "a")
+    assert fl.resume(tmp_path / "a").records[-1]["round"] == 2
+
+
 def test_resuming_with_another_task_is_refused(task, tmp_path):
     fl.run(task, "fedavg", rounds=2, out=tmp_path / "a")
+    other = fl.task("digits", clients=5, partition=fl.dirichlet(0.5), seed=8)
     with pytest.raises(FedloomError, match="began with other data, another partition or another model"):
-        fl.resume(tmp_path / "a")
-    history = fl.resume(tmp_path / "a", task=task)
-    assert history.records[-1]["round"] == 2
+        fl.resume(tmp_path / "a", task=other)
+
+
+def test_objects_of_ones_own_are_given_to_resume(tmp_path):
+    class Mine(fl.FedAvg):
+        pass
+
+    own = fl.task_of(federation([30, 20]), mlp(), name="hospitals")
+    fl.run(own, Mine(), rounds=2, out=tmp_path / "a")
+    assert fl.resume(tmp_path / "a", task=own, method=Mine()).records[-1]["round"] == 2
+
+
+def test_a_message_that_a_method_writes_into_is_its_own_copy():
+    class Careless(fl.FedAvg):
+        def client_update(self, cohort, message):
+            message["row"].mul_(1.5)
+            return super().client_update(cohort, message)
+
+    own = fl.task_of(federation([30, 20, 10]), mlp())
+    rows = [fl.run(own, Careless(), rounds=2, execution=how, workers=w).row for how, w in [("loop", 1), ("loop", 2)]]
+    assert torch.equal(*rows)
+    assert torch.allclose(rows[0], fl.run(own, Careless(), rounds=2, execution="vectorised").row, atol=1e-4)
+
+
+def test_server_optimisers_leave_batch_norms_statistics_to_the_mean():
+    model = torch.nn.Sequential(torch.nn.Linear(20, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 5))
+    own = fl.task_of(federation([32, 24]), model)
+    local = {"lr": 0.05, "batch_size": 8}
+    plain = fl.run(own, "fedavg", rounds=1, local=local).row
+    moved = fl.run(own, fl.FedAvgM(server_lr=0.5), rounds=1, local=local).row
+    trained = own.layout.trained_columns
+    assert torch.equal(plain[~trained], moved[~trained])
+    assert not torch.equal(plain[trained], moved[trained])
 
 
 def test_compare_keeps_two_settings_of_a_method_apart(task, tmp_path):

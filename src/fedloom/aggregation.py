@@ -35,38 +35,56 @@ def weighted_mean(rows: Tensor, weights: Tensor) -> Tensor:
     return weights @ rows
 
 
+SERVERS = {"sgd": (1.0, 0.0), "adagrad": (0.1, 0.0), "adam": (0.01, 0.9), "yogi": (0.01, 0.9)}
+"""The default learning rate and momentum of each kind of server optimiser."""
+
+
 @dataclass(frozen=True)
 class ServerOptimizer:
     """``row + step``, where the step comes from the round's change and from earlier ones.
 
     sgd: ``m = momentum * m + change; row + lr * m`` (momentum > 0 is FedAvgM). adagrad, adam, yogi: Algorithm 2 of the
-    paper, which has no bias correction and starts its second moment at ``tau ** 2``.
+    paper, which has no bias correction and starts its second moment at ``tau ** 2``. What is left out has the kind's
+    own default (``SERVERS``).
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     kind: Literal["sgd", "adagrad", "adam", "yogi"] = "sgd"
-    lr: float = 1.0
-    momentum: float = 0.0
+    lr: float | None = None
+    momentum: float | None = None
     beta2: float = 0.99
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
-        if self.lr <= 0:
+        lr, momentum = SERVERS[self.kind]
+        object.__setattr__(self, "lr", lr if self.lr is None else self.lr)
+        object.__setattr__(self, "momentum", momentum if self.momentum is None else self.momentum)
+        if not self.rate > 0:
             raise FedloomError(f"server lr={self.lr}: it must be a positive number.")
-        for name, value in {"momentum": self.momentum, "beta2": self.beta2}.items():
+        for name, value in {"momentum": self.inertia, "beta2": self.beta2}.items():
             if not 0 <= value < 1:
                 raise FedloomError(f"server {name}={value}: it must be at least 0 and less than 1.")
-        if self.tau <= 0:
+        if not self.tau > 0:
             raise FedloomError(f"server tau={self.tau}: it must be a positive number.")
+
+    @property
+    def rate(self) -> float:
+        """The server's learning rate."""
+        return SERVERS[self.kind][0] if self.lr is None else self.lr
+
+    @property
+    def inertia(self) -> float:
+        """The share of the last step that stays: momentum of sgd, beta1 of adam and yogi."""
+        return SERVERS[self.kind][1] if self.momentum is None else self.momentum
 
     def __call__(self, row: Tensor, mean: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """The new row and the new state."""
         change = mean - row
         if self.kind == "sgd":
-            moment = self.momentum * state.get("m", torch.zeros_like(row)) + change
-            return row + self.lr * moment, {"m": moment} if self.momentum else {}
-        moment = self.momentum * state.get("m", torch.zeros_like(row)) + (1 - self.momentum) * change
+            moment = self.inertia * state.get("m", torch.zeros_like(row)) + change
+            return row + self.rate * moment, {"m": moment} if self.inertia else {}
+        moment = self.inertia * state.get("m", torch.zeros_like(row)) + (1 - self.inertia) * change
         second, square = state.get("v", torch.full_like(row, self.tau**2)), change.square()
         if self.kind == "adagrad":
             second = second + square
@@ -74,4 +92,4 @@ class ServerOptimizer:
             second = self.beta2 * second + (1 - self.beta2) * square
         else:
             second = second - (1 - self.beta2) * square * torch.sign(second - square)
-        return row + self.lr * moment / (second.sqrt() + self.tau), {"m": moment, "v": second}
+        return row + self.rate * moment / (second.sqrt() + self.tau), {"m": moment, "v": second}

@@ -19,7 +19,7 @@ from fedloom.core.work import LocalWork
 from fedloom.data.datasets import DATASETS, dataset, load
 from fedloom.data.federation import Federation
 from fedloom.data.partition import Partitioner
-from fedloom.data.partitions import dirichlet
+from fedloom.data.partitions import dirichlet, partition_config, partitioner
 from fedloom.data.statistics import input_statistics
 from fedloom.errors import FedloomError, unknown
 from fedloom.models import build, default_for
@@ -130,7 +130,12 @@ def task(
         kind.data, clients=clients, partition=partition, seed=seed, test_share=test_share, valid_share=valid_share
     )
     model = default_model(kind) if model is None else model
+    made_from: dict[str, Any] = {}
     if isinstance(model, str):
+        divide = partitioner(partition) if partition is not None else entry.partition
+        made_from = {"name": name, "clients": federation.clients, "partition": partition_config(divide), "model": model}
+        made_from |= {"model_options": dict(model_options or {}), "test_share": test_share, "valid_share": valid_share}
+        made_from |= {"augment": augment, "seed": seed}
         model = build(model, entry.shape, entry.classes, seed, **(model_options or {}))
     if augment and entry.kind != "image":
         raise FedloomError(f"augment=true shifts and mirrors images, and {name} has none: leave it off.")
@@ -140,6 +145,7 @@ def task(
         model=model,
         prepare=Normalise(entry.mean, entry.std) if entry.mean else tokens,
         augment=CropFlip() if augment else None,
+        made_from=made_from,
     )
 
 

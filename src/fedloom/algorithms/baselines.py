@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedloom.algorithms.fedavg import FedAvg
 from fedloom.core.algorithm import Algorithm, State
@@ -65,6 +65,13 @@ class FedSGD(FedAvg):
     def __post_init__(self) -> None:
         if self.theta < 0:
             raise FedloomError(f"theta={self.theta}: the threshold on gradient entries must not be negative.")
+
+    def start(self, task: Task) -> State:
+        if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.model.modules()):
+            raise FedloomError(
+                "fedsgd sends gradients, and BatchNorm's statistics have none: use GroupNorm, or fedavg."
+            )
+        return super().start(task)
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         change = -cohort.lr * cohort.gradient(cohort.spread(message["row"]))

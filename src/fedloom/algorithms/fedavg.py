@@ -77,7 +77,8 @@ class FedProx(FedAvg):
         if not self.adaptive:
             return state
         loss = (replies.weights * replies["loss"]).sum()
-        falls = server["falls"] + 1 if loss < server["loss"] else torch.tensor(0)
+        fell = loss < server["loss"] < torch.inf  # the first round has nothing to fall from
+        falls = server["falls"] + 1 if fell else torch.tensor(0)
         mu = server["mu"] + 0.1 if loss > server["loss"] else server["mu"]
         if falls == 5:
             mu, falls = (mu - 0.1).clamp(min=0), torch.tensor(0)

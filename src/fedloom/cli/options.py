@@ -90,6 +90,9 @@ def collect(
     from fedloom.runs.config import override, read
 
     values: dict[str, Any] = read(config) if config is not None else {}
+    for section in ("task", "local", "selection"):
+        if not isinstance(values.get(section, {}), dict):
+            raise FedloomError(f"{section} in {config} is a section with keys, for instance [{section}], not a value.")
     if alpha is not None and partition is not None:
         raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")
     divide = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition is not None else None
@@ -106,4 +109,8 @@ def collect(
         values["task"].setdefault("name", "own")
     if "method" in values and isinstance(values["method"], str):
         values["method"] = {"name": values["method"]}
-    return override(values, settings or [])
+    values = override(values, settings or [])
+    for section in ("task", "local", "selection", "method"):
+        if not isinstance(values.get(section, {}), dict):
+            raise FedloomError(f"--set {section}=...: {section} is a section; set one of its keys.")
+    return values

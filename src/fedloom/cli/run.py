@@ -119,7 +119,7 @@ def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_js
     from fedloom.report.html import write
     from fedloom.runs.trackers import tracker
 
-    trackers = [tracker(name, folder, folder.name) for name in track or []]
+    trackers = [tracker(name, folder, folder.name, rounds) for name in track or []]
     try:
         with bars(quiet or as_json) as progress:
             history: History = work([observer(progress, folder.name, rounds), *trackers])

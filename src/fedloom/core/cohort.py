@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedloom.core.batches import Assignment
 from fedloom.core.local import Given, Loom, Loss, Request, gradients_of
+from fedloom.core.optimizer import clip_
 from fedloom.core.seeds import generator, key
 from fedloom.core.stacked import Pull, run_chain, run_vmap
 from fedloom.core.task import Task
@@ -21,6 +22,7 @@ from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
 
 EVALUATION_BATCH = 512
+EVALUATION_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class Cohort:
         return self.after
 
     def gradient(self, rows: Tensor) -> Tensor:
-        """The gradient rows of each client's mean loss over all of its training data."""
+        """The gradient rows of each client's mean loss over all of its training data, with the run's weight decay and
+        clipping; without dropout and augmentation."""
         task, loom = self.task, self.loom
         self.before = rows if self.before is None else self.before
         out = torch.zeros(len(self), loom.layout.width)
@@ -160,13 +163,20 @@ class Cohort:
                     views[name] += gradient
                 total += float(counts.sum())
             out[place] /= total
+        work, trained = self.setting.work, loom.layout.trained_columns
+        if work.clip is not None:
+            clip_([out], work.clip)
+        decay = work.weight_decay * rows
         self.steps += 1
-        return out
+        return out + (decay if trained is None else decay * trained)
 
     def evaluate(self, rows: Tensor, part: str = "test") -> Scores:
         """Loss and score of each client's row on its own train, valid or test part."""
         lists = getattr(self.task.federation, part)
-        found = [score(self.loom, rows[i], lists[client]) for i, client in enumerate(self.ids)]
+        own = [lists[client] for client in self.ids]
+        if self.loom.execution != "loop" and self.loom.chain is not None:
+            return Scores(*score_together(self.loom, rows, own))
+        found = [score(self.loom, rows[i], positions) for i, positions in enumerate(own)]
         return Scores(*(torch.stack(column) for column in zip(*found, strict=True)))
 
     def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
@@ -184,6 +194,27 @@ def _outputs(loom: Loom, row: Tensor, inputs: Tensor) -> Tensor:
     loom.model.eval()
     outputs: Tensor = loom.model(inputs)
     return outputs
+
+
+@torch.no_grad()
+def score_together(loom: Loom, rows: Tensor, lists: list[Tensor]) -> list[Tensor]:
+    """Sums of loss, score and count of many rows, each on samples of its own, in batched passes."""
+    sizes = torch.tensor([len(positions) for positions in lists])
+    sums = torch.zeros(3, len(lists), dtype=torch.float64)
+    widest, stacks, chain = int(sizes.max()), loom.layout.stacks(rows), loom.chain or []
+    positions = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
+    for start in range(0, widest, EVALUATION_CHUNK):
+        chunk = positions[:, start : start + EVALUATION_CHUNK]
+        some = sizes > start
+        chunk, places = chunk[some], some.nonzero().flatten()
+        outputs = run_chain(chain, {name: stack[some] for name, stack in stacks.items()}, loom.task.inputs(chunk), None)
+        outputs, targets = outputs.flatten(0, 1), loom.task.targets(chunk).flatten(0, 1)
+        losses, counts = loom.task.objective.losses(outputs, targets)
+        scores, _ = loom.task.objective.scores(outputs, targets)
+        real = (torch.arange(start, start + chunk.shape[1]) < sizes[some, None]).double()
+        for row, values in zip(sums, (losses, scores, counts), strict=True):
+            row[places] += (values.view(chunk.shape).double() * real).sum(1)
+    return list(sums)
 
 
 @torch.no_grad()

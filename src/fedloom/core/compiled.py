@@ -40,7 +40,7 @@ def train_compiled(loom: Loom, request: Request) -> Tensor:
     moving = tuple(slot.name for slot in layout.moving(request.part))
     stacks = layout.stacks(request.rows)
     received = layout.stacks(request.rows) if request.pull is not None else {}
-    given = {name: layout.stacks(rows) for name, rows in request.given.items()}
+    given = {name: layout.pieces(rows) for name, rows in request.given.items()}
     state = Optimizer(work, request.lr, [stacks[name] for name in moving]).state
     step = loom.compiled.get((work, moving)) or torch.compile(_step_of(loom, request, moving), dynamic=False)
     loom.compiled[work, moving] = step
@@ -112,7 +112,8 @@ def _loss(objective: Objective, outputs: Tensor, y: Tensor, mask: Tensor) -> Ten
     """Each client's mean loss over the samples that count, summed over clients."""
     losses, counts = objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
     losses, counts = losses.view(mask.shape) * mask, counts.view(mask.shape) * mask
-    return (losses.sum(1) / counts.sum(1).clamp(min=1)).sum()
+    total = counts.sum(1)
+    return (losses.sum(1) / torch.where(total > 0, total, 1)).sum()
 
 
 def _chain_step(

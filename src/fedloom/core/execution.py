@@ -79,20 +79,25 @@ def _rule(task: Task, batch_size: int) -> tuple[str, str]:
 
 
 def _obstacle(task: Task) -> str | None:
-    """Why a model cannot be vectorised, found by its layers and by one forward pass of two clients."""
+    """Why a model cannot be vectorised, found by its layers and by one pass of two clients with a sample each."""
     for name, layer in task.model.named_modules():
         if isinstance(layer, _SHARED_STATISTICS):
-            return f"{type(layer).__name__} '{name}' keeps running statistics that padding would spoil"
+            return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would spoil"
     loom = Loom(task, "vectorised")
-    rows = task.initial_row().expand(2, -1)
     positions = task.federation.train[0][:1].expand(2, 1)
     keys = torch.zeros(2, dtype=torch.int64)
     try:
-        stacks, x = loom.layout.stacks(rows), task.inputs(positions)
         with torch.no_grad():
-            run_chain(loom.chain, stacks, x, keys) if loom.chain is not None else run_vmap(loom.model, stacks, x, keys)
-    except (RuntimeError, ValueError, NotImplementedError) as error:
-        return f"torch.func.vmap cannot take it ({str(error).splitlines()[0]})"
+            before = {name: buffer.clone() for name, buffer in loom.model.named_buffers()}
+            loom.model.train()(task.inputs(positions[0]))
+            for name, buffer in loom.model.named_buffers():
+                if not torch.equal(buffer, before[name]):
+                    return f"its forward pass changes the buffer '{name}', which vmap would lose"
+            stacks, x = loom.layout.stacks(task.initial_row().expand(2, -1)), task.inputs(positions)
+            run = run_chain(loom.chain, stacks, x, keys) if loom.chain else run_vmap(loom.model, stacks, x, keys)
+            task.objective.losses(run.flatten(0, 1), task.targets(positions).flatten(0, 1))
+    except Exception as error:  # whatever a user's model raises, the loop is there
+        return f"torch.func.vmap cannot take it ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
     return None
 
 

@@ -62,6 +62,7 @@ class Shop:
         loom = self.training if job.kind == "update" else self.scoring
         cohort = Cohort(job.ids, loom, self.setting, job.round, own)
         message = message.for_clients(places)
+        message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         return self._update(cohort, message, job.measure) if job.kind == "update" else self._score(cohort, message)
 
     def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:

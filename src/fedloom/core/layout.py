@@ -20,7 +20,7 @@ from fedloom.errors import FedloomError
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor's place in a row. Integer buffers are held as floats (exact up to 2**24)."""
+    """One tensor's place in a row."""
 
     name: str
     shape: tuple[int, ...]
@@ -39,7 +39,9 @@ class Layout:
 
     @staticmethod
     def of(model: nn.Module) -> Layout:
-        """The layout of a model: parameters first, then persistent buffers, each in the model's own order.
+        """The layout of a model: parameters first, then persistent float buffers, each in the model's own order.
+
+        Integer buffers (an index, a counter) have no mean: they belong to the model, not to the row.
 
         A model may declare its parts as ``parts = {"head": ["fc3.*"]}`` (name patterns, or names of modules); what no
         pattern names is the body. Without a declaration the last parametrised layer is the head.
@@ -48,7 +50,7 @@ class Layout:
         if not any(p.requires_grad for p in parameters.values()):
             raise FedloomError(f"{type(model).__name__} has no parameters that may move: there is nothing to train.")
         persistent = model.state_dict(keep_vars=True)
-        buffers = {name: b for name, b in model.named_buffers() if name in persistent}
+        buffers = {name: b for name, b in model.named_buffers() if name in persistent and b.is_floating_point()}
         parts = _parts_of(model, list(parameters))
         slots, start = [], 0
         for name, tensor in [*parameters.items(), *buffers.items()]:
@@ -104,6 +106,19 @@ class Layout:
     def stacks(self, rows: Tensor) -> dict[str, Tensor]:
         """Each tensor of B rows as a contiguous ``B, *shape`` copy: the form in which a cohort trains."""
         return {name: view.clone(memory_format=torch.contiguous_format) for name, view in self.views(rows).items()}
+
+    def pieces(self, rows: Tensor) -> dict[str, Tensor]:
+        """Stacks of rows, or of one number per client (B×1) in a shape that broadcasts against them."""
+        if rows.shape[1] == 1:
+            return {s.name: rows.view(len(rows), *[1] * len(s.shape)) for s in self.slots}
+        return self.stacks(rows)
+
+    @cached_property
+    def trained_columns(self) -> Tensor | None:
+        """A mask over the columns that are trained; None when all of them are."""
+        if all(slot.trains for slot in self.slots):
+            return None
+        return torch.cat([torch.full((s.stop - s.start,), s.trains) for s in self.slots])
 
     def unstack(self, stacks: dict[str, Tensor]) -> Tensor:
         """The matrix of rows that contiguous stacks came from."""

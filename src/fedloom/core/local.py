@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.batches import Assignment, Step, interleaved
-from fedloom.core.noise import KeyedDropout, keyed, step_key
+from fedloom.core.noise import KeyedDropout, keyed, rewind, step_key
 from fedloom.core.optimizer import Optimizer
 from fedloom.core.seeds import generator, key
 from fedloom.core.stacked import InPlace, Pull, chain_of, run_chain, run_vmap
@@ -52,6 +52,7 @@ class Net:
 
     def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         self.model, self.tensors = model, dict(tensors)
+        rewind(model)
 
     def __call__(self, x: Tensor) -> Tensor:
         outputs: Tensor = torch.func.functional_call(self.model, self.tensors, (x,))
@@ -77,7 +78,7 @@ class _Features(nn.Module):
         if hasattr(self.model, "features"):
             features: Tensor = self.model.features(x)  # type: ignore[operator]
             return features
-        layers = list(self.model.children())
+        layers = [layer for layer in self.model._modules.values() if layer is not None]
         last = max(i for i, layer in enumerate(layers) if any(True for _ in layer.parameters()))
         for layer in layers[:last]:
             x = layer(x)
@@ -93,6 +94,8 @@ class Loom:
         self.model.train()
         self.drops = [layer for layer in self.model.modules() if isinstance(layer, KeyedDropout)]
         self.chain = chain_of(self.model)
+        whole = {name: b for name, b in self.model.named_buffers() if not b.is_floating_point()}
+        self.counters = {name: b.clone() for name, b in whole.items() if not name.endswith("noise_key")}
         self.compiled: dict[Any, Any] = {}
         if any(isinstance(layer, nn.Conv2d) for layer in self.model.modules()):
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -149,6 +152,8 @@ class Loom:
     def _one(self, row: Tensor, request: Request, place: int, work: Assignment, luck: torch.Generator | None) -> None:
         model, layout = self.model, self.layout
         layout.fill(model, row)
+        for name, counter in self.counters.items():
+            model.get_buffer(name).copy_(counter)
         model.train()
         named = dict(model.named_parameters())
         moving = [slot.name for slot in layout.moving(request.part)]
@@ -156,7 +161,10 @@ class Loom:
         for name, parameter in named.items():
             parameter.requires_grad_(name in moving)
         received = layout.views(request.rows[place])
-        given = {name: layout.views(rows[place]) for name, rows in request.given.items()}
+        given = {
+            name: {part: piece[0] for part, piece in layout.pieces(rows[place : place + 1]).items()}
+            for name, rows in request.given.items()
+        }
         optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
         noise = torch.tensor(_noise_key(request, work))
         with torch.random.fork_rng(devices=[]):
@@ -166,7 +174,7 @@ class Loom:
                 if self.task.augment is not None and luck is not None:
                     x = self.task.augment(x, luck)
                 for layer in self.drops:
-                    layer.noise_key = step_key(noise, step)
+                    layer.noise_key, layer.turn = step_key(noise, step), 0
                 if x.dim() == 4:
                     x = x.contiguous(memory_format=self.format)
                 if request.loss is None:
@@ -191,7 +199,7 @@ class Loom:
         moving = [slot.name for slot in self.layout.moving(request.part)]
         stacks = self.layout.stacks(request.rows)
         received = self.layout.stacks(request.rows) if request.pull is not None else {}
-        given = {name: self.layout.stacks(rows) for name, rows in request.given.items()}
+        given = {name: self.layout.pieces(rows) for name, rows in request.given.items()}
         optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
         keys, augmenters = self.keys(request), self.augmenters(request)
         done = torch.zeros(len(keys), dtype=torch.int64)

@@ -34,20 +34,30 @@ class KeyedDropout(nn.Module):
 
     def __init__(self, p: float, layer: int) -> None:
         super().__init__()
-        self.p, self.layer = p, layer
+        self.p, self.layer, self.turn = p, layer, 0
         self.register_buffer("noise_key", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Zero each unit of ``x`` with probability p, and scale the rest by 1 / (1 - p)."""
-        return self.masked(x, self.noise_key) if self.training and self.p > 0 else x
+        if not self.training or self.p == 0:
+            return x
+        self.turn += 1  # a layer that a model uses twice drops other units the second time
+        return self.masked(x, self.noise_key, self.turn - 1)
 
-    def masked(self, x: Tensor, keys: Tensor) -> Tensor:
+    def masked(self, x: Tensor, keys: Tensor, turn: int = 0) -> Tensor:
         """The same for given keys: a number, or one per client when ``x`` is clients × batch × ..."""
         shape = x.shape[keys.dim() :]
         units = torch.arange(shape.numel(), dtype=torch.int64).view(shape)
-        start = _mix((keys + self.layer * 0x85EBCA6B) & _MASK)
+        start = _mix((keys + self.layer * 0x85EBCA6B + turn * 0x27D4EB2F) & _MASK)
         draws = _mix((start.view(*start.shape, *[1] * len(shape)) + units * 0x61C88647) & _MASK)
         return x * (draws >= int(self.p * (1 << 32))).to(x.dtype) / (1 - self.p) if self.p < 1 else x * 0
+
+
+def rewind(model: nn.Module) -> None:
+    """Begin a new pass: every dropout layer's next use is its first."""
+    for layer in model.modules():
+        if isinstance(layer, KeyedDropout):
+            layer.turn = 0
 
 
 def keyed(model: nn.Module) -> nn.Module:
@@ -56,7 +66,7 @@ def keyed(model: nn.Module) -> nn.Module:
     found = [
         (owner, name, child)
         for owner in list(model.modules())
-        for name, child in owner.named_children()
+        for name, child in owner._modules.items()
         if type(child) is nn.Dropout
     ]
     for layer, (owner, name, child) in enumerate(found):

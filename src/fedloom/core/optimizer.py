@@ -48,6 +48,8 @@ class Optimizer:
     def step(self, gradients: list[Tensor]) -> None:
         """One step down the gradients."""
         work, values = self.work, [v.detach() for v in self.values]
+        if work.clip is not None or work.weight_decay or work.nesterov:
+            gradients = [g.clone() for g in gradients]  # autograd may give two parameters one and the same tensor
         if work.clip is not None:
             clip_(gradients, work.clip)
         if work.weight_decay:

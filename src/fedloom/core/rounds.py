@@ -28,6 +28,8 @@ from fedloom.errors import FedloomError
 
 SCORED_TOGETHER = 64
 """Clients scored in one job."""
+SCORED_AT_ONCE = 2048
+"""Clients whose models are in memory together while they are scored."""
 SCORED_SAMPLES = 4096
 """Samples of the global test set scored in one job."""
 
@@ -81,8 +83,9 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
         for cohort in cohorts(ids, federation.train.sizes, run.execution)
     ]
     results = engine.run(jobs, message, state.keep.read(ids))
-    merged = _merge(jobs, results)
-    _check_finite(run, merged, number)
+    for result in results:
+        _check_finite(run, result, number)
+    merged = _merge(jobs, [{k: v for k, v in result.items() if not k.startswith("kept/")} for result in results])
     replies = Replies(
         ids=ids,
         tensors=_group(merged, "reply/"),
@@ -95,10 +98,12 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     server = run.algorithm.aggregate(state.server, replies)
     if run.optimize is not None and "row" in server:
         row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
-        server = {**server, "row": row}
+        trained = run.task.layout.trained_columns
+        server = {**server, "row": row if trained is None else torch.where(trained, row, server["row"])}
     metrics = _local_metrics(run, merged, replies) if measure else {}
     _check_scores(run, number, metrics.values())
-    state.keep.write(ids, _group(merged, "kept/"))
+    for job, result in zip(jobs, results, strict=True):
+        state.keep.write(job.ids, _group(result, "kept/"))
     state.server, state.round = server, number
     travels = run.algorithm.travels
     return {
@@ -132,17 +137,14 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
     if run.eval_clients is not None and run.eval_clients < len(ids):
         drawn = numpy_generator(setting.seed, "evaluation").choice(len(ids), run.eval_clients, replace=False)
         ids = sorted(int(client) for client in drawn)
-    message = run.algorithm.broadcast(state.server, ids)
-    blocks = [list(range(i, min(i + SCORED_TOGETHER, len(ids)))) for i in range(0, len(ids), SCORED_TOGETHER)]
-    jobs = [Job("score", state.round, [ids[place] for place in block], block) for block in blocks]
-    columns = _merge(jobs, engine.run(jobs, message, state.keep.read(ids)))
+    columns = _score_clients(run, engine, state, ids)
     values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
     _check_scores(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])
     sizes = federation.train.sizes[torch.tensor(ids)]
     all_groups = size_groups(federation.train.sizes, run.size_bounds)
     groups = [all_groups[client] for client in ids]
     metrics |= over_clients(f"client_model/own_test/{name}", values, sizes, groups)
-    metrics |= over_clients("client_model/own_test/loss", losses, sizes)
+    metrics |= over_clients("client_model/own_test/loss", losses, sizes, groups)
     rows = [
         {
             "client": client,
@@ -158,6 +160,17 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
     return metrics, rows
 
 
+def _score_clients(run: Composition, engine: Engine, state: RunState, ids: list[int]) -> Tensors:
+    """Sums of loss, score and counts per client; clients' kept rows are only read a few thousand at a time."""
+    parts = []
+    for some in (ids[i : i + SCORED_AT_ONCE] for i in range(0, len(ids), SCORED_AT_ONCE)):
+        blocks = [list(range(i, min(i + SCORED_TOGETHER, len(some)))) for i in range(0, len(some), SCORED_TOGETHER)]
+        jobs = [Job("score", state.round, [some[place] for place in block], block) for block in blocks]
+        message = run.algorithm.broadcast(state.server, some)
+        parts.append(_merge(jobs, engine.run(jobs, message, state.keep.read(some))))
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
 def _merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
     """The results of all jobs as one, in the order of the clients' places."""
     places = torch.tensor([place for job in jobs for place in job.places])
@@ -171,18 +184,20 @@ def _group(tensors: Tensors, prefix: str) -> Tensors:
 
 def _local_metrics(run: Composition, merged: Tensors, replies: Replies) -> dict[str, float]:
     metrics: dict[str, float] = {}
+    all_groups = size_groups(run.task.federation.train.sizes, run.size_bounds)
+    groups = [all_groups[client] for client in replies.ids]
     for model in ("received", "trained"):
         for what, name in (("score", run.task.objective.score), ("loss", "loss")):
             if f"{model}/{what}" in merged:
                 values = merged[f"{model}/{what}"]
-                metrics |= over_clients(f"{model}_model/own_test/{name}", values, replies.samples)
+                metrics |= over_clients(f"{model}_model/own_test/{name}", values, replies.samples, groups)
     return metrics
 
 
-def _check_finite(run: Composition, merged: Tensors, number: int) -> None:
-    for name, tensor in merged.items():
+def _check_finite(run: Composition, result: Tensors, number: int) -> None:
+    for name, tensor in result.items():
         sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
-        if sent and not bool(torch.isfinite(tensor.sum())):
+        if sent and not (bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())):
             raise _diverged(run, number, "what clients sent back")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedloom.core.noise import KeyedDropout
+from fedloom.core.noise import KeyedDropout, rewind
 
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
 NARROW = 16
@@ -144,6 +144,7 @@ def run_vmap(model: nn.Module, stacks: Mapping[str, Tensor], x: Tensor, keys: Te
         return result
 
     model.train(keys is not None)
+    rewind(model)
     keys = keys if keys is not None else torch.zeros(len(x), dtype=torch.int64)
     outputs: Tensor = torch.func.vmap(one, randomness="error")(dict(stacks), x, keys)
     return outputs

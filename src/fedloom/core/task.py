@@ -95,11 +95,11 @@ class SquaredError:
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Half the squared distance of each sample."""
-        return 0.5 * (outputs - targets).square().flatten(1).sum(1), torch.ones(len(targets))
+        return 0.5 * (outputs - targets.view_as(outputs)).square().flatten(1).sum(1), torch.ones(len(targets))
 
     def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The squared distance of each sample."""
-        return (outputs - targets).square().flatten(1).sum(1), torch.ones(len(targets))
+        return (outputs - targets.view_as(outputs)).square().flatten(1).sum(1), torch.ones(len(targets))
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,8 @@ class Task:
     objective: Objective = field(default_factory=CrossEntropy)
     prepare: Callable[[Tensor], Tensor] | None = None
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    made_from: Mapping[str, object] = field(default_factory=dict)
+    """The settings that make this task again, where there are such; they are written into a run's config."""
 
     @cached_property
     def layout(self) -> Layout:

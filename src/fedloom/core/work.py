@@ -58,7 +58,7 @@ class LocalWork:
                 raise FedloomError(f"{name}={share}: it must be at least 0 and less than 1.")
         if self.nesterov and self.momentum == 0:
             raise FedloomError("nesterov=true needs a momentum above 0.")
-        if self.clip is not None and self.clip <= 0:
+        if self.clip is not None and not self.clip > 0:
             raise FedloomError(f"clip={self.clip}: the bound on a gradient's norm must be positive.")
         if not 0 <= self.partial <= 1:
             raise FedloomError(f"partial={self.partial}: the share of clients with partial work is between 0 and 1.")

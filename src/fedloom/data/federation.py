@@ -107,10 +107,10 @@ class Federation:
     def counts(self) -> np.ndarray:
         """Training samples per client and class, as a clients × classes table.
 
-        Targets that are sequences (next-word tasks) have no single class; they are counted in one column.
+        Targets that are sequences (next-word tasks) or numbers have no class; they are counted in one column.
         """
         labels = self.columns["y"]
-        if labels.dim() > 1:
+        if labels.dim() > 1 or labels.is_floating_point():
             return self.train.sizes.numpy()[:, None].copy()
         cell = self.train.owners * self.classes + labels[self.train.order]
         table = torch.bincount(cell, minlength=self.clients * self.classes)

@@ -71,8 +71,8 @@ class Processes:
         results: dict[int, Tensors] = {}
         deaths = dict.fromkeys(waiting, 0)
         while len(results) < len(jobs):
-            for place, worker in enumerate(self.workers):
-                if worker.job is None and waiting:
+            for place in range(len(self.workers)):
+                while (worker := self.workers[place]).job is None and waiting:
                     number = waiting.pop()
                     try:
                         worker.pipe.send((jobs[number], header))
@@ -86,7 +86,7 @@ class Processes:
                 try:
                     results[number] = _received(self.workers[place])
                     self.workers[place].job = None
-                except EOFError:
+                except (EOFError, OSError):  # it died, perhaps with its job unread or its answer half sent
                     deaths[number] += 1
                     if deaths[number] >= TRIES:
                         raise FedloomError(

@@ -79,7 +79,7 @@ def run(
         "rounds": rounds,
         "seed": seed,
         "local": local,
-        "task": {"name": task.name, "clients": task.federation.clients},
+        "task": dict(task.made_from) or {"name": task.name, "clients": task.federation.clients},
         "method": {"name": name},
         **settings,
     }
@@ -88,7 +88,7 @@ def run(
 
 
 def compare(
-    task: Task | Callable[[int], Task],
+    task: Task | str | Callable[[int], Task],
     methods: Sequence[str | Algorithm],
     *,
     seeds: int = 1,
@@ -104,22 +104,28 @@ def compare(
     for spec in methods:
         label = label_of(method_from(spec) if isinstance(spec, type) else spec)
         for seed in range(seeds):
-            this = task if isinstance(task, Task) else task(seed)
+            this = make(task, seed=seed) if isinstance(task, str) else task if isinstance(task, Task) else task(seed)
             where = None if out is None else Path(out) / f"{label.replace('/', '_')}-seed{seed}"
             results.setdefault(label, []).append(run(this, spec, seed=seed, out=where, **settings))
     return results
 
 
 def resume(
-    folder: str | Path, *, task: Task | None = None, workers: int | None = None, observers: Sequence[Observer] = ()
+    folder: str | Path,
+    *,
+    task: Task | None = None,
+    method: Algorithm | None = None,
+    workers: int | None = None,
+    observers: Sequence[Observer] = (),
 ) -> History:
-    """Go on with a stopped run. ``task`` is only needed when it was not made from a config."""
+    """Go on with a stopped run. ``task`` and ``method`` are only needed where they are objects of one's own."""
     folder = Path(folder)
     config = load_config(folder)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
-    config = completed(config)
-    return resume_prepared(prepare(task or make_task(config), method_of(config), config), folder, observers)
+    config = completed(config) if task is None else config  # a given task may have any name
+    prepared = prepare(task or make_task(config), method or method_of(config), config)
+    return resume_prepared(prepared, folder, observers)
 
 
 def load_config(folder: Path) -> RunConfig:
@@ -171,7 +177,7 @@ def make_task(config: RunConfig) -> Task:
         test_share=chosen.test_share,
         valid_share=chosen.valid_share,
         augment=chosen.augment,
-        seed=config.seed,
+        seed=config.seed if chosen.seed is None else chosen.seed,
     )
 
 

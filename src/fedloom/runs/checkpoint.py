@@ -44,9 +44,6 @@ def save_checkpoint(folder: Path, state: RunState) -> None:
     tensors |= {f"server/{name}": tensor for name, tensor in state.server.items()}
     tensors |= {f"optimizer/{name}": tensor for name, tensor in state.optimizer.items()}
     write_whole(checkpoints / f"round-{number}.safetensors", _packed(tensors))
-    for old in checkpoints.glob("round-*.safetensors"):
-        if old.name < f"round-{number}":
-            old.unlink()
     _drop_superseded(checkpoints)
 
 
@@ -56,13 +53,14 @@ def load_checkpoint(folder: Path, clients: int) -> RunState | None:
     found = sorted(checkpoints.glob("round-*.safetensors"))
     if not found:
         return None
-    tensors = _load(found[-1])
+    tensors = load_tensors(found[-1])
     state = RunState(int(tensors["round"]), _group(tensors, "server/"), _group(tensors, "optimizer/"), Keep(clients))
     for path in sorted(checkpoints.glob("kept-*.safetensors")):
         if path.stem.removeprefix("kept-").removesuffix("-all") > found[-1].stem.removeprefix("round-"):
             path.unlink()  # written by a round that never finished
         else:
-            state.keep.restore(_load(path))
+            state.keep.restore(load_tensors(path))
+    _drop_superseded(checkpoints)  # what a stop right after the checkpoint left
     return state
 
 
@@ -78,6 +76,8 @@ def _save_kept(checkpoints: Path, number: str, keep: Keep) -> None:
 
 
 def _drop_superseded(checkpoints: Path) -> None:
+    for old in sorted(checkpoints.glob("round-*.safetensors"))[:-1]:
+        old.unlink()
     wholes = sorted(checkpoints.glob("kept-*-all.safetensors"))
     if wholes:
         for old in checkpoints.glob("kept-*.safetensors"):
@@ -89,7 +89,8 @@ def _packed(tensors: Mapping[str, Tensor]) -> bytes:
     return bytes(save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
 
 
-def _load(path: Path) -> dict[str, Tensor]:
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of one checkpoint file."""
     try:
         return dict(load_file(path))
     except (SafetensorError, OSError) as error:

@@ -37,8 +37,11 @@ def begin_comparison(folder: Path, values: dict[str, Any], methods: Sequence[str
         method_from(spec)
     config = parse({key: value for key, value in values.items() if key != "method"})
     make_task(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / PLAN, to_toml({"methods": list(methods), "seeds": seeds, "config": values}))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / PLAN, to_toml({"methods": list(methods), "seeds": seeds, "config": values}))
+    except OSError as error:
+        raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
 
 
 def continue_comparison(folder: Path, watch: Watch, workers: int | None = None) -> dict[str, list[History]]:

@@ -43,6 +43,8 @@ class TaskConfig(Strict):
     model: str | None = None
     model_options: dict[str, Any] = {}
     augment: bool = False
+    seed: int | None = None
+    """The seed of the partition and of the initial model, where it is not the run's."""
 
 
 class RunConfig(Strict):

@@ -99,8 +99,7 @@ class History:
             raise FedloomError(f"{folder} is not a run's folder: it has no config.toml.")
         with open(folder / "config.toml", "rb") as file:
             config = tomllib.load(file)
-        lines = (folder / "metrics.jsonl").read_text().splitlines() if (folder / "metrics.jsonl").exists() else []
-        records = [json.loads(line) for line in lines]
+        records = _records(folder / "metrics.jsonl")
         stopped = next((r["stopped"] for r in records if "stopped" in r), None)
         return History(
             config=config,
@@ -113,15 +112,29 @@ class History:
         )
 
 
+def _records(path: Path) -> list[dict[str, Any]]:
+    """The records of a run; a last line that was cut off by a stop does not count."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise FedloomError(
+                    f"{path}, line {number} is no JSON: restore the file or start the run anew."
+                ) from None
+    return records
+
+
 def _row(folder: Path) -> Tensor | None:
     """The shared row of a run's newest checkpoint."""
     newest = sorted((folder / "checkpoints").glob("round-*.safetensors"))
     if not newest:
         return None
-    from safetensors import safe_open
+    from fedloom.runs.checkpoint import load_tensors
 
-    with safe_open(newest[-1], framework="pt") as file:
-        return file.get_tensor("server/row") if "server/row" in file.keys() else None  # noqa: SIM118
+    return load_tensors(newest[-1]).get("server/row")
 
 
 def _json(path: Path) -> Any:

@@ -39,6 +39,8 @@ Observer = Callable[[dict[str, Any]], None]
 """Called with each round's record: progress bars and trackers."""
 
 PICTURED_CLIENTS = 1000
+FINGERPRINT_NUMBERS = 1 << 22
+"""Of larger inputs, a sample of about this many numbers is hashed."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,7 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
                 _note(history, first, observers, 0.0)
             while state.round < run.setting.rounds:
                 began = time.perf_counter()
+                history.row = state.server.get("row")
                 record = play_round(run, cores, state)
                 if scored(run, state.round):
                     metrics, history.clients = score(run, cores, state)
@@ -140,6 +143,7 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
                 last = state.round == run.setting.rounds
                 if folder is not None and (last or state.round % prepared.config.checkpoint_every == 0):
                     save_checkpoint(folder, state)
+            history.row = state.server.get("row")
             if not history.clients and run.eval_every:  # stopped after the last round, before its clients were noted
                 history.clients = score(run, cores, state)[1]
         except Diverged as end:
@@ -147,7 +151,6 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
             _append(folder, "metrics.jsonl", {"stopped": history.stopped})
         finally:
             cores.close()
-    history.row = state.server.get("row")
     if folder is not None:
         write_whole(folder / "clients.json", _json(history.clients))
     return history
@@ -187,7 +190,14 @@ def fingerprint(task: Task) -> str:
     federation = task.federation
     digest = hashlib.blake2b(repr((tuple(federation.columns["x"].shape), task.layout.slots)).encode(), digest_size=8)
     lists = (federation.train, federation.test)
-    numbers = [federation.columns["y"], task.initial_row(), *(t for part in lists for t in (part.order, part.starts))]
+    inputs = federation.columns["x"].reshape(-1)
+    sample = inputs[:: max(1, len(inputs) // FINGERPRINT_NUMBERS)]
+    numbers = [
+        sample,
+        federation.columns["y"],
+        task.initial_row(),
+        *(t for part in lists for t in (part.order, part.starts)),
+    ]
     for tensor in numbers:
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -15,12 +15,12 @@ TRACKERS = {
 }
 
 
-def tracker(name: str, folder: Path, label: str) -> Observer:
+def tracker(name: str, folder: Path, label: str, rounds: int) -> Observer:
     """An observer that passes every metric on."""
     if name == "tensorboard":
         return _tensorboard(folder)
     if name == "mlflow":
-        return _mlflow(folder, label)
+        return _mlflow(folder, label, rounds)
     raise unknown("tracker", name, TRACKERS)
 
 
@@ -43,7 +43,7 @@ def _tensorboard(folder: Path) -> Observer:
     return observe
 
 
-def _mlflow(folder: Path, label: str) -> Observer:
+def _mlflow(folder: Path, label: str, rounds: int) -> Observer:
     try:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
@@ -64,5 +64,7 @@ def _mlflow(folder: Path, label: str) -> Observer:
     def observe(record: dict[str, Any]) -> None:
         for name, value in _numbers(record).items():
             client.log_metric(run, name, value, step=record["round"])
+        if record["round"] == rounds:
+            client.set_terminated(run)
 
     return observe

@@ -1,0 +1,124 @@
+"""The round loop: what is measured under which name, on whom, and what a round costs."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+import fedloom as fl
+from fedloom.core.task import Task
+from fedloom.core.work import LocalWork
+from synthetic import cohort, federation, mlp, trained
+
+SIZES = [33, 9, 50, 20, 14, 28]
+WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
+
+
+def small() -> Task:
+    return Task("t", federation(SIZES), mlp())
+
+
+def run(method="fedavg", task: Task | None = None, **settings) -> fl.History:
+    return fl.run(task or small(), method, **{"rounds": 4, "seed": 3, "local": WORK, **settings})
+
+
+def test_the_names_of_metrics_say_which_model_was_scored_on_whose_data():
+    names = run(rounds=1).records[-1]["metrics"]
+    assert {tuple(name.split("/")[:3]) for name in names} == {
+        (model, "own_test", what)
+        for model in ("client_model", "received_model", "trained_model")
+        for what in ("accuracy", "loss")
+    } | {("global_model", "global_test", what) for what in ("accuracy", "loss")}
+    assert {name.split("/")[3] for name in names if name.startswith("client_model/own_test/accuracy")} == {
+        "mean", "std", "weighted", "worst_decile", "small", "intermediate", "big",
+    }  # fmt: skip
+
+
+def test_what_is_measured_before_and_after_local_training_is_what_bare_scoring_gives():
+    task = small()
+    metrics = run(task=task, rounds=1).records[-1]["metrics"]
+    some, start = cohort(task, "vectorised", LocalWork(**WORK)), task.initial_row()
+    before = some.evaluate(some.spread(start)).mean_loss
+    after = some.evaluate(trained(task, "vectorised", LocalWork(**WORK))).mean_loss
+    assert metrics["received_model/own_test/loss/mean"] == pytest.approx(float(before.mean()), rel=1e-6)
+    assert metrics["trained_model/own_test/loss/mean"] == pytest.approx(float(after.mean()), rel=1e-6)
+    shares = torch.tensor(SIZES) / sum(SIZES)
+    assert metrics["trained_model/own_test/loss/weighted"] == pytest.approx(float(shares.double() @ after), rel=1e-6)
+
+
+def test_the_received_model_of_a_round_is_the_clients_model_of_the_round_before():
+    records = run(rounds=3).records
+    for earlier, later in itertools.pairwise(records[1:]):
+        for what in ("accuracy", "loss"):
+            name = f"own_test/{what}/mean"
+            assert later["metrics"][f"received_model/{name}"] == pytest.approx(
+                earlier["metrics"][f"client_model/{name}"]
+            )
+
+
+def test_scored_on_everybodys_samples_global_and_weighted_client_scores_agree():
+    """In this federation the global test set is the union of the clients' test parts."""
+    metrics = run(rounds=2).records[-1]["metrics"]
+    for what in ("accuracy", "loss"):
+        shared, own = f"global_model/global_test/{what}", f"client_model/own_test/{what}/weighted"
+        assert metrics[shared] == pytest.approx(metrics[own], rel=1e-6)
+
+
+def test_every_other_round_is_scored_and_the_last_one_always():
+    history = run(rounds=5, eval_every=2)
+    assert [record["round"] for record in history.records if record["metrics"]] == [0, 2, 4, 5]
+
+
+def test_eval_every_zero_measures_nothing():
+    history = run(eval_every=0)
+    assert [record["metrics"] for record in history.records] == [{}] * 4
+    assert history.clients == []
+
+
+def test_how_often_is_scored_changes_no_training():
+    often, seldom = run(eval_every=1), run(eval_every=4)
+    assert often.records[-1] == seldom.records[-1]
+
+
+def test_the_scored_subset_is_the_same_in_every_round_and_for_every_method():
+    some = run(eval_clients=3)
+    scored = [client["client"] for client in some.clients]
+    assert scored == sorted(set(scored))
+    assert len(scored) == 3
+    whole = {client["client"]: client["loss"] for client in run().clients}
+    for client in some.clients:
+        assert client["loss"] == pytest.approx(whole[client["client"]], rel=1e-6)
+    assert [client["client"] for client in run("fedprox", rounds=1, eval_clients=3).clients] == scored
+    others = {tuple(c["client"] for c in run(rounds=1, seed=seed, eval_clients=3).clients) for seed in range(5)}
+    assert len(others) > 1
+    assert len(run(rounds=1, eval_clients=60).clients) == 6
+
+
+@pytest.mark.parametrize("number", [1, 4, 6])
+def test_a_round_of_fedavg_sends_a_row_to_each_client_and_one_back(number):
+    task = small()
+    for record in run(task=task, selection={"number": number}, eval_every=0).records:
+        assert len(record["selected"]) == number
+        assert record["bytes_down"] == record["bytes_up"] == number * task.layout.width * 4
+
+
+def test_an_adaptive_mu_and_a_loss_cost_four_bytes_more_each():
+    task = small()
+    record = run(fl.FedProx(adaptive=True), task, rounds=1, eval_every=0).records[-1]
+    assert record["bytes_down"] == record["bytes_up"] == 6 * (task.layout.width + 1) * 4
+
+
+def test_steps_are_counted_over_the_selected_clients():
+    record = run(rounds=1, eval_every=0).records[-1]
+    assert record["steps"] == 3 + 1 + 4 + 2 + 1 + 2  # batches of at most 16
+
+
+def test_the_first_record_is_of_the_untrained_model_and_free():
+    first = run().records[0]
+    assert first | {"metrics": {}} == {
+        "round": 0, "selected": [], "bytes_down": 0, "bytes_up": 0, "steps": 0, "metrics": {},
+    }  # fmt: skip
+    losses = [record["metrics"]["global_model/global_test/loss"] for record in run().records]
+    assert losses[-1] < losses[0]
