@@ -20,10 +20,10 @@ demo: setup
 	    local fedsgd fedavg fedprox:mu=1 fedavgm fedadagrad fedyogi
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 quick: setup
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -n 2 -m 'not slow'
 
 lint: setup
 	$(BIN)/ruff check .

@@ -161,9 +161,14 @@ def test_a_negative_threshold_is_refused():
         fl.FedSGD(theta=-1)
 
 
-def test_fedsgd_leaves_running_statistics_alone(tmp_path):
+def test_fedsgd_refuses_statistics_that_have_no_gradient():
     model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
-    task = Task("t", federation([16, 16]), model)
-    views = task.layout.views(row(tmp_path / "run", "fedsgd", task, execution="loop"))
-    assert torch.equal(views["1.running_mean"], torch.zeros(8))
-    assert torch.equal(views["1.running_var"], torch.ones(8))
+    with pytest.raises(FedloomError, match="use GroupNorm, or fedavg"):
+        fl.run(Task("t", federation([16, 16]), model), "fedsgd", rounds=1)
+
+
+def test_fedsgd_decays_and_clips_like_a_local_step(tmp_path):
+    task = Task("t", federation([30, 20]), nn.Linear(20, 5))
+    local = {"steps": 1, "batch_size": 0, "weight_decay": 0.1, "clip": 0.05, "lr": 0.5}
+    rows = [row(tmp_path / name, name, task, local=local) for name in ("fedsgd", "fedavg")]
+    assert torch.allclose(*rows, atol=1e-6)

@@ -189,7 +189,7 @@ def test_mu_grows_by_a_tenth_whenever_the_loss_rises():
 
 
 def test_mu_falls_by_a_tenth_after_five_falls_in_a_row():
-    assert mus(1.0, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0.5]) == [1.0, 1.0, 1.0, 1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8]
+    assert mus(1.0, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0.5, 0.2]) == [1.0] * 5 + [0.9] * 5 + [0.8]
 
 
 def test_a_rise_or_a_standstill_begins_the_count_of_falls_anew():
@@ -198,7 +198,7 @@ def test_a_rise_or_a_standstill_begins_the_count_of_falls_anew():
 
 
 def test_mu_is_never_below_zero():
-    assert mus(0.05, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]) == [0.05] * 4 + [0.0] * 6
+    assert mus(0.05, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]) == [0.05] * 5 + [0.0] * 5
 
 
 def test_adaptive_clients_send_the_loss_of_the_model_they_received(tmp_path):
