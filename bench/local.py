@@ -148,7 +148,7 @@ def overhead(repeat: int, as_json: bool) -> None:
     try:
         for _ in range(repeat):
             spent["training"], cpu, wall = 0.0, time.process_time(), time.perf_counter()
-            run(task, rounds=3, local=LocalWork(lr=RATE, batch_size=BATCH), selection={"number": 10}, eval_every=0)
+            run(task, rounds=6, local=LocalWork(lr=RATE, batch_size=BATCH), selection={"number": 10}, eval_every=0)
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
             best = min(best, (cpu / spent["training"], cpu, wall))
     finally:

@@ -73,18 +73,17 @@ def compare(
 
 def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Do what is left of a comparison, then print its table and verdict and write its report."""
-    from fedloom.cli.progress import bars, observer
+    from fedloom.cli.live import LiveTable
     from fedloom.report.html import write
     from fedloom.report.table import summary, verdict
     from fedloom.runs.comparison import PLAN, continue_comparison
-    from fedloom.runs.config import read
+    from fedloom.runs.config import RunConfig, read
 
-    rounds = read(folder / PLAN)["config"].get("rounds", 20)
+    plan = read(folder / PLAN)
+    rounds = int(plan["config"].get("rounds", RunConfig().rounds))
     try:
-        with bars(quiet or as_json) as progress:
-            results = continue_comparison(
-                folder, lambda spec, seed: [observer(progress, f"{spec} seed {seed}", rounds)], workers
-            )
+        with LiveTable(plan["methods"], plan["seeds"], rounds, quiet or as_json) as live:
+            results = continue_comparison(folder, lambda spec, seed: [live.observer(spec, seed)], workers)
     except KeyboardInterrupt:
         typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
         raise

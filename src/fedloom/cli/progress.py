@@ -46,6 +46,7 @@ def bars(quiet: bool) -> Iterator[Progress]:
         TextColumn("{task.fields[headline]}"),
         TimeRemainingColumn(),
         console=console,
+        auto_refresh=False,  # no thread of its own: worker processes are forked from this process
         disable=quiet or not console.is_terminal,
     ) as progress:
         yield progress
@@ -60,5 +61,6 @@ def observer(progress: Progress, label: str, rounds: int) -> Any:
         seen = headline(record["metrics"])
         if seen:
             progress.update(bar, headline=seen)
+        progress.refresh()
 
     return observe
