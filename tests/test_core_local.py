@@ -8,6 +8,7 @@ from torch import nn
 from fedloom.core.noise import keyed
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
+from fedloom.errors import FedloomError
 from fedloom.models import build
 from synthetic import Branching, cohort, distance, federation, mlp, trained
 
@@ -269,3 +270,10 @@ def test_a_pull_takes_one_number_per_client(execution):
     rows, plain = trained(task, execution, work, pull=held, given=numbers), trained(task, execution, work)
     assert distance(rows[[0, 2]], plain[[0, 2]]) < 1e-6
     assert distance(rows[1], plain[1]) > 1e-3
+
+
+def test_a_last_batch_of_one_that_batch_norm_cannot_take_is_told_with_the_client():
+    model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
+    task = Task("t", federation([32, 17]), model)
+    with pytest.raises(FedloomError, match="client 1 has 17 samples, whose last batch of one BatchNorm cannot take"):
+        trained(task, "loop", LocalWork(batch_size=16))

@@ -123,4 +123,4 @@ def print_table(rows: list[dict[str, Any]], words: str) -> None:
     for row in rows:
         if row["stopped"]:
             console.print(f"{row['method']}: {row['stopped']}", soft_wrap=True)
-    console.print(words, soft_wrap=True)
+    console.print(words, soft_wrap=not console.is_terminal)

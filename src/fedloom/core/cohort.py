@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from fedloom.core.batches import Assignment
-from fedloom.core.local import Given, Loom, Loss, Request, gradients_of
+from fedloom.core.local import Given, Loom, Request, gradients_of
+from fedloom.core.net import Loss
 from fedloom.core.optimizer import clip_
 from fedloom.core.seeds import generator, key
 from fedloom.core.stacked import Pull, run_chain, run_vmap

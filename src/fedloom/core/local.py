@@ -7,7 +7,7 @@ the dropout and the augmentation it would get alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.batches import Assignment, Step, interleaved
-from fedloom.core.noise import KeyedDropout, keyed, rewind, step_key
+from fedloom.core.net import Loss, Net
+from fedloom.core.noise import KeyedDropout, keyed, step_key
 from fedloom.core.optimizer import Optimizer
 from fedloom.core.seeds import generator, key
 from fedloom.core.stacked import InPlace, Pull, chain_of, run_chain, run_vmap
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
+from fedloom.errors import FedloomError
 
 Given = Mapping[str, Tensor]
-Loss = Callable[["Net", Tensor, Tensor, Mapping[str, Mapping[str, Tensor]]], tuple[Tensor, Tensor]]
-"""A method's own loss: ``loss(net, x, y, given) -> (values, counts)`` per sample of one client."""
 
 
 @dataclass(frozen=True)
@@ -45,44 +45,6 @@ class Request:
     pull: Pull | None = None
     given: Given = field(default_factory=dict)
     loss: Loss | None = None
-
-
-class Net:
-    """One client's network inside a method's own loss: call it for outputs, or ask for the features below the head."""
-
-    def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-        self.model, self.tensors = model, dict(tensors)
-        rewind(model)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        outputs: Tensor = torch.func.functional_call(self.model, self.tensors, (x,))
-        return outputs
-
-    def features(self, x: Tensor) -> Tensor:
-        """What the head sees: ``model.features(x)``, or in a Sequential all before the last parametrised layer."""
-        inside = {f"model.{name}": tensor for name, tensor in self.tensors.items()}
-        outputs: Tensor = torch.func.functional_call(_Features(self.model), inside, (x,))
-        return outputs
-
-    def at(self, tensors: Mapping[str, Tensor]) -> Net:
-        """The same network with other weights, for instance one of the ``given`` ones."""
-        return Net(self.model, {**self.tensors, **tensors})
-
-
-class _Features(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        if hasattr(self.model, "features"):
-            features: Tensor = self.model.features(x)  # type: ignore[operator]
-            return features
-        layers = [layer for layer in self.model._modules.values() if layer is not None]
-        last = max(i for i, layer in enumerate(layers) if any(True for _ in layer.parameters()))
-        for layer in layers[:last]:
-            x = layer(x)
-        return x
 
 
 class Loom:
@@ -146,7 +108,16 @@ class Loom:
         augmenters = self.augmenters(request)
         for place, assignment in enumerate(request.assignments):
             luck = augmenters[place] if augmenters else None
-            self._one(out[place], request, place, assignment, luck)
+            try:
+                self._one(out[place], request, place, assignment, luck)
+            except ValueError as error:
+                if "more than 1 value per channel" not in str(error):
+                    raise
+                name, size = self.task.federation.name(assignment.client), assignment.batch_size
+                raise FedloomError(
+                    f"client {name} has {assignment.samples} samples, whose last batch of one BatchNorm cannot take: "
+                    f"choose another batch_size than {size}, or use GroupNorm."
+                ) from None
         return out
 
     def _one(self, row: Tensor, request: Request, place: int, work: Assignment, luck: torch.Generator | None) -> None:
