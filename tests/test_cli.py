@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedloom.cli.app import main
+from fedloom.cli.listing import KINDS
 
 FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
 SMALL = ["--task", "digits", "--clients", "10", "--alpha", "0.1", "--rounds", "2", "--quiet"]
@@ -100,21 +101,7 @@ def test_report_keeps_two_settings_of_one_method_apart(inside):
     assert {row["method"] for row in told["methods"]} == {"fedprox:mu=0.1", "fedprox:mu=5.0"}
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "methods",
-        "tasks",
-        "data",
-        "models",
-        "partitions",
-        "selectors",
-        "engines",
-        "executions",
-        "weightings",
-        "trackers",
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_list_has_a_line_for_each_thing(kind, inside):
     rows = json.loads(inside("list", kind, "--json").stdout)
     assert rows

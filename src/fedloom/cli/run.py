@@ -73,16 +73,12 @@ def run(
 
 
 def complete_local(values: dict[str, Any]) -> dict[str, Any]:
-    """Local settings on top of the task's own, so that ``--lr`` alone does not lose the task's batch size."""
-    from dataclasses import asdict
+    """The same values, with the task's own local work below what they say of it."""
+    from fedloom.runs.api import local_values
 
-    from fedloom.tasks import TASKS
-
-    name = str(values.get("task", {}).get("name", "digits")).lower().replace("_", "-")
-    if "local" in values and name in TASKS:
-        default = {key: value for key, value in asdict(TASKS[name].local).items() if value is not None}
-        values = {**values, "local": {**default, **values["local"]}}
-    return values
+    if "local" not in values:
+        return values
+    return {**values, "local": local_values(str(values.get("task", {}).get("name", "digits")), values["local"])}
 
 
 def resume(

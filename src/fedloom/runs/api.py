@@ -73,7 +73,7 @@ def run(
     task = make(task, seed=seed) if isinstance(task, str) else task
     algorithm = method_from(method)
     if not isinstance(local, LocalWork):
-        local = validated(LocalWork, {**_task_work(task.name), **(local or {})}, "local")
+        local = validated(LocalWork, local_values(task.name, local or {}), "local")
     name = canonical(split_method(method)[0]) if isinstance(method, str) else type(algorithm).__name__.lower()
     values = {
         "rounds": rounds,
@@ -201,8 +201,11 @@ def _own_task(config: RunConfig) -> Task:
     return task_of(federation, chosen.model or "mlp", seed=config.seed, model_options=chosen.model_options)
 
 
-def _task_work(name: str) -> dict[str, Any]:
-    return asdict(TASKS[name].local) if name in TASKS else {}
+def local_values(task_name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Local settings on top of the task's own, so that a learning rate alone does not lose the task's batch size."""
+    kind = TASKS.get(canonical_task(task_name))
+    usual = asdict(kind.local) if kind is not None else {}
+    return {**{key: value for key, value in usual.items() if value is not None}, **given}
 
 
 def method_of(config: RunConfig) -> Algorithm:
