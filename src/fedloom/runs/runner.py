@@ -107,11 +107,9 @@ def resume(prepared: Prepared, folder: Path, observers: Sequence[Observer] = ())
             "the data back as they were."
         )
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
-    if state is None:
+    if state is None:  # stopped before its first checkpoint: everything is measured anew
         state, history.records = begin(prepared.composition), []
     history.records = [record for record in history.records if record["round"] <= state.round]
-    if state.round == 0:
-        history.records = []
     write_whole(folder / "metrics.jsonl", b"".join(_json(record) + b"\n" for record in history.records))
     for observe in observers:
         for record in history.records:
