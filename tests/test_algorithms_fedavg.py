@@ -169,8 +169,10 @@ def replies(losses: list[float]) -> Replies:
         samples=torch.ones(count),
         steps=torch.ones(count),
         weights=torch.full((count,), 1 / count),
+        shares=torch.full((count,), 1 / count),
         aggregator=weighted_mean,
         clients=count,
+        site=None,  # type: ignore[arg-type]
     )
 
 

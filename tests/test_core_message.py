@@ -47,8 +47,17 @@ def test_replies_are_averaged_with_the_rounds_weights():
         samples=torch.tensor([30, 10]),
         steps=torch.tensor([3, 1]),
         weights=torch.tensor([0.75, 0.25]),
+        shares=torch.tensor([0.3, 0.1]),
         aggregator=weighted_mean,
         clients=9,
+        site=None,  # type: ignore[arg-type]
     )
     assert replies.mean("row").tolist() == [2.0, 3.0]
     assert torch.equal(replies["row"], rows)
+    alone = replies.only(torch.tensor([False, True]))
+    assert alone.ids == [5]
+    assert alone.weights.tolist() == [1.0]
+    assert alone.mean("row").tolist() == [8.0, 0.0]
+    assert alone.samples.tolist() == [10]
+    assert alone.steps.tolist() == [1]
+    assert alone.shares.tolist() == replies.shares[1:].tolist()

@@ -32,7 +32,7 @@ def test_the_names_of_metrics_say_which_model_was_scored_on_whose_data():
         for what in ("accuracy", "loss")
     } | {("global_model", "global_test", what) for what in ("accuracy", "loss")}
     assert {name.split("/")[3] for name in names if name.startswith("client_model/own_test/accuracy")} == {
-        "mean", "std", "weighted", "worst_decile", "small", "intermediate", "big",
+        "mean", "std", "weighted", "worst_decile", "small", "intermediate", "big", "per_selected",
     }  # fmt: skip
 
 
@@ -118,7 +118,8 @@ def test_steps_are_counted_over_the_selected_clients():
 def test_the_first_record_is_of_the_untrained_model_and_free():
     first = run().records[0]
     assert first | {"metrics": {}} == {
-        "round": 0, "selected": [], "bytes_down": 0, "bytes_up": 0, "steps": 0, "metrics": {},
+        "round": 0, "selected": [], "bytes_down": 0, "bytes_up": 0, "bytes_between": 0, "steps": 0,
+        "metrics": {},
     }  # fmt: skip
     losses = [record["metrics"]["global_model/global_test/loss"] for record in run().records]
     assert losses[-1] < losses[0]

@@ -6,6 +6,7 @@ Shmatikov, Privacy-Preserving Deep Learning, CCS 2015.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,8 +49,8 @@ class Centralised(FedAvg):
 
     travels: ClassVar[bool] = False
 
-    def trains_on(self, federation: Held) -> Held:
-        return federation.pooled()
+    def trains_on(self, federation: Held, new: Sequence[int]) -> Held:
+        return federation.pooled(new)
 
 
 @dataclass(frozen=True)

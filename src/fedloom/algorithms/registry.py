@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 from fedloom.algorithms.baselines import Centralised, FedSGD, Local
+from fedloom.algorithms.decoupled import FedBABU, FedPer, FedRep, LGFedAvg
+from fedloom.algorithms.drift import SCAFFOLD, FedDyn
 from fedloom.algorithms.fedavg import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
 from fedloom.core.algorithm import Algorithm
 from fedloom.errors import FedloomError, unknown
+from fedloom.imports import own_class
+from fedloom.validation import plain, validated
 
 METHODS: dict[str, type[Algorithm]] = {
     kind.__name__.lower(): kind
-    for kind in (Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi)
+    for kind in (
+        *(Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi),
+        *(SCAFFOLD, FedDyn),
+        *(FedPer, LGFedAvg, FedRep, FedBABU),
+    )
 }
 ALIASES = {
     "isolated": "local",
@@ -39,32 +45,40 @@ def canonical(name: str) -> str:
 def find(name: str) -> type[Algorithm]:
     """The class of a method: a known name, ``file.py:Class`` or ``package.module:Class``."""
     if ":" in name:
-        return _own(name)
+        return own_class(name, Algorithm, "method")
     known = METHODS.get(canonical(name))
     if known is None:
         raise unknown("method", name, METHODS)
     return known
 
 
-def _own(name: str) -> type[Algorithm]:
-    where, _, kind = name.rpartition(":")
-    try:
-        if where.endswith(".py"):
-            path = Path(where)
-            inside = f"fedloom_own_{path.stem}"  # never the name of a module that others import
-            spec = importlib.util.spec_from_file_location(inside, path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise FedloomError(f"method '{name}': there is no file {where}.")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[inside] = module
-            spec.loader.exec_module(module)
-        else:
-            module = importlib.import_module(where)
-    except FedloomError:
-        raise
-    except Exception as error:  # whatever the user's own file raises
-        raise FedloomError(f"method '{name}': {where} cannot be imported ({type(error).__name__}: {error}).") from error
-    found = getattr(module, kind, None)
-    if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise FedloomError(f"method '{name}': {where} has no class {kind} that is a fedloom Algorithm.")
-    return found
+def made(spec: str | Mapping[str, Any]) -> Algorithm:
+    """A method from ``{"name": ..., settings}`` or as it is written on the command line (``fedprox:mu=0.1``)."""
+    if isinstance(spec, str):
+        name, settings = split_method(spec)
+        spec = {"name": name, **settings}
+    settings = dict(spec)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise FedloomError("a method needs a name, for instance fedavg (see fedloom list methods).")
+    method: Algorithm = validated(find(name), settings, f"method {name}")
+    return method
+
+
+def split_method(spec: str) -> tuple[str, dict[str, Any]]:
+    """``fedprox:mu=0.1,adaptive=true`` as a name and settings; ``file.py:Class`` has none.
+
+    A dotted key is a setting of a setting: ``fedseq:inner.name=fedprox,inner.mu=0.1``.
+    """
+    head, _, tail = spec.rpartition(":")
+    if not head or "=" not in tail:
+        return spec, {}
+    settings: dict[str, Any] = {}
+    for pair in tail.split(","):
+        path, _, value = pair.partition("=")
+        *parents, leaf = path.strip().split(".")
+        section = settings
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[leaf] = plain(value.strip())
+    return head, settings

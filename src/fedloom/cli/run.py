@@ -50,7 +50,7 @@ def run(
 
     Example:  fedloom run --task digits --method fedprox:mu=0.1 --clients 20 --alpha 0.1 --rounds 30
     """
-    from fedloom.runs.api import completed, make_task, method_of, split_method
+    from fedloom.runs.api import completed, make_task, method_of, with_method
     from fedloom.runs.config import parse
     from fedloom.runs.runner import execute, prepare
 
@@ -62,9 +62,7 @@ def run(
         execution=execution, eval_every=eval_every,
     )  # fmt: skip
     if method is not None:
-        name, given = split_method(method)
-        kept = values.get("method", {}) if values.get("method", {}).get("name") in (None, name) else {}
-        values["method"] = {**kept, "name": name, **given}
+        values = with_method(values, method)
     config = completed(parse(complete_local(values)))
     prepared = prepare(make_task(config), method_of(config), config)
     name = str(config.method.get("name", "run")).rpartition(":")[2]

@@ -6,20 +6,24 @@ meet only in messages, so the same class runs in simulation and on deployed mach
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
-from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.site import Site
 from fedloom.core.task import Held, Task
+from fedloom.core.work import LocalWork
 
 ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 """``(row, mean of the clients' rows, state) -> (new row, new state)``."""
 State = Mapping[str, Tensor]
 """What the server remembers from round to round: named tensors, never changed in place."""
+Round = Generator[Wave, Replies, State]
+"""A round as the server plays it: ``replies = yield Wave(...)`` as often as needed, then return the new state."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,10 @@ class Algorithm:
 
     travels: ClassVar[bool] = True
     """False when nothing is sent (isolated and centralised training): such a run counts no bytes."""
+    whole: ClassVar[bool] = True
+    """Whether the shared ``row`` is a whole model, worth scoring on the global test set; a shared body is not."""
+    personal: ClassVar[bool] = False
+    """Whether clients predict with a model that is wholly their own, to which a global one has nothing to add."""
 
     @property
     def server(self) -> ServerStep | None:
@@ -40,9 +48,25 @@ class Algorithm:
         """The server's state before the first round. A shared model is called ``row``."""
         return {"row": task.initial_row()}
 
-    def trains_on(self, federation: Held) -> Held:
-        """The federation that is trained on (centralised training pools it)."""
+    def trains_on(self, federation: Held, new: Sequence[int]) -> Held:
+        """The federation that is trained on (centralised training pools it, without the new clients)."""
         return federation
+
+    def check(self, task: Task, work: LocalWork) -> None:
+        """Refuse, in one sentence and before anything is done, what the method cannot mean anything for."""
+
+    def prelude(self, server: State, site: Site) -> Round | None:
+        """What happens once, before the first round; nothing in most methods."""
+        return None
+
+    def groups(self, server: State) -> list[list[int]] | None:
+        """What a round selects: clients (None), or groups of clients, of which ``play`` then gets the numbers."""
+        return None
+
+    def play(self, server: State, ids: list[int], site: Site) -> Round:
+        """One round; most methods are one wave."""
+        replies = yield Wave(ids, self.broadcast(server, ids))
+        return self.aggregate(server, replies)
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         """What goes down to the clients of a round."""

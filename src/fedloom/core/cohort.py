@@ -13,17 +13,16 @@ import torch
 from torch import Tensor
 
 from fedloom.core.batches import Assignment
+from fedloom.core.cycle import Cycle
 from fedloom.core.local import Given, Loom, Request, gradients_of
 from fedloom.core.net import Loss
 from fedloom.core.optimizer import clip_
+from fedloom.core.scoring import EVALUATION_BATCH, Scores, features_of, outputs_of, scores_of
 from fedloom.core.seeds import generator, key
-from fedloom.core.stacked import Pull, run_chain, run_vmap
+from fedloom.core.stacked import Pull
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
-
-EVALUATION_BATCH = 512
-EVALUATION_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -35,39 +34,30 @@ class Setting:
     rounds: int
 
 
-@dataclass
-class Scores:
-    """Sums over each client's samples: of losses, of scores, and of what they count."""
-
-    loss: Tensor
-    score: Tensor
-    counts: Tensor
-
-    @property
-    def mean_loss(self) -> Tensor:
-        """Each client's mean loss (NaN for a client without samples)."""
-        return self.loss / self.counts
-
-    @property
-    def mean_score(self) -> Tensor:
-        """Each client's accuracy (NaN for a client without samples)."""
-        return self.score / self.counts
-
-
 class Cohort:
-    """B clients in one round: their data, the state they kept, and what can be done with them."""
+    """B clients in one round: their data, the state they kept, and what can be done with them.
+
+    ``turn`` says how often these clients were already at work in this round: each turn has batches of its own.
+    """
 
     def __init__(
-        self, ids: list[int], loom: Loom, setting: Setting, round_number: int, kept: Mapping[str, Tensor] | None = None
+        self,
+        ids: list[int],
+        loom: Loom,
+        setting: Setting,
+        round_number: int,
+        kept: Mapping[str, Tensor] | None = None,
+        turn: int = 0,
     ) -> None:
-        self.ids, self.loom, self.setting, self.round = ids, loom, setting, round_number
-        self.task: Task = loom.task
+        self.ids, self.loom, self.setting, self.round, self.turn = ids, loom, setting, round_number, turn
+        self.task: Task = loom.task.at(round_number)
         self.state: dict[str, Tensor] = dict(kept or {})
         self.changed: set[str] = set()
         self.steps = torch.zeros(len(ids), dtype=torch.int64)
         self.trainings = 0
         self.before: Tensor | None = None
         self.after: Tensor | None = None
+        """The rows measured as the trained model: of the last training, unless a method names others."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,12 +68,18 @@ class Cohort:
         return self.task.federation.train.sizes[torch.tensor(self.ids)]
 
     @property
+    def held(self) -> Tensor:
+        """How many samples each client has in all: train, validation and test."""
+        federation, ids = self.task.federation, torch.tensor(self.ids)
+        return federation.train.sizes[ids] + federation.valid.sizes[ids] + federation.test.sizes[ids]
+
+    @property
     def lr(self) -> float:
         """The local learning rate of this round."""
         return self.setting.work.lr_at(self.round, self.setting.rounds)
 
     def spread(self, row: Tensor) -> Tensor:
-        """One row for all clients of the cohort, without a copy."""
+        """One row for all clients of the cohort, without a copy; rows stay as they are."""
         return row.expand(len(self), -1)
 
     def generator(self, purpose: str, place: int) -> torch.Generator:
@@ -92,17 +88,23 @@ class Cohort:
 
     # -- state that stays with clients
 
+    def has(self, name: str) -> Tensor:
+        """Which clients have kept something under a name."""
+        return self.state[f"{name}/has"].bool() if name in self.state else torch.zeros(len(self), dtype=torch.bool)
+
     def kept(self, name: str, default: Tensor) -> Tensor:
         """What the clients kept under a name; a client that kept nothing yet gets its row of ``default``."""
         if name not in self.state:
             return default
-        has = self.state[f"{name}/has"].bool().view(-1, *[1] * (default.dim() - 1))
-        return torch.where(has, self.state[name], default)
+        return torch.where(self.has(name).view(-1, *[1] * (default.dim() - 1)), self.state[name], default)
 
-    def keep(self, name: str, rows: Tensor) -> None:
-        """Keep a row (any width) per client until its next round."""
-        self.state[name] = rows.detach().clone()
-        self.state[f"{name}/has"] = torch.ones(len(self))
+    def keep(self, name: str, rows: Tensor, only: Tensor | None = None) -> None:
+        """Keep a row (any width) per client until its next round; ``only`` names the clients that do."""
+        rows, has = rows.detach(), self.has(name)
+        chosen = torch.ones(len(self), dtype=torch.bool) if only is None else only
+        old = self.state.get(name, torch.zeros_like(rows))
+        self.state[name] = torch.where(chosen.view(-1, *[1] * (rows.dim() - 1)), rows, old)
+        self.state[f"{name}/has"] = (has | chosen).float()
         self.changed.add(name)
 
     # -- work on the clients' own data
@@ -116,13 +118,34 @@ class Cohort:
         pull: Pull | None = None,
         given: Given | None = None,
         loss: Loss | None = None,
+        only: Tensor | None = None,
     ) -> Tensor:
         """The rows after local training on each client's own data.
 
         ``work`` (default: the run's) says how much and with which optimiser; ``part`` names the only part that may
         move; ``pull(rows, received, **given)`` is an extra gradient, elementwise on pieces of rows; ``loss`` replaces
-        the task's loss. ``given`` are rows that ``pull`` and ``loss`` need.
+        the task's loss. ``given`` are rows that ``pull`` and ``loss`` need. Clients that ``only`` does not name do
+        nothing: their rows come back as they went.
         """
+        return self._trained(rows, work, part, pull, given, loss, only)[0]
+
+    def train_in_cycles(
+        self, rows: Tensor, cycle: Cycle, *, pull: Pull | None = None, given: Given | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The rows after training in which every batch is used for a cycle of steps, and the cycle's anchor rows."""
+        return self._trained(rows, None, None, pull, given, None, None, cycle)
+
+    def _trained(
+        self,
+        rows: Tensor,
+        work: LocalWork | None,
+        part: str | None,
+        pull: Pull | None,
+        given: Given | None,
+        loss: Loss | None,
+        only: Tensor | None,
+        cycle: Cycle | None = None,
+    ) -> tuple[Tensor, Tensor]:
         if rows.dim() != 2 or len(rows) != len(self):
             raise FedloomError(
                 f"cohort.train got rows of shape {tuple(rows.shape)} for {len(self)} clients: it needs a row per "
@@ -130,17 +153,27 @@ class Cohort:
             )
         work = work or self.setting.work
         seed = self.setting.seed
-        if self.trainings:  # a second training in the same round has batches of its own
-            seed = key(seed, "training", self.trainings)
+        if self.turn or self.trainings:  # a second training in the same round has batches of its own
+            seed = key(seed, "training", *[self.turn] * bool(self.turn), self.trainings)
         self.trainings += 1
-        train = self.task.federation.train
-        assignments = [Assignment.of(client, train[client], work, seed, self.round) for client in self.ids]
-        lr = work.lr_at(self.round, self.setting.rounds)
-        request = Request(rows, work, lr, assignments, seed, self.round, part, pull, given or {}, loss)
         self.before = rows if self.before is None else self.before
-        self.after = self.loom.train(request)
-        self.steps += torch.tensor([a.steps for a in assignments])
-        return self.after
+        self.after = rows
+        anchors = rows.clone()
+        places = torch.arange(len(self)) if only is None else only.nonzero().flatten()
+        if not len(places):
+            return rows, anchors
+        train = self.task.federation.train
+        some = [self.ids[place] for place in places.tolist()]
+        assignments = [Assignment.of(client, train[client], work, seed, self.round) for client in some]
+        lr = work.lr_at(self.round, self.setting.rounds)
+        chosen = rows if only is None else rows[places]
+        own = {name: value if only is None else value[places] for name, value in (given or {}).items()}
+        request = Request(chosen, work, lr, assignments, seed, self.round, part, pull, own, loss, cycle)
+        after, anchor = self.loom.train(request)
+        per_batch = 1 if cycle is None else len(cycle.lrs)
+        self.steps[places] += torch.tensor([a.steps * per_batch for a in assignments])
+        self.after = after if only is None else rows.index_copy(0, places, after)
+        return self.after, anchors.index_copy(0, places, anchor)
 
     def gradient(self, rows: Tensor) -> Tensor:
         """The gradient rows of each client's mean loss over all of its training data, with the run's weight decay and
@@ -171,75 +204,19 @@ class Cohort:
         self.steps += 1
         return out + (decay if trained is None else decay * trained)
 
-    def evaluate(self, rows: Tensor, part: str = "test") -> Scores:
-        """Loss and score of each client's row on its own train, valid or test part."""
+    def evaluate(self, rows: Tensor, part: str = "test", label: int | None = None) -> Scores:
+        """Loss and score of each client's row on its own train, valid or test part (only the samples of a class)."""
         lists = getattr(self.task.federation, part)
         own = [lists[client] for client in self.ids]
-        if self.loom.execution != "loop" and self.loom.chain is not None:
-            return Scores(*score_together(self.loom, rows, own))
-        found = [score(self.loom, rows[i], positions) for i, positions in enumerate(own)]
-        return Scores(*(torch.stack(column) for column in zip(*found, strict=True)))
+        if label is not None:
+            own = [positions[self.task.targets(positions) == label] for positions in own]
+        return scores_of(self.loom, rows, own)
 
     def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
         """The outputs of every client's row on the same prepared inputs: B×n×..."""
-        loom = self.loom
-        with torch.no_grad():
-            if loom.execution == "loop":
-                return torch.stack([_outputs(loom, row, inputs) for row in rows])
-            stacks, x = loom.layout.stacks(rows), inputs.expand(len(rows), *inputs.shape)
-            return run_chain(loom.chain, stacks, x, None) if loom.chain else run_vmap(loom.model, stacks, x, None)
+        return outputs_of(self.loom, rows, inputs)
 
-
-def _outputs(loom: Loom, row: Tensor, inputs: Tensor) -> Tensor:
-    loom.layout.fill(loom.model, row)
-    loom.model.eval()
-    outputs: Tensor = loom.model(inputs)
-    return outputs
-
-
-@torch.no_grad()
-def score_together(loom: Loom, rows: Tensor, lists: list[Tensor]) -> list[Tensor]:
-    """Sums of loss, score and count of many rows, each on samples of its own, in batched passes."""
-    sizes = torch.tensor([len(positions) for positions in lists])
-    sums = torch.zeros(3, len(lists), dtype=torch.float64)
-    widest, stacks, chain = int(sizes.max()), loom.layout.stacks(rows), loom.chain or []
-    positions = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
-    for start in range(0, widest, EVALUATION_CHUNK):
-        chunk = positions[:, start : start + EVALUATION_CHUNK]
-        some = sizes > start
-        chunk, places = chunk[some], some.nonzero().flatten()
-        outputs = run_chain(chain, {name: stack[some] for name, stack in stacks.items()}, loom.task.inputs(chunk), None)
-        outputs, targets = outputs.flatten(0, 1), loom.task.targets(chunk).flatten(0, 1)
-        losses, counts = loom.task.objective.losses(outputs, targets)
-        scores, _ = loom.task.objective.scores(outputs, targets)
-        real = (torch.arange(start, start + chunk.shape[1]) < sizes[some, None]).double()
-        for row, values in zip(sums, (losses, scores, counts), strict=True):
-            row[places] += (values.view(chunk.shape).double() * real).sum(1)
-    return list(sums)
-
-
-@torch.no_grad()
-def score(loom: Loom, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums of loss, score and count of one row on some samples."""
-    each = score_samples(loom, row, positions)
-    return each[0].sum(), each[1].sum(), each[2].sum()
-
-
-@torch.no_grad()
-def score_samples(loom: Loom, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, score and count of one row for each of some samples."""
-    task = loom.task
-    loom.layout.fill(loom.model, row)
-    loom.model.eval()
-    columns: list[list[Tensor]] = [[], [], []]
-    for chunk in torch.split(positions, EVALUATION_BATCH):
-        if not len(chunk):
-            break
-        outputs, targets = loom.model(task.inputs(chunk)), task.targets(chunk)
-        losses, counts = task.objective.losses(outputs, targets)
-        scores, _ = task.objective.scores(outputs, targets)
-        for column, values in zip(columns, (losses, scores, counts), strict=True):
-            column.append(values.double())
-    empty = torch.zeros(0, dtype=torch.float64)
-    loss, right, counts = (torch.cat(column) if column else empty for column in columns)
-    return loss, right, counts
+    def features(self, row: Tensor, place: int) -> tuple[Tensor, Tensor]:
+        """What the head of a row sees of one client's training samples (n×features), and their targets."""
+        positions = self.task.federation.train[self.ids[place]]
+        return features_of(self.loom, row, positions), self.task.targets(positions)

@@ -34,8 +34,11 @@ Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 
 def train_compiled(loom: Loom, request: Request) -> Tensor:
     """The rows after local training of a cohort with the compiled step."""
-    if request.loss is not None:
-        raise FedloomError("execution 'compiled' has no methods with a loss of their own: use vectorised or loop.")
+    if request.loss is not None or request.cycle is not None:
+        raise FedloomError(
+            "execution 'compiled' takes plain steps on the task's loss, and this method has its own: use vectorised "
+            "or loop."
+        )
     layout, work = loom.layout, request.work
     moving = tuple(slot.name for slot in layout.moving(request.part))
     stacks = layout.stacks(request.rows)

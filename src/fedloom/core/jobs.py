@@ -14,25 +14,29 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.cohort import Cohort, Setting, score_samples
+from fedloom.core.cohort import Cohort, Setting
 from fedloom.core.local import Loom
 from fedloom.core.message import Message
+from fedloom.core.scoring import score_samples
+from fedloom.core.stage import Stage
 
 Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Job:
-    """Train clients, score clients' own models, or score the shared row on a slice of the global test set.
+    """Train clients, ask what their models score on data they may tell of, score what they predict with, or score the
+    shared row on a slice of the global test set.
 
-    ``places`` are the clients' places in the round's ``ids`` order; for ``global`` jobs ``ids`` is (from, to).
+    ``places`` are the clients' places in the wave's ``ids`` order; for ``global`` jobs ``ids`` is (from, to).
     """
 
-    kind: Literal["update", "score", "global"]
+    kind: Literal["update", "ask", "score", "global"]
     round: int
     ids: list[int]
     places: list[int]
     measure: bool = False
+    turn: int = 0
 
 
 class Engine(Protocol):
@@ -50,6 +54,7 @@ class Shop:
     training: Loom
     scoring: Loom
     setting: Setting
+    stages: tuple[Stage, ...] = ()
 
     def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
         """Do one job."""
@@ -60,15 +65,20 @@ class Shop:
         places = torch.tensor(job.places)
         own = {name: rows[places] for name, rows in kept.items()}
         loom = self.training if job.kind == "update" else self.scoring
-        cohort = Cohort(job.ids, loom, self.setting, job.round, own)
+        cohort = Cohort(job.ids, loom, self.setting, job.round, own, job.turn)
         message = message.for_clients(places)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
-        return self._update(cohort, message, job.measure) if job.kind == "update" else self._score(cohort, message)
+        if job.kind == "update":
+            return self._update(cohort, message, job.measure)
+        return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message)
 
     def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
         reply = self.algorithm.client_update(cohort, message)
+        for stage in self.stages:
+            stage.after_update(cohort)
         result = {f"reply/{name}": tensor for name, tensor in reply.tensors.items()}
-        result |= {f"kept/{name}": cohort.state[name] for name in sorted(cohort.changed)}
+        for name in sorted(cohort.changed):
+            result |= {f"kept/{name}": cohort.state[name], f"kept/{name}/has": cohort.state[f"{name}/has"]}
         result |= {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
         for model, rows in (("received", cohort.before), ("trained", cohort.after)):
             if measure and rows is not None:
@@ -76,8 +86,27 @@ class Shop:
                 result |= {f"{model}/loss": scores.mean_loss, f"{model}/score": scores.mean_score}
         return result
 
+    def _ask(self, cohort: Cohort, message: Message) -> Tensors:
+        """What clients' current models score on their own validation part, or without one on their training part."""
+        rows = cohort.spread(self.algorithm.weights_for(message, cohort))
+        part = "valid" if int(cohort.task.federation.valid.sizes.min()) > 0 else "train"
+        scores = cohort.evaluate(rows, part)
+        return {"loss": scores.mean_loss, "score": scores.mean_score, "samples": cohort.samples}
+
     def _score(self, cohort: Cohort, message: Message) -> Tensors:
         rows = self.algorithm.weights_for(message, cohort)
+        for stage in self.stages:
+            rows = stage.weights(cohort.spread(rows), message, cohort)
+        result = self._scores(cohort, rows)
+        withheld = cohort.task.federation.withheld
+        if withheld is not None:
+            label, victims = withheld
+            scores = cohort.evaluate(cohort.spread(rows), label=label)
+            mine = torch.tensor([client in victims for client in cohort.ids])
+            result |= {"recall": torch.where(mine, scores.mean_score, torch.nan)}
+        return result
+
+    def _scores(self, cohort: Cohort, rows: Tensor) -> Tensors:
         if rows.dim() == 2:
             scores = cohort.evaluate(rows)
             return {"loss": scores.loss, "score": scores.score, "counts": scores.counts}

@@ -36,15 +36,20 @@ class Keep:
         return found
 
     def write(self, ids: list[int], kept: Mapping[str, Tensor]) -> None:
-        """Keep rows for some clients."""
-        index = torch.tensor(ids)
+        """Keep rows for some clients; of a name with ``name/has``, for those of them that it marks."""
+        everyone = torch.tensor(ids)
         for name, rows in kept.items():
+            if name.endswith("/has"):
+                continue
+            index, has = everyone, kept.get(f"{name}/has")
+            if has is not None:
+                index, rows = everyone[has.bool()], rows[has.bool()]
             if name not in self.rows:
                 self.rows[name] = _matrix(self.clients, tuple(rows.shape[1:]), rows.dtype)
                 self.has[name] = torch.zeros(self.clients)
             self.rows[name][index] = rows
             self.has[name][index] = 1
-            self.dirty.setdefault(name, set()).update(ids)
+            self.dirty.setdefault(name, set()).update(index.tolist())
 
     def changes(self) -> dict[str, Tensor]:
         """The rows changed since the last call, as tensors for a checkpoint: ``name`` and ``name/ids``."""

@@ -79,19 +79,42 @@ class Layout:
         """The parameters that may move when only ``part`` is trained (None: all of them)."""
         if part is None:
             return self.trainable
-        if part not in self.parts:
-            raise FedloomError(f"the model has no part '{part}': it has {', '.join(self.parts)}.")
+        self._known(part)
         return tuple(slot for slot in self.trainable if slot.part == part)
 
     def columns(self, part: str) -> Tensor:
         """A mask over a row's columns that is true where ``part`` lies."""
+        mask = torch.zeros(self.width, dtype=torch.bool)
+        for start, stop in self._spans(part):
+            mask[start:stop] = True
+        return mask
+
+    def take(self, rows: Tensor, part: str) -> Tensor:
+        """The columns of a part: of a row, or of a matrix of rows."""
+        return torch.cat([rows[..., start:stop] for start, stop in self._spans(part)], dim=-1)
+
+    def put(self, rows: Tensor, part: str, piece: Tensor) -> Tensor:
+        """New rows in which a part is replaced."""
+        out, done = rows.clone(), 0
+        for start, stop in self._spans(part):
+            out[..., start:stop] = piece[..., done : done + stop - start]
+            done += stop - start
+        return out
+
+    def _spans(self, part: str) -> list[tuple[int, int]]:
+        """The contiguous stretches of a row that make up a part."""
+        self._known(part)
+        spans: list[tuple[int, int]] = []
+        for slot in self.slots:
+            if slot.part == part and spans and spans[-1][1] == slot.start:
+                spans[-1] = (spans[-1][0], slot.stop)
+            elif slot.part == part:
+                spans.append((slot.start, slot.stop))
+        return spans
+
+    def _known(self, part: str) -> None:
         if part not in self.parts:
             raise FedloomError(f"the model has no part '{part}': it has {', '.join(self.parts)}.")
-        mask = torch.zeros(self.width, dtype=torch.bool)
-        for slot in self.slots:
-            if slot.part == part:
-                mask[slot.start : slot.stop] = True
-        return mask
 
     def row(self, model: nn.Module) -> Tensor:
         """A model's parameters and buffers as a new row."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.batches import Assignment, Step, interleaved
+from fedloom.core.cycle import Cycle, Memory
 from fedloom.core.net import Loss, Net
 from fedloom.core.noise import KeyedDropout, keyed, step_key
 from fedloom.core.optimizer import Optimizer
@@ -45,6 +46,12 @@ class Request:
     pull: Pull | None = None
     given: Given = field(default_factory=dict)
     loss: Loss | None = None
+    cycle: Cycle | None = None
+
+    @property
+    def lrs(self) -> tuple[float, ...]:
+        """The learning rate of each step that is made with a batch."""
+        return (self.lr,) if self.cycle is None else self.cycle.lrs
 
 
 class Loom:
@@ -88,28 +95,34 @@ class Loom:
             x[i, :real] = self.task.augment(x[i, :real], augmenters[place])
         return x, y
 
-    def train(self, request: Request) -> Tensor:
-        """The rows after local training."""
+    def train(self, request: Request) -> tuple[Tensor, Tensor]:
+        """The rows after local training, and the anchors of a cycle (the rows themselves where there is none)."""
         if max(one.steps for one in request.assignments) == 0:
-            return request.rows.clone()
+            return request.rows.clone(), request.rows
+        if request.cycle is not None and (request.work.optimizer != "sgd" or request.work.momentum):
+            raise FedloomError(
+                "this method's local step is made of plain gradient steps: use local.optimizer = sgd, momentum 0."
+            )
         if self.execution == "loop":
             return self.loop(request)
         if self.execution == "compiled":
             from fedloom.core.compiled import train_compiled
 
-            return train_compiled(self, request)
+            rows = train_compiled(self, request)
+            return rows, rows
         return self.vectorised(request)
 
     # -- one client after another
 
-    def loop(self, request: Request) -> Tensor:
+    def loop(self, request: Request) -> tuple[Tensor, Tensor]:
         """Train each client with an ordinary module whose memory is reused from client to client."""
         out = request.rows.clone()
+        anchors = out if request.cycle is None else request.rows.clone()
         augmenters = self.augmenters(request)
         for place, assignment in enumerate(request.assignments):
             luck = augmenters[place] if augmenters else None
             try:
-                self._one(out[place], request, place, assignment, luck)
+                self._one(out[place], anchors[place], request, place, assignment, luck)
             except ValueError as error:
                 if "more than 1 value per channel" not in str(error):
                     raise
@@ -118,9 +131,17 @@ class Loom:
                     f"client {name} has {assignment.samples} samples, whose last batch of one BatchNorm cannot take: "
                     f"choose another batch_size than {size}, or use GroupNorm."
                 ) from None
-        return out
+        return out, anchors
 
-    def _one(self, row: Tensor, request: Request, place: int, work: Assignment, luck: torch.Generator | None) -> None:
+    def _one(
+        self,
+        row: Tensor,
+        anchor: Tensor,
+        request: Request,
+        place: int,
+        work: Assignment,
+        luck: torch.Generator | None,
+    ) -> None:
         model, layout = self.model, self.layout
         layout.fill(model, row)
         for name, counter in self.counters.items():
@@ -137,41 +158,58 @@ class Loom:
             for name, rows in request.given.items()
         }
         optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
+        memory = Memory(request.cycle, {name: received[name].unsqueeze(0) for name in moving})
         noise = torch.tensor(_noise_key(request, work))
+        steps = 0
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(noise))  # for layers that draw from torch's own generator
-            for step, positions in enumerate(work):
-                x, y = self.task.inputs(positions), self.task.targets(positions)
+            for positions in work:
+                whole_x, whole_y = self.task.inputs(positions), self.task.targets(positions)
                 if self.task.augment is not None and luck is not None:
-                    x = self.task.augment(x, luck)
-                for layer in self.drops:
-                    layer.noise_key, layer.turn = step_key(noise, step), 0
-                if x.dim() == 4:
-                    x = x.contiguous(memory_format=self.format)
-                if request.loss is None:
-                    losses, counts = self.task.objective.losses(model(x), y)
-                else:
-                    losses, counts = request.loss(Net(model, named), x, y, given)
-                gradients = gradients_of(losses.sum() / counts.sum(), values)
-                if request.pull is not None:
-                    with torch.no_grad():
-                        for i, name in enumerate(moving):
-                            extra = {key: views[name] for key, views in given.items()}
-                            gradients[i] = gradients[i] + request.pull(values[i], received[name], **extra)
-                optimizer.step([g.unsqueeze(0) for g in gradients])
+                    whole_x = self.task.augment(whole_x, luck)
+                if whole_x.dim() == 4:
+                    whole_x = whole_x.contiguous(memory_format=self.format)
+                for number, lr in enumerate(request.lrs):
+                    x, y = whole_x, whole_y
+                    if request.cycle is not None:
+                        cut = request.cycle.cut(len(positions), number)
+                        x, y = x[cut], y[cut]
+                    for layer in self.drops:
+                        layer.noise_key, layer.turn = step_key(noise, steps), 0
+                    if request.loss is None:
+                        losses, counts = self.task.objective.losses(model(x), y)
+                    else:
+                        losses, counts = request.loss(Net(model, named), x, y, given)
+                    gradients = gradients_of(losses.sum() / counts.sum(), values)
+                    if request.pull is not None:
+                        with torch.no_grad():
+                            for i, name in enumerate(moving):
+                                extra = {key: views[name] for key, views in given.items()}
+                                near = memory.anchor(name, received)
+                                gradients[i] = gradients[i] + request.pull(values[i], near, **extra)
+                    optimizer.lr = lr
+                    memory.before(optimizer.values)
+                    optimizer.step([g.unsqueeze(0) for g in gradients])
+                    memory.settle(number, optimizer.values, slice(None))
+                    steps += 1
         tensors = {**named, **dict(model.named_buffers())}
         for name, view in layout.views(row).items():
             view.copy_(tensors[name].detach())
+        if request.cycle is not None:
+            anchor.copy_(row)
+            for name, view in layout.views(anchor).items():
+                view.copy_(memory.anchor(name, {name: view}).view_as(view))
 
     # -- all clients in one pass
 
-    def vectorised(self, request: Request) -> Tensor:
+    def vectorised(self, request: Request) -> tuple[Tensor, Tensor]:
         """Train all clients together: one batched pass per step."""
         moving = [slot.name for slot in self.layout.moving(request.part)]
         stacks = self.layout.stacks(request.rows)
         received = self.layout.stacks(request.rows) if request.pull is not None else {}
         given = {name: self.layout.pieces(rows) for name, rows in request.given.items()}
         optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
+        memory = Memory(request.cycle, {name: stacks[name] for name in moving})
         keys, augmenters = self.keys(request), self.augmenters(request)
         done = torch.zeros(len(keys), dtype=torch.int64)
         for step in interleaved(request.assignments):
@@ -180,13 +218,27 @@ class Loom:
             part = optimizer.part(step.rows)
             piece.update(zip(moving, part.values, strict=True))
             extra = {key: {name: stack[cut] for name, stack in rows.items()} for key, rows in given.items()}
-            anchor = {name: stack[cut] for name, stack in received.items()}
-            noise = step_key(keys[cut], done[cut]) if self.drops else keys[cut]
-            self._step(request, moving, piece, part, anchor, extra, step, noise, augmenters)
+            whole_x, whole_y = self.batch(step, augmenters)
+            for number, lr in enumerate(request.lrs):
+                x, y, mask = whole_x, whole_y, step.mask
+                if request.cycle is not None and mask is None:
+                    columns = request.cycle.cut(x.shape[1], number)
+                    x, y = x[:, columns], y[:, columns]
+                elif request.cycle is not None and mask is not None:
+                    mask = request.cycle.seen(mask, number)
+                anchor = {name: memory.anchor(name, received)[cut] for name in received}
+                noise = step_key(keys[cut], done[cut]) if self.drops else keys[cut]
+                part.lr = lr
+                memory.before(part.values)
+                self._step(request, moving, piece, part, anchor, extra, (x, y, mask), noise)
+                memory.settle(number, part.values, cut)
+                done[cut] += 1
             if not isinstance(step.rows, int):
                 optimizer.put_back(part, step.rows)
-            done[cut] += 1
-        return self.layout.unstack(stacks)
+        rows = self.layout.unstack(stacks)
+        if request.cycle is None:
+            return rows, rows
+        return rows, self.layout.unstack({name: memory.anchor(name, stacks) for name in stacks})
 
     def _step(
         self,
@@ -196,22 +248,20 @@ class Loom:
         optimizer: Optimizer,
         received: dict[str, Tensor],
         given: dict[str, dict[str, Tensor]],
-        step: Step,
+        batch: tuple[Tensor, Tensor, Tensor | None],
         keys: Tensor,
-        augmenters: list[torch.Generator],
     ) -> None:
-        work = request.work
+        work, (x, y, mask) = request.work, batch
 
         def pull(name: str, value: Tensor) -> Tensor:
             extra = {key: rows[name] for key, rows in given.items()}
             return request.pull(value, received[name], **extra)  # type: ignore[misc]
 
-        x, y = self.batch(step, augmenters)
         plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
         in_place = None
         if self.chain is not None and plain and request.loss is None:
             puller = pull if request.pull is not None else None
-            in_place = InPlace(request.lr, work.weight_decay, puller, frozenset(moving))
+            in_place = InPlace(optimizer.lr, work.weight_decay, puller, frozenset(moving))
         leaves = [value.requires_grad_() for value in optimizer.values]
         stacks.update(zip(moving, leaves, strict=True))
         if request.loss is not None:
@@ -222,9 +272,9 @@ class Loom:
             else:
                 outputs = run_vmap(self.model, stacks, x, keys)
             losses, counts = self.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
-        losses, counts = losses.view(step.positions.shape), counts.view(step.positions.shape)
-        if step.mask is not None:
-            losses, counts = losses * step.mask, counts * step.mask
+        losses, counts = losses.view(x.shape[:2]), counts.view(x.shape[:2])
+        if mask is not None:
+            losses, counts = losses * mask, counts * mask
         loss = (losses.sum(1) / counts.sum(1)).sum()
         if in_place is not None:
             loss.backward()  # type: ignore[no-untyped-call]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -27,11 +27,20 @@ def size_groups(sizes: Tensor, bounds: Sequence[int] | None) -> list[str]:
     return ["small" if n <= low else "big" if n >= high else "intermediate" for n in sizes.tolist()]
 
 
-def over_clients(prefix: str, values: Tensor, sizes: Tensor, groups: Sequence[str] = ()) -> dict[str, float]:
+def over_clients(
+    prefix: str, values: Tensor, sizes: Tensor, groups: Sequence[str] = (), new: Tensor | None = None
+) -> dict[str, float]:
     """Mean, spread, size-weighted mean, worst decile (of accuracies) and size groups of one value per client.
 
-    Clients without a value (no test sample) do not count.
+    Clients without a value (no test sample) do not count; ``new`` ones, who were held out of training, have a mean
+    of their own and count in nothing else.
     """
+    if new is not None and bool(new.any()):
+        here = ~new
+        chosen = [group for group, keep in zip(groups, here.tolist(), strict=True) if keep]
+        there = new & ~torch.isnan(values)
+        fresh = {f"{prefix}/new": float(values[there].double().mean())} if bool(there.any()) else {}
+        return over_clients(prefix, values[here], sizes[here], chosen) | fresh
     there = ~torch.isnan(values)
     if not bool(there.any()):
         return {}
@@ -50,3 +59,11 @@ def over_clients(prefix: str, values: Tensor, sizes: Tensor, groups: Sequence[st
         if bool(mask.any()):
             named[group] = kept[mask].mean()
     return {f"{prefix}/{over}": float(value) for over, value in named.items()}
+
+
+def per_selected(metrics: Mapping[str, float], selected: int) -> dict[str, float]:
+    """Efficiency: mean accuracy of clients' models per client that was selected in the round (FedPredict, 2023)."""
+    name = "client_model/own_test/accuracy"
+    return (
+        {f"{name}/per_selected": metrics[f"{name}/mean"] / selected} if f"{name}/mean" in metrics and selected else {}
+    )

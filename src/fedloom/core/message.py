@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+
+from fedloom.core.site import Site
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,37 @@ Aggregator = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class Wave:
+    """One exchange of a round: a message to some clients, who all answer. Most rounds are one wave.
+
+    ``turn`` counts how often these clients were already at work in this round. Where clients hand models to each
+    other, ``from_server`` and ``to_server`` say (per client) whether the message comes from the server and whether
+    the answer goes there; the rest is counted as bytes between clients.
+    """
+
+    ids: list[int]
+    message: Message
+    turn: int = 0
+    from_server: Tensor | None = None
+    to_server: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class Replies:
-    """All replies of a round, in client order."""
+    """All replies of a wave, in the order of its ids."""
 
     ids: list[int]
     tensors: Mapping[str, Tensor]
     samples: Tensor
     steps: Tensor
     weights: Tensor
+    """What the run's weighting gives each of these clients; they sum to one."""
+    shares: Tensor
+    """What it would give them among all clients (SCAFFOLD and FedDyn divide by all, not by the selected)."""
     aggregator: Aggregator
     clients: int
-    """How many clients the federation has in all (SCAFFOLD and FedDyn divide by it)."""
+    """How many clients the federation has in all."""
+    site: Site
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
@@ -68,3 +90,17 @@ class Replies:
     def mean(self, name: str) -> Tensor:
         """The rows of all clients as one, by the run's aggregator and weights."""
         return self.aggregator(self.tensors[name], self.weights)
+
+    def only(self, mask: Tensor) -> Replies:
+        """The replies of some clients, whose weights again sum to one."""
+        places = mask.nonzero().flatten()
+        weights = self.weights[places]
+        return replace(
+            self,
+            ids=[self.ids[place] for place in places.tolist()],
+            tensors={name: tensor[places] for name, tensor in self.tensors.items()},
+            samples=self.samples[places],
+            steps=self.steps[places],
+            weights=weights / weights.sum(),
+            shares=self.shares[places],
+        )

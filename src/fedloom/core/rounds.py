@@ -7,24 +7,30 @@ state after a round depends on the state before it and on nothing else.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm, ServerStep, State
+from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
 from fedloom.core.cohort import Setting
-from fedloom.core.execution import Execution, cohorts
+from fedloom.core.exchange import Diverged, Ledger, check_values, exchange, merge
+from fedloom.core.execution import Execution
 from fedloom.core.jobs import Engine, Job, Tensors
 from fedloom.core.keep import Keep
+from fedloom.core.local import Loom
 from fedloom.core.measure import over_clients, size_groups
-from fedloom.core.message import Aggregator, Message, Replies
+from fedloom.core.message import Aggregator, Message
+from fedloom.core.pool import Choice, Pool, Probe, Selector, checked
 from fedloom.core.seeds import numpy_generator
-from fedloom.core.task import Task
-from fedloom.errors import FedloomError
+from fedloom.core.site import Site
+from fedloom.core.stage import Stage
+from fedloom.core.task import Held, Task
+
+__all__ = ["Composition", "Diverged", "RunState", "begin", "play_prelude", "play_round", "score", "scored"]
 
 SCORED_TOGETHER = 64
 """Clients scored in one job."""
@@ -32,10 +38,6 @@ SCORED_AT_ONCE = 2048
 """Clients whose models are in memory together while they are scored."""
 SCORED_SAMPLES = 4096
 """Samples of the global test set scored in one job."""
-
-
-class Diverged(FedloomError):  # noqa: N818
-    """A method whose numbers are no longer finite."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,33 @@ class Composition:
     algorithm: Algorithm
     setting: Setting
     execution: Execution
-    select: Callable[[int, int, int], list[int]]
+    select: Selector
     weigh: Callable[[Tensor, Tensor], Tensor]
     aggregator: Aggregator
     optimize: ServerStep | None
+    stages: tuple[Stage, ...] = ()
+    new_clients: tuple[int, ...] = ()
+    """Clients held out of training altogether: they are only scored."""
     eval_every: int = 1
     eval_clients: int | None = None
     size_bounds: Sequence[int] | None = None
+
+    def training(self, round_number: int) -> Held:
+        """The federation that is trained on in a round."""
+        return self.algorithm.trains_on(self.task.federation.at(round_number), self.new_clients)
+
+    @cached_property
+    def loom(self) -> Loom:
+        """The server's own machinery."""
+        return Loom(self.task, self.execution.name)
+
+    def site(self, round_number: int) -> Site:
+        """The server's workplace in a round."""
+        clients = list(range(self.training(round_number).clients))
+        if self.new_clients and len(clients) > 1:
+            clients = [client for client in clients if client not in self.new_clients]
+        setting = self.setting
+        return Site(self.loom, setting.work, setting.seed, round_number, setting.rounds, clients)
 
 
 @dataclass
@@ -63,6 +85,7 @@ class RunState:
     server: State
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     keep: Keep = field(default_factory=lambda: Keep(0))
+    selection: dict[str, Tensor] = field(default_factory=dict)
 
 
 def begin(run: Composition) -> RunState:
@@ -70,50 +93,94 @@ def begin(run: Composition) -> RunState:
     return RunState(0, run.algorithm.start(run.task), {}, Keep(run.task.federation.clients))
 
 
+def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
+    """What a method does once before its first round: changes ``state`` and returns the record of round 0."""
+    site, ledger = run.site(0), Ledger()
+    prelude = run.algorithm.prelude(state.server, site)
+    if prelude is not None:
+        state.server = _played(run, engine, state, prelude, site, ledger, measure=False)
+    return _record(0, ledger, {})
+
+
 def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
     """One round: changes ``state`` and returns its record, without scores of the finished model."""
     number = state.round + 1
-    federation = run.algorithm.trains_on(run.task.federation)
-    ids = run.select(federation.clients, run.setting.seed, number)
-    message = run.algorithm.broadcast(state.server, ids)
-    places = {client: place for place, client in enumerate(ids)}
+    site, ledger = run.site(number), Ledger()
+    choice = _chosen(run, engine, state, site, ledger)
     measure = scored(run, number) and run.algorithm.travels
-    jobs = [
-        Job("update", number, cohort, [places[client] for client in cohort], measure)
-        for cohort in cohorts(ids, federation.train.sizes, run.execution)
-    ]
-    results = engine.run(jobs, message, state.keep.read(ids))
-    for result in results:
-        _check_finite(run, result, number)
-    merged = _merge(jobs, [{k: v for k, v in result.items() if not k.startswith("kept/")} for result in results])
-    replies = Replies(
-        ids=ids,
-        tensors=_group(merged, "reply/"),
-        samples=merged["samples"],
-        steps=merged["steps"],
-        weights=run.weigh(merged["samples"], merged["steps"]),
-        aggregator=run.aggregator,
-        clients=federation.clients,
-    )
-    server = run.algorithm.aggregate(state.server, replies)
+    server = _played(run, engine, state, run.algorithm.play(state.server, choice.places, site), site, ledger, measure)
     if run.optimize is not None and "row" in server:
         row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
         trained = run.task.layout.trained_columns
         server = {**server, "row": row if trained is None else torch.where(trained, row, server["row"])}
-    metrics = _local_metrics(run, merged, replies) if measure else {}
-    _check_scores(run, number, metrics.values())
-    for job, result in zip(jobs, results, strict=True):
-        state.keep.write(job.ids, _group(result, "kept/"))
-    state.server, state.round = server, number
-    travels = run.algorithm.travels
-    return {
-        "round": number,
-        "selected": ids,
-        "bytes_down": message.bytes_for(len(ids)) if travels else 0,
-        "bytes_up": int(merged["bytes"].sum()) if travels else 0,
-        "steps": int(merged["steps"].sum()),
-        "metrics": metrics,
-    }
+    metrics = _local_metrics(run, site, ledger) if measure else {}
+    check_values(run, number, metrics.values())
+    state.server, state.round, state.selection = server, number, dict(choice.state)
+    return _record(number, ledger, metrics, choice.lost)
+
+
+def _record(number: int, ledger: Ledger, metrics: dict[str, float], lost: Sequence[int] = ()) -> dict[str, Any]:
+    record = {"round": number, "selected": sorted(ledger.selected) if number else []}
+    if lost:
+        record["lost"] = list(lost)
+    costs = {name: getattr(ledger, name) for name in ("bytes_down", "bytes_up", "bytes_between", "steps")}
+    return {**record, **costs, "metrics": metrics}
+
+
+def _played(
+    run: Composition, engine: Engine, state: RunState, game: Round, site: Site, ledger: Ledger, measure: bool
+) -> State:
+    """Drive a method's round: send each wave it yields, hand it the replies, until it returns the new state."""
+    try:
+        wave = next(game)
+        while True:
+            wave = game.send(exchange(run, engine, state, site, wave, ledger, measure))
+    except StopIteration as end:
+        server: State = end.value
+        return server
+
+
+def _chosen(run: Composition, engine: Engine, state: RunState, site: Site, ledger: Ledger) -> Choice:
+    """Ask the selector; places become ids of clients, or numbers of groups where the method trains groups."""
+    groups = run.algorithm.groups(state.server)
+    members = [[client] for client in site.clients] if groups is None else groups
+    sizes = run.training(site.round).train.sizes
+    samples = sizes[torch.tensor(site.clients)]
+    if groups is not None:
+        samples = torch.stack([sizes[torch.tensor(some)].sum() for some in groups])
+
+    def ask(places: Sequence[int]) -> Probe:
+        asked = [client for place in places for client in members[place]]
+        replies = _ask(run, engine, state, site, asked, ledger)
+        owner = torch.repeat_interleave(torch.arange(len(places)), torch.tensor([len(members[p]) for p in places]))
+        weight = torch.zeros(len(places)).index_add_(0, owner, replies["samples"].float())
+        sums = [torch.zeros(len(places)).index_add_(0, owner, (replies[k] * replies["samples"]).float()) for k in ("loss", "score")]  # fmt: skip # noqa: E501
+        return Probe(*(total / weight for total in sums))
+
+    setting = run.setting
+    pool = Pool(samples, setting.seed, site.round, setting.rounds, state.selection, ask, groups is not None)
+    choice = checked(run.select(pool), pool, run.select)
+    if groups is not None:
+        return choice
+    ids, lost = ([site.clients[place] for place in places] for places in (choice.places, choice.lost))
+    return replace(choice, places=ids, lost=lost)
+
+
+def _ask(run: Composition, engine: Engine, state: RunState, site: Site, ids: list[int], ledger: Ledger) -> Tensors:
+    """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
+    jobs = [Job("ask", site.round, some, places) for some, places in _blocks(ids, SCORED_TOGETHER)]
+    message = run.algorithm.broadcast(state.server, ids)
+    if run.algorithm.travels:
+        ledger.bytes_down += message.bytes_for(len(ids))
+        ledger.bytes_up += 8 * len(ids)
+    return merge(jobs, engine.run(jobs, message, state.keep.read(ids)))
+
+
+def _blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Ids in blocks, each with the places of its ids."""
+    for start in range(0, len(ids), size):
+        some = ids[start : start + size]
+        yield some, list(range(start, start + len(some)))
 
 
 def scored(run: Composition, number: int) -> bool:
@@ -123,9 +190,9 @@ def scored(run: Composition, number: int) -> bool:
 
 def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Scores of the models as they stand: named numbers, and a row per scored client."""
-    federation, setting, name = run.task.federation, run.setting, run.task.objective.score
+    federation, setting, name = run.task.federation.at(state.round), run.setting, run.task.objective.score
     metrics: dict[str, float] = {}
-    if "row" in state.server and len(federation.global_test):
+    if run.algorithm.whole and "row" in state.server and len(federation.global_test):
         total = len(federation.global_test)
         slices = [[i, min(i + SCORED_SAMPLES, total)] for i in range(0, total, SCORED_SAMPLES)]
         jobs = [Job("global", state.round, part, []) for part in slices]
@@ -139,19 +206,22 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
         ids = sorted(int(client) for client in drawn)
     columns = _score_clients(run, engine, state, ids)
     values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
-    _check_scores(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])
+    check_values(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])
     sizes = federation.train.sizes[torch.tensor(ids)]
     all_groups = size_groups(federation.train.sizes, run.size_bounds)
     groups = [all_groups[client] for client in ids]
-    metrics |= over_clients(f"client_model/own_test/{name}", values, sizes, groups)
-    metrics |= over_clients("client_model/own_test/loss", losses, sizes, groups)
+    new = torch.tensor([client in run.new_clients for client in ids])
+    for kind, measured in ((name, values), ("loss", losses)):
+        metrics |= over_clients(f"client_model/own_test/{kind}", measured, sizes, groups, new)
+    if "recall" in columns:
+        metrics |= over_clients("client_model/own_test/withheld_recall", columns["recall"], sizes)
     rows = [
         {
             "client": client,
             "name": federation.name(client),
             "train": int(size),
             "test": len(federation.test[client]),
-            "group": group,
+            "group": "new" if client in run.new_clients else group,
             name: None if torch.isnan(value) else float(value),
             "loss": None if torch.isnan(loss) else float(loss),
         }
@@ -164,50 +234,22 @@ def _score_clients(run: Composition, engine: Engine, state: RunState, ids: list[
     """Sums of loss, score and counts per client; clients' kept rows are only read a few thousand at a time."""
     parts = []
     for some in (ids[i : i + SCORED_AT_ONCE] for i in range(0, len(ids), SCORED_AT_ONCE)):
-        blocks = [list(range(i, min(i + SCORED_TOGETHER, len(some)))) for i in range(0, len(some), SCORED_TOGETHER)]
-        jobs = [Job("score", state.round, [some[place] for place in block], block) for block in blocks]
+        jobs = [Job("score", state.round, block, places) for block, places in _blocks(some, SCORED_TOGETHER)]
         message = run.algorithm.broadcast(state.server, some)
-        parts.append(_merge(jobs, engine.run(jobs, message, state.keep.read(some))))
+        parts.append(merge(jobs, engine.run(jobs, message, state.keep.read(some))))
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
-    """The results of all jobs as one, in the order of the clients' places."""
-    places = torch.tensor([place for job in jobs for place in job.places])
-    order = places.argsort()
-    return {name: torch.cat([result[name] for result in results])[order] for name in results[0]}
-
-
-def _group(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _local_metrics(run: Composition, merged: Tensors, replies: Replies) -> dict[str, float]:
+def _local_metrics(run: Composition, site: Site, ledger: Ledger) -> dict[str, float]:
+    """Scores of the selected clients' models as they received them and as they trained them."""
     metrics: dict[str, float] = {}
-    all_groups = size_groups(run.task.federation.train.sizes, run.size_bounds)
-    groups = [all_groups[client] for client in replies.ids]
+    sizes = run.training(site.round).train.sizes
+    all_groups = size_groups(sizes, run.size_bounds)
+    ids = sorted(ledger.measured)
+    groups, samples = [all_groups[client] for client in ids], sizes[torch.tensor(ids)] if ids else sizes
     for model in ("received", "trained"):
         for what, name in (("score", run.task.objective.score), ("loss", "loss")):
-            if f"{model}/{what}" in merged:
-                values = merged[f"{model}/{what}"]
-                metrics |= over_clients(f"{model}_model/own_test/{name}", values, replies.samples, groups)
+            if ids and f"{model}/{what}" in ledger.measured[ids[0]]:
+                values = torch.tensor([ledger.measured[client][f"{model}/{what}"] for client in ids])
+                metrics |= over_clients(f"{model}_model/own_test/{name}", values, samples, groups)
     return metrics
-
-
-def _check_finite(run: Composition, result: Tensors, number: int) -> None:
-    for name, tensor in result.items():
-        sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
-        if sent and not (bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())):
-            raise _diverged(run, number, "what clients sent back")
-
-
-def _check_scores(run: Composition, number: int, values: Iterable[float]) -> None:
-    if not all(math.isfinite(value) for value in values):
-        raise _diverged(run, number, "the loss")
-
-
-def _diverged(run: Composition, number: int, what: str) -> Diverged:
-    return Diverged(
-        f"{type(run.algorithm).__name__.lower()} diverged in round {number}: {what} is no longer finite (NaN or "
-        f"infinity); try a learning rate below {run.setting.work.lr:g} or a gradient clip."
-    )

@@ -7,7 +7,7 @@ and a count per sample (so that padding and sequences of unequal length are exac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -47,13 +47,18 @@ class Held(Protocol):
     @property
     def global_test(self) -> Tensor: ...
     @property
+    def communal(self) -> Tensor: ...
+    @property
+    def withheld(self) -> tuple[int, tuple[int, ...]] | None: ...
+    @property
     def clients(self) -> int: ...
     @property
     def classes(self) -> int: ...
     @property
     def names(self) -> Sequence[str]: ...
     def name(self, client: int) -> str: ...
-    def pooled(self) -> Held: ...
+    def pooled(self, without: Sequence[int] = ()) -> Held: ...
+    def at(self, round_number: int) -> Held: ...
 
 
 class Objective(Protocol):
@@ -120,6 +125,11 @@ class Task:
     def layout(self) -> Layout:
         """The layout of the model's row."""
         return Layout.of(self.model)
+
+    def at(self, round_number: int) -> Task:
+        """The task as it stands in a round: clients' data may drift."""
+        federation = self.federation.at(round_number)
+        return self if federation is self.federation else replace(self, federation=federation)
 
     def initial_row(self) -> Tensor:
         """The row every method starts from."""

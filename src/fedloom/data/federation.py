@@ -85,6 +85,10 @@ class Federation:
     names: Sequence[str] = ()
     class_names: Sequence[str] = ()
     title: str = ""
+    withheld: tuple[int, tuple[int, ...]] | None = None
+    """A class and the clients from whose train and validation parts it was taken away."""
+    later: Sequence[tuple[int, Federation]] = ()
+    """What the federation becomes, and from which round on: concept drift."""
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
@@ -116,7 +120,17 @@ class Federation:
         table = torch.bincount(cell, minlength=self.clients * self.classes)
         return table.reshape(self.clients, self.classes).numpy()
 
-    def pooled(self) -> Federation:
+    def at(self, round_number: int) -> Federation:
+        """The federation as it stands in a round."""
+        begun = [federation for since, federation in self.later if since <= round_number]
+        return begun[-1] if begun else self
+
+    def pooled(self, without: Sequence[int] = ()) -> Federation:
         """The same data with one client that holds everybody's training samples, in client order."""
-        everybody = Ragged(self.train.order, torch.tensor([0, len(self.train.order)]))
-        return replace(self, train=everybody, test=Ragged.empty(1), valid=Ragged.empty(1), names=())
+        order = (
+            torch.cat([self.train[k] for k in range(self.clients) if k not in without]) if without else self.train.order
+        )
+        later = tuple((since, federation.pooled(without)) for since, federation in self.later)
+        one = Ragged(order, torch.tensor([0, len(order)]))
+        nobody = Ragged.empty(1)
+        return replace(self, train=one, test=nobody, valid=nobody, names=(), withheld=None, later=later)

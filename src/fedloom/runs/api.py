@@ -8,49 +8,60 @@ from pathlib import Path
 from typing import Any
 
 import fedloom
-from fedloom.algorithms.registry import canonical, find
+from fedloom.algorithms.registry import canonical, made, split_method
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
 from fedloom.data.datasets import dataset
 from fedloom.data.partitions import partition_config, partitioner
 from fedloom.errors import FedloomError
-from fedloom.runs.config import RunConfig, parse, plain, read, validated
+from fedloom.runs.config import RunConfig, parse, read
 from fedloom.runs.history import History
 from fedloom.runs.runner import Observer, execute, prepare
 from fedloom.runs.runner import resume as resume_prepared
 from fedloom.tasks import TASKS, canonical_task, default_model, task_kind, task_of
 from fedloom.tasks import task as make
+from fedloom.validation import validated
 
 
 def method_from(spec: str | Algorithm, options: Mapping[str, Any] | None = None) -> Algorithm:
     """A method from its name (``"fedprox"``), a name with settings (``"fedprox:mu=0.1"``), or itself."""
-    if isinstance(spec, Algorithm):
-        return spec
     if isinstance(spec, type) and issubclass(spec, Algorithm):
         return spec()
-    name, settings = split_method(spec)
-    made: Algorithm = validated(find(name), {**(options or {}), **settings}, f"method {name}")
-    return made
+    if isinstance(spec, str):
+        name, settings = split_method(split_stages(spec)[0])
+        return made({"name": name, **(options or {}), **settings})
+    return spec
 
 
 def label_of(spec: str | Algorithm) -> str:
     """What a method is called in a comparison: its name and the settings that are not the default."""
     if isinstance(spec, str):
-        name, given = split_method(spec)
-        return ":".join([canonical(name), ",".join(f"{key}={value}" for key, value in given.items())]).rstrip(":")
+        parts = [split_method(part) for part in [split_stages(spec)[0], *spec.split("+")[1:]]]
+        return "+".join(_written(canonical(name), given) for name, given in parts)
     given = {f.name: getattr(spec, f.name) for f in fields(spec) if getattr(spec, f.name) != f.default}
-    settings = ",".join(f"{key}={value}" for key, value in given.items())
-    return ":".join([type(spec).__name__.lower(), settings]).rstrip(":")
+    return _written(type(spec).__name__.lower(), given)
 
 
-def split_method(spec: str) -> tuple[str, dict[str, Any]]:
-    """``fedprox:mu=0.1,adaptive=true`` as a name and settings; ``file.py:Class`` has none."""
-    head, _, tail = spec.rpartition(":")
-    if not head or "=" not in tail:
-        return spec, {}
-    pairs = [pair.partition("=") for pair in tail.split(",")]
-    return head, {key.strip(): plain(value.strip()) for key, _, value in pairs}
+def _written(name: str, settings: Mapping[str, Any]) -> str:
+    return ":".join([name, ",".join(f"{key}={value}" for key, value in settings.items())]).rstrip(":")
+
+
+def split_stages(spec: str) -> tuple[str, list[dict[str, Any]]]:
+    """``fedavg+fedpredict+finetune:epochs=2`` as a method and the stages behind it."""
+    method, *stages = spec.split("+")
+    parts = [split_method(stage) for stage in stages]
+    return method, [{"name": name, **settings} for name, settings in parts]
+
+
+def with_method(values: Mapping[str, Any], spec: str) -> dict[str, Any]:
+    """A config's values with a method, and the stages behind it, as written on the command line."""
+    method, stages = split_stages(spec)
+    name, settings = split_method(method)
+    given = values.get("method", {})
+    kept = given if given.get("name") in (None, name) else {}
+    personal = [*values.get("personal", []), *stages]
+    return {**values, "method": {**kept, "name": name, **settings}, "personal": personal}
 
 
 def run(
@@ -71,6 +82,9 @@ def run(
     ``weight_by="uniform"``, ``server_optimizer={"kind": "yogi"}``, ``execution="loop"``, ``eval_every=5`` ...
     """
     task = make(task, seed=seed) if isinstance(task, str) else task
+    if isinstance(method, str):
+        method, stages = split_stages(method)
+        settings = {**settings, "personal": [*settings.get("personal", []), *stages]}
     algorithm = method_from(method)
     if not isinstance(local, LocalWork):
         local = validated(LocalWork, local_values(task.name, local or {}), "local")

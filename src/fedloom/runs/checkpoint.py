@@ -43,6 +43,7 @@ def save_checkpoint(folder: Path, state: RunState) -> None:
     tensors = {"round": torch.tensor(state.round)}
     tensors |= {f"server/{name}": tensor for name, tensor in state.server.items()}
     tensors |= {f"optimizer/{name}": tensor for name, tensor in state.optimizer.items()}
+    tensors |= {f"selection/{name}": tensor for name, tensor in state.selection.items()}
     write_whole(checkpoints / f"round-{number}.safetensors", _packed(tensors))
     _drop_superseded(checkpoints)
 
@@ -54,7 +55,8 @@ def load_checkpoint(folder: Path, clients: int) -> RunState | None:
     if not found:
         return None
     tensors = load_tensors(found[-1])
-    state = RunState(int(tensors["round"]), _group(tensors, "server/"), _group(tensors, "optimizer/"), Keep(clients))
+    server, optimizer, selection = (_group(tensors, prefix) for prefix in ("server/", "optimizer/", "selection/"))
+    state = RunState(int(tensors["round"]), server, optimizer, Keep(clients), selection)
     for path in sorted(checkpoints.glob("kept-*.safetensors")):
         if path.stem.removeprefix("kept-").removesuffix("-all") > found[-1].stem.removeprefix("round-"):
             path.unlink()  # written by a round that never finished

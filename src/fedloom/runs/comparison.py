@@ -12,7 +12,7 @@ from typing import Any
 
 from fedloom.algorithms.registry import find
 from fedloom.errors import FedloomError
-from fedloom.runs.api import completed, label_of, load_config, make_task, method_from, split_method
+from fedloom.runs.api import completed, label_of, load_config, make_task, method_from, with_method
 from fedloom.runs.checkpoint import write_whole
 from fedloom.runs.config import parse, read, to_toml
 from fedloom.runs.history import History
@@ -33,10 +33,10 @@ def begin_comparison(folder: Path, values: dict[str, Any], methods: Sequence[str
         raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each once.")
     if seeds < 1:
         raise FedloomError(f"seeds={seeds}: at least one is needed.")
-    for spec in methods:
-        method_from(spec)
     config = parse({key: value for key, value in values.items() if key != "method"})
-    make_task(config)
+    task = make_task(config)
+    for spec in methods:
+        prepare(task, method_from(spec), completed(parse(with_method(values, spec))))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / PLAN, to_toml({"methods": list(methods), "seeds": seeds, "config": values}))
@@ -57,9 +57,8 @@ def continue_comparison(folder: Path, watch: Watch, workers: int | None = None) 
             if finished(where):
                 results[spec].append(History.load(where))
                 continue
-            name, settings = split_method(spec)
             begun = (where / "config.toml").exists()
-            config = load_config(where) if begun else parse({**values, "method": {"name": name, **settings}})
+            config = load_config(where) if begun else parse(with_method(values, spec))
             if workers is not None:
                 config = config.model_copy(update={"workers": workers})
             task = task or make_task(config)

@@ -6,20 +6,25 @@ An unknown key, a wrong type or an impossible value ends in one sentence with th
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from fedloom.aggregation import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.execution import EXECUTIONS
+from fedloom.core.stage import Stage
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError, unknown
-from fedloom.selection import Random
+from fedloom.imports import own_class
+from fedloom.personal import STAGES
+from fedloom.selection import SELECTORS
+from fedloom.selection.random import Random
+from fedloom.validation import plain, validated
 
 
 class Strict(BaseModel):
@@ -62,8 +67,10 @@ class RunConfig(Strict):
     task: TaskConfig = TaskConfig()
     method: dict[str, Any] = {"name": "fedavg"}
     local: LocalWork | None = None
-    selection: Random = Random()
+    selection: Any = Random()
     server_optimizer: ServerOptimizer | None = None
+    personal: list[Any] = []
+    new_clients: int = 0
     made_by: dict[str, str] = {}
 
     def check(self) -> RunConfig:
@@ -71,6 +78,8 @@ class RunConfig(Strict):
         for name in ("rounds", "workers", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise FedloomError(f"{name}={getattr(self, name)}: it must be at least 1.")
+        if self.new_clients < 0:
+            raise FedloomError(f"new_clients={self.new_clients}: it must not be negative.")
         if self.eval_every < 0:
             raise FedloomError(f"eval_every={self.eval_every}: use 0 for never, or a number of rounds.")
         if self.eval_clients is not None and self.eval_clients < 1:
@@ -87,31 +96,38 @@ class RunConfig(Strict):
 
 def parse(values: Mapping[str, Any], where: str = "the configuration") -> RunConfig:
     """A checked config from nested values."""
-    config: RunConfig = validated(RunConfig, values, where)
+    chosen = named_part(values.get("selection", Random()), SELECTORS, object, "selection", default="random")
+    stages = values.get("personal", [])
+    if isinstance(stages, (str, Mapping)) or not isinstance(stages, Sequence):
+        raise FedloomError(
+            f"personal={stages!r} in {where}: give a list of stages, for instance [{{name='finetune'}}]."
+        )
+    stages = [named_part(stage, STAGES, Stage, "personal stage") for stage in stages]
+    config: RunConfig = validated(RunConfig, {**values, "selection": chosen, "personal": stages}, where)
     return config.check()
 
 
-def validated(kind: Any, values: Any, where: str) -> Any:
-    """An object of a type from plain values, or one sentence that names the first thing wrong."""
-    try:
-        return TypeAdapter(kind).validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(step) for step in first["loc"])
-        if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            section = _section(kind, first["loc"][:-1])
-            raise unknown(f"key in {where}:", path, [*section]) from None
-        got = repr(first.get("input"))[:60]
-        raise FedloomError(f"{path}={got} in {where}: {first['msg'][0].lower()}{first['msg'][1:]}.") from None
+def named_part(value: Any, known: Mapping[str, Any], base: type, what: str, default: str | None = None) -> Any:
+    """A selector or a stage from ``{"name": ..., settings}``, from its name, or from itself."""
+    if not isinstance(value, (str, Mapping)):
+        return value
+    settings = {"name": value} if isinstance(value, str) else dict(value)
+    name = settings.pop("name", default)
+    if not isinstance(name, str):
+        raise FedloomError(f"a {what} needs a name: one of {', '.join(known)}.")
+    if ":" in name:
+        return validated(own_class(name, base, what), settings, f"{what} {name}")
+    plain_name = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    if plain_name not in known:
+        raise unknown(what, name, known)
+    return validated(known[plain_name], settings, f"{what} {plain_name}")
 
 
-def _section(kind: Any, loc: tuple[Any, ...]) -> Iterable[str]:
-    prefix = "".join(f"{step}." for step in loc)
-    for step in loc:
-        kind = kind.model_fields[step].annotation if hasattr(kind, "model_fields") else kind
-        kind = next((a for a in getattr(kind, "__args__", ()) if a is not type(None)), kind)
-    names = list(kind.model_fields) if hasattr(kind, "model_fields") else [f.name for f in fields(kind)]
-    return [prefix + name for name in names]
+def name_of(part: Any, known: Mapping[str, Any]) -> str:
+    """The name under which a selector or a stage is found again."""
+    kind = type(part)
+    own = f"{kind.__module__}:{kind.__qualname__}"
+    return next((name for name, made in known.items() if made is kind), own)
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -142,24 +158,23 @@ def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def plain(text: str) -> Any:
-    """A value as TOML reads it, or the text itself."""
-    try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
 def as_plain(config: RunConfig, algorithm: Algorithm) -> dict[str, Any]:
     """The complete config as nested plain values: defaults written out, nothing left to guess."""
-    values: dict[str, Any] = _without_none(config.model_dump(mode="python"))
+    values: dict[str, Any] = _without_none(config.model_dump(mode="python", exclude={"selection", "personal"}))
+    values["selection"] = _named(config.selection, SELECTORS)
+    values["personal"] = [_named(stage, STAGES) for stage in config.personal]
     values["method"] = {"name": config.method["name"], **_without_none(hyperparameters(algorithm))}
     return values
 
 
-def hyperparameters(algorithm: Algorithm) -> dict[str, Any]:
-    """A method's constructor arguments, as plain values."""
-    return asdict(algorithm) if is_dataclass(algorithm) else {}
+def _named(part: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = _without_none(hyperparameters(part))
+    return {"name": name_of(part, known), **settings}
+
+
+def hyperparameters(algorithm: Any) -> dict[str, Any]:
+    """The constructor arguments of a method, a selector or a stage, as plain values."""
+    return asdict(algorithm) if is_dataclass(algorithm) and not isinstance(algorithm, type) else {}
 
 
 def to_toml(values: Mapping[str, Any]) -> bytes:

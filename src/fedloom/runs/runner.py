@@ -25,8 +25,10 @@ from fedloom.core.cohort import Setting
 from fedloom.core.execution import decide
 from fedloom.core.jobs import Shop
 from fedloom.core.local import Loom
-from fedloom.core.measure import size_groups
-from fedloom.core.rounds import Composition, Diverged, RunState, begin, play_round, score, scored
+from fedloom.core.measure import per_selected, size_groups
+from fedloom.core.pool import Choice, Stopped
+from fedloom.core.rounds import Composition, RunState, begin, play_prelude, play_round, score, scored
+from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
@@ -59,25 +61,42 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig) -> Prepared:
     log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": fingerprint(task)}
     config = config.model_copy(update={"execution": execution.name, "local": work, "made_by": made_by})
-    clients = algorithm.trains_on(task.federation).clients
-    if clients > 1:
-        config.selection.per_round(clients)
+    new = _new_clients(task, config)
+    clients = algorithm.trains_on(task.federation, new).clients
+    if clients > 1 and hasattr(config.selection, "per_round"):
+        config.selection.per_round(clients - len(new))
     size_groups(task.federation.train.sizes, config.size_groups)
+    algorithm.check(task, work)
+    for stage in config.personal:
+        stage.check(algorithm, task)
     optimizer = _server_step(algorithm, config, task)
     composition = Composition(
         task=task,
         algorithm=algorithm,
         setting=Setting(work, config.seed, config.rounds),
         execution=execution,
-        select=config.selection if clients > 1 else lambda *_: [0],
+        select=config.selection if clients > 1 else lambda _: Choice([0]),
         weigh=lambda samples, steps: aggregation.weights(config.weight_by, samples, steps),
         aggregator=aggregation.weighted_mean,
         optimize=optimizer,
+        stages=tuple(config.personal),
+        new_clients=new,
         eval_every=config.eval_every,
         eval_clients=config.eval_clients,
         size_bounds=config.size_groups,
     )
     return Prepared(composition, config, as_plain(config, algorithm))
+
+
+def _new_clients(task: Task, config: RunConfig) -> tuple[int, ...]:
+    """Clients held out of training, drawn by the run's seed."""
+    clients, number = task.federation.clients, config.new_clients
+    if number >= clients:
+        raise FedloomError(
+            f"new_clients={number} of {clients} clients are held out: at least one must be left to train."
+        )
+    drawn = numpy_generator(config.seed, "new clients").choice(clients, number, replace=False)
+    return tuple(sorted(int(client) for client in drawn))
 
 
 def execute(prepared: Prepared, folder: Path | None = None, observers: Sequence[Observer] = ()) -> History:
@@ -121,15 +140,19 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
     run, folder = prepared.composition, history.folder
     with single_thread():
         scoring = Loom(run.task, run.execution.name)
-        pooled = run.algorithm.trains_on(run.task.federation)
+        pooled = run.algorithm.trains_on(run.task.federation, run.new_clients)
         same = pooled is run.task.federation
         training = scoring if same else Loom(replace(run.task, federation=pooled), run.execution.name)
-        cores = engine.start(Shop(run.algorithm, training, scoring, run.setting), prepared.config.workers)
+        shop = Shop(run.algorithm, training, scoring, run.setting, run.stages)
+        cores = engine.start(shop, prepared.config.workers)
         try:
-            if state.round == 0 and run.eval_every:
-                metrics, history.clients = score(run, cores, state)
-                first = {"round": 0, "selected": [], "bytes_down": 0, "bytes_up": 0, "steps": 0, "metrics": metrics}
-                _note(history, first, observers, 0.0)
+            if state.round == 0 and not history.records:
+                began = time.perf_counter()
+                first = play_prelude(run, cores, state)
+                if run.eval_every:
+                    first["metrics"], history.clients = score(run, cores, state)
+                if run.eval_every or first["steps"]:
+                    _note(history, first, observers, time.perf_counter() - began)
             while state.round < run.setting.rounds:
                 began = time.perf_counter()
                 history.row = state.server.get("row")
@@ -137,6 +160,8 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
                 if scored(run, state.round):
                     metrics, history.clients = score(run, cores, state)
                     record["metrics"] |= metrics
+                    chosen = len(record["selected"]) + len(record.get("lost", ()))
+                    record["metrics"] |= per_selected(metrics, chosen)
                 _note(history, record, observers, time.perf_counter() - began)
                 last = state.round == run.setting.rounds
                 if folder is not None and (last or state.round % prepared.config.checkpoint_every == 0):
@@ -144,7 +169,7 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
             history.row = state.server.get("row")
             if not history.clients and run.eval_every:  # stopped after the last round, before its clients were noted
                 history.clients = score(run, cores, state)[1]
-        except Diverged as end:
+        except Stopped as end:
             history.stopped = str(end)
             _append(folder, "metrics.jsonl", {"stopped": history.stopped})
         finally:

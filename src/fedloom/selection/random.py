@@ -1,11 +1,11 @@
-"""Who takes part in a round."""
+"""Clients at random: what most papers do, and what any cleverer selector has to beat."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from fedloom.core.seeds import numpy_generator
+from fedloom.core.pool import Choice, Pool
 from fedloom.errors import FedloomError
 
 
@@ -36,13 +36,10 @@ class Random:
             raise FedloomError(f"number={self.number} clients per round, but there are only {clients}: choose fewer.")
         return self.number
 
-    def __call__(self, clients: int, seed: int, round_number: int) -> list[int]:
-        """The sorted ids of a round's clients."""
-        number = self.per_round(clients)
-        if number == clients:
-            return list(range(clients))
-        drawn = numpy_generator(seed, "selection", round_number).choice(clients, number, replace=False)
-        return sorted(int(client) for client in drawn)
-
-
-SELECTORS = {"random": Random}
+    def __call__(self, pool: Pool) -> Choice:
+        """A round's clients."""
+        number = self.per_round(pool.size)
+        if number == pool.size:
+            return Choice(list(range(pool.size)))
+        drawn = pool.generator("selection").choice(pool.size, number, replace=False)
+        return Choice([int(place) for place in drawn])

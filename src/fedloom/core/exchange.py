@@ -1,0 +1,121 @@
+"""One exchange with some clients: a wave goes out, replies come back, and a ledger notes what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedloom.core.execution import cohorts
+from fedloom.core.jobs import Engine, Job, Tensors
+from fedloom.core.message import Replies, Wave
+from fedloom.core.pool import Stopped
+from fedloom.core.site import Site
+
+if TYPE_CHECKING:
+    from fedloom.core.rounds import Composition, RunState
+
+
+class Diverged(Stopped):
+    """A method whose numbers are no longer finite."""
+
+
+@dataclass
+class Ledger:
+    """What a round has cost so far, who took part, and what was measured of them."""
+
+    bytes_down: int = 0
+    bytes_up: int = 0
+    bytes_between: int = 0
+    steps: int = 0
+    selected: set[int] = field(default_factory=set)
+    measured: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def book(self, wave: Wave, merged: Tensors, travels: bool) -> None:
+        """Add a wave."""
+        ids = wave.ids
+        self.selected.update(ids)
+        self.steps += int(merged["steps"].sum())
+        if travels:
+            down = wave.message.bytes_for(len(ids))
+            near = 0 if wave.from_server is None else int((~wave.from_server).sum())
+            self.bytes_between += down * near // len(ids)
+            self.bytes_down += down - down * near // len(ids)
+            sent = merged["bytes"] if wave.to_server is None else merged["bytes"][wave.to_server]
+            self.bytes_up += int(sent.sum())
+        for name in (name for name in merged if name.startswith(("received/", "trained/"))):
+            for client, value in zip(ids, merged[name].tolist(), strict=True):
+                self.measured.setdefault(client, {})[name] = value
+
+
+def exchange(
+    run: Composition, engine: Engine, state: RunState, site: Site, wave: Wave, ledger: Ledger, measure: bool
+) -> Replies:
+    """Send a wave, wait for the replies, keep what clients keep."""
+    federation = run.training(site.round)
+    places = {client: place for place, client in enumerate(wave.ids)}
+    jobs = [
+        Job("update", site.round, cohort, [places[client] for client in cohort], measure, wave.turn)
+        for cohort in cohorts(wave.ids, federation.train.sizes, run.execution)
+    ]
+    results = engine.run(jobs, wave.message, state.keep.read(wave.ids))
+    for result in results:
+        check_finite(run, result, site.round)
+    merged = merge(jobs, [{k: v for k, v in result.items() if not k.startswith("kept/")} for result in results])
+    for job, result in zip(jobs, results, strict=True):
+        state.keep.write(job.ids, group(result, "kept/"))
+    ledger.book(wave, merged, run.algorithm.travels)
+    samples, everyone = merged["samples"], federation.train.sizes
+    shares = run.weigh(everyone, torch.ones_like(everyone))[torch.tensor(wave.ids)]
+    return Replies(
+        ids=wave.ids,
+        tensors=group(merged, "reply/"),
+        samples=samples,
+        steps=merged["steps"],
+        weights=run.weigh(samples, merged["steps"]),
+        shares=shares,
+        aggregator=run.aggregator,
+        clients=federation.clients,
+        site=site,
+    )
+
+
+def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
+    """The results of all jobs as one, in the order of the clients' places."""
+    places = torch.tensor([place for job in jobs for place in job.places])
+    order = places.argsort()
+    return {name: torch.cat([result[name] for result in results])[order] for name in results[0]}
+
+
+def group(tensors: Tensors, prefix: str) -> Tensors:
+    """The tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def check_finite(run: Composition, result: Tensors, number: int) -> None:
+    """Stop a run whose clients send or keep what is not a number."""
+    for name, tensor in result.items():
+        sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
+        if sent and not _finite(tensor):
+            raise diverged(run, number, "what clients sent back")
+
+
+def check_values(run: Composition, number: int, values: Iterable[float]) -> None:
+    """Stop a run whose scores are not numbers."""
+    if not _finite(torch.tensor(list(values), dtype=torch.float64)):
+        raise diverged(run, number, "the loss")
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
+
+
+def diverged(run: Composition, number: int, what: str) -> Diverged:
+    """The sentence for a run whose numbers are no longer finite."""
+    return Diverged(
+        f"{type(run.algorithm).__name__.lower()} diverged in round {number}: {what} is no longer finite (NaN or "
+        f"infinity); try a learning rate below {run.setting.work.lr:g} or a gradient clip."
+    )

@@ -1,0 +1,33 @@
+"""The prediction stage: what may happen to a client's weights between training and predicting.
+
+A stage sits behind any method and any selection. It never touches training: with and without it, the models that
+are exchanged are the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.cohort import Cohort
+from fedloom.core.message import Message
+from fedloom.core.task import Task
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A plugin. Its hyper-parameters are its fields; it holds no state of its own."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    def check(self, algorithm: Algorithm, task: Task) -> None:
+        """Refuse, in one sentence and before any work, a method or a task that this stage means nothing for."""
+
+    def after_update(self, cohort: Cohort) -> None:
+        """What clients remember of their local work (``cohort.after`` are the rows that they trained)."""
+
+    def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:
+        """What clients predict with, given the row per client that they would predict with otherwise."""
+        return rows
