@@ -8,7 +8,7 @@ from torch import nn
 
 from fedloom.core.cohort import Cohort, Setting
 from fedloom.core.local import Loom
-from fedloom.core.task import Task
+from fedloom.core.task import SquaredError, Task
 from fedloom.core.work import LocalWork
 from fedloom.data.federation import Federation, Ragged
 
@@ -65,3 +65,14 @@ def trained(task: Task, execution: str, work: LocalWork, ids: list[int] | None =
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:
     """The largest difference relative to the largest entry."""
     return float((a - b).abs().max() / a.abs().max())
+
+
+def quadratic(optima: list[float], curvatures: list[float] | None = None) -> Task:
+    """Clients with the loss ``a/2 (w - c)²``: one sample x = √a with target c·√a, and a model of one weight, at 0."""
+    x = torch.tensor(curvatures or [1.0] * len(optima)).sqrt()[:, None]
+    y = x * torch.tensor(optima)[:, None]
+    parts = Ragged.of(list(np.arange(len(optima))[:, None]))
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    held = Federation({"x": x, "y": y}, parts, parts, Ragged.empty(len(optima)), 1)
+    return Task("quadratic", held, model, objective=SquaredError())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ import torch
 import fedloom as fl
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
+from fedloom.data.federation import Ragged
+from fedloom.errors import FedloomError
 from synthetic import cohort, federation, mlp, trained
 
 SIZES = [33, 9, 50, 20, 14, 28]
@@ -123,3 +126,85 @@ def test_the_first_record_is_of_the_untrained_model_and_free():
     }  # fmt: skip
     losses = [record["metrics"]["global_model/global_test/loss"] for record in run().records]
     assert losses[-1] < losses[0]
+
+
+# -- clients held out of training
+
+
+NEW = "client_model/own_test/accuracy/new"
+
+
+def held_out(history: fl.History) -> list[int]:
+    return [row["client"] for row in history.clients if row["group"] == "new"]
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep", "local"])
+@pytest.mark.parametrize("selection", [{}, {"number": 2}])
+def test_new_clients_are_never_selected(method, selection):
+    history = run(method, new_clients=2, selection=selection, rounds=6)
+    new = held_out(history)
+    assert len(new) == 2
+    chosen = [set(record["selected"]) for record in history.records[1:]]
+    assert not set().union(*chosen) & set(new)
+    assert {len(some) for some in chosen} == {selection.get("number", 4)}
+
+
+def test_who_is_held_out_is_drawn_by_the_seed_and_the_same_for_every_method():
+    assert held_out(run(rounds=1, new_clients=2)) == held_out(run("fedprox", rounds=1, new_clients=2))
+    assert len({tuple(held_out(run(rounds=1, new_clients=2, seed=seed))) for seed in range(6)}) > 1
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_the_accuracy_of_new_clients_is_that_of_the_global_model_on_their_own_tests(execution):
+    task = small()
+    history = run(task=task, new_clients=2, execution=execution)
+    model, held = history.model(task), task.federation
+    right = []
+    for client in held_out(history):
+        positions = held.test[client]
+        said = model(held.columns["x"][positions]).argmax(1)
+        right.append(float((said == held.columns["y"][positions]).double().mean()))
+    assert history.last(NEW) == pytest.approx(sum(right) / 2)
+    others = [row["accuracy"] for row in history.clients if row["group"] != "new"]
+    assert history.last("client_model/own_test/accuracy/mean") == pytest.approx(sum(others) / 4)
+
+
+def test_training_with_new_clients_is_training_without_them():
+    """The data of who is held out have no say: other data there change nothing but their own score."""
+    task = small()
+    new = held_out(run(rounds=1, new_clients=2))
+    for method in ("fedavg", "centralised"):
+        other = small()
+        for client in new:
+            other.federation.columns["y"][other.federation.train[client]] = 0
+        one, two = run(method, task, new_clients=2), run(method, other, new_clients=2)
+        assert one.row is not None
+        assert torch.equal(one.row, two.row)
+        assert not torch.equal(one.row, run(method, task).row)
+
+
+def test_the_pooled_data_are_those_of_who_trains():
+    task = small()
+    whole = {"local": {"epochs": 1, "batch_size": 0, "lr": 0.1}, "rounds": 1}
+    history = run("centralised", task, new_clients=2, **whole)
+    new = held_out(history)
+    pool = torch.cat([task.federation.train[k] for k in range(len(SIZES)) if k not in new])
+    alone = replace(task.federation, train=Ragged.of([pool]), test=Ragged.of([pool]), valid=Ragged.empty(1))
+    expected = run(task=replace(task, federation=alone), **whole).row
+    assert torch.allclose(history.row, expected, atol=1e-6)
+
+
+def test_somebody_must_be_left_to_train():
+    with pytest.raises(FedloomError, match="at least one must be left to train"):
+        run(new_clients=6)
+    with pytest.raises(FedloomError, match="must not be negative"):
+        run(new_clients=-1)
+    assert len(run(new_clients=5, rounds=1).records[-1]["selected"]) == 1
+
+
+def test_efficiency_counts_who_was_selected_and_is_not_of_what_is_not_federated():
+    name = "client_model/own_test/accuracy"
+    for record in run(selection={"number": 2}).records[1:]:
+        metrics = record["metrics"]
+        assert metrics[f"{name}/per_selected"] == pytest.approx(metrics[f"{name}/mean"] / 2)
+    assert run("centralised").last(f"{name}/per_selected") is None

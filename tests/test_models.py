@@ -17,6 +17,7 @@ FITTING: dict[str, tuple[tuple[int, ...], int]] = {
     "cnn-small": ((1, 8, 8), 10),
     "lenet": ((3, 32, 32), 10),
     "lenet-small": ((1, 28, 28), 10),
+    "cnn-two": ((3, 32, 32), 10),
     "emnist-cnn": ((1, 28, 28), 62),
     "resnet-small": ((3, 32, 32), 10),
     "conv1d": ((9, 128), 6),
@@ -50,6 +51,8 @@ def batch(name: str, shape: tuple[int, ...], classes: int, samples: int = 4) -> 
         ("lenet", (3, 32, 32), 10, {}, 797_962),
         ("lenet", (3, 32, 32), 100, {}, 815_332),
         ("lenet-small", (1, 28, 28), 10, {}, 61_706),
+        ("cnn-two", (3, 32, 32), 10, {}, 69_706),
+        ("cnn-two", (3, 32, 32), 43, {}, 122_539),
         ("emnist-cnn", (1, 28, 28), 62, {}, 1_206_590),
         ("char-lstm", (80,), 80, {}, 133_520),
         ("word-lstm", (20,), 10_004, {}, 4_053_428),
@@ -108,7 +111,9 @@ def test_small_image_models_adapt_to_the_image(name: str, shape: tuple[int, ...]
     assert build(name, shape, 7, 0)(torch.zeros(2, *shape)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", ["cnn", "cnn-small", "lenet", "lenet-small", "emnist-cnn", "resnet-small", "conv1d"])
+@pytest.mark.parametrize(
+    "name", ["cnn", "cnn-small", "cnn-two", "lenet", "lenet-small", "emnist-cnn", "resnet-small", "conv1d"]
+)
 def test_the_smallest_input_a_model_says_it_takes_does_fit(name: str) -> None:
     kind = MODELS[name]
     shapes = [(1, side, side) if name != "conv1d" else (1, side) for side in range(1, 33)]

@@ -14,6 +14,9 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "fedloom.runs.api": ("run", "compare", "resume"),
+    "fedloom.runs.sweep": ("sweep", "Sweep"),
+    "fedloom.runs.advise": ("advise",),
+    "fedloom.runs.advice": ("Advice",),
     "fedloom.runs.history": ("History",),
     "fedloom.tasks": ("task", "task_of", "Task"),
     "fedloom.data.partitions": (
@@ -31,10 +34,25 @@ _WHERE = {
     "fedloom.core.layout": ("Layout",),
     "fedloom.aggregation": ("ServerOptimizer",),
     "fedloom.selection.random": ("Random",),
+    "fedloom.selection.power_of_choice": ("PowerOfChoice",),
+    "fedloom.selection.rawcs": ("RAWCS",),
+    "fedloom.selection.oort": ("Oort",),
     "fedloom.algorithms.fedavg": ("FedAvg", "FedProx", "FedAvgM", "FedAdagrad", "FedAdam", "FedYogi"),
     "fedloom.algorithms.drift": ("SCAFFOLD", "FedDyn"),
     "fedloom.algorithms.decoupled": ("FedPer", "LGFedAvg", "FedRep", "FedBABU"),
+    "fedloom.algorithms.hybrid": ("FedHybridAvgLG", "FedHybridAvgLGDual"),
+    "fedloom.algorithms.threshold": ("curve_of",),
+    "fedloom.algorithms.clustered": ("CFL", "FeSEM", "IFCA"),
+    "fedloom.algorithms.meta": ("PerFedAvg", "PFedMe"),
+    "fedloom.algorithms.multitask": ("FedU", "Ditto"),
+    "fedloom.algorithms.representation": ("MOON", "FedProto"),
+    "fedloom.algorithms.sequential": ("FedSeq", "FedSeqInter"),
     "fedloom.algorithms.baselines": ("Local", "Centralised", "FedSGD"),
+    "fedloom.personal.fedpredict": ("FedPredict",),
+    "fedloom.personal.finetune": ("FineTune",),
+    "fedloom.personal.recalibrate": ("Recalibrate",),
+    "fedloom.data.drift": ("drifting",),
+    "fedloom.data.withhold": ("withholding",),
     "fedloom.errors": ("FedloomError",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}

@@ -11,6 +11,7 @@ from typing import TypeVar
 from fedloom.errors import FedloomError
 
 Kind = TypeVar("Kind")
+_FILE = "fedloom_own_"
 
 
 def own_class(name: str, base: type[Kind], what: str) -> type[Kind]:
@@ -19,7 +20,7 @@ def own_class(name: str, base: type[Kind], what: str) -> type[Kind]:
     try:
         if where.endswith(".py"):
             path = Path(where)
-            inside = f"fedloom_own_{path.stem}"  # never the name of a module that others import
+            inside = f"{_FILE}{path.stem}"  # never the name of a module that others import
             spec = importlib.util.spec_from_file_location(inside, path)
             if spec is None or spec.loader is None or not path.is_file():
                 raise FedloomError(f"{what} '{name}': there is no file {where}.")
@@ -37,3 +38,9 @@ def own_class(name: str, base: type[Kind], what: str) -> type[Kind]:
         described = "a fedloom " + base.__name__ if base is not object else f"a {what}"
         raise FedloomError(f"{what} '{name}': {where} has no class {kind} that is {described}.")
     return found
+
+
+def own_name(kind: type) -> str:
+    """The name that points at a class from any folder: ``/a/my_file.py:MyMethod`` or ``package.module:MyMethod``."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) if kind.__module__.startswith(_FILE) else None
+    return f"{kind.__module__ if file is None else Path(file).resolve()}:{kind.__qualname__}"

@@ -7,7 +7,7 @@ make another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -16,13 +16,17 @@ from torch import Tensor, nn
 
 from fedloom.core.task import CrossEntropy, Objective, Task
 from fedloom.core.work import LocalWork
+from fedloom.data.communal import with_communal
 from fedloom.data.datasets import DATASETS, dataset, load
+from fedloom.data.drift import Drift, drifting
 from fedloom.data.federation import Federation
 from fedloom.data.partition import Partitioner
 from fedloom.data.partitions import dirichlet, partition_config, partitioner
 from fedloom.data.statistics import input_statistics
+from fedloom.data.withhold import Withhold, withholding
 from fedloom.errors import FedloomError, unknown
 from fedloom.models import build, default_for
+from fedloom.validation import validated
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,18 @@ def task(
     model_options: Mapping[str, Any] | None = None,
     test_share: float = 0.2,
     valid_share: float = 0.0,
+    communal_per_class: int = 0,
     augment: bool = False,
+    withhold: Withhold | Mapping[str, Any] | None = None,
+    drift: Drift | Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Task:
-    """A named task. ``alpha`` is short for ``partition=dirichlet(alpha)``; ``model`` is a name or any module."""
+    """A named task. ``alpha`` is short for ``partition=dirichlet(alpha)``; ``model`` is a name or any module.
+
+    ``withhold={"label": 3, "clients": 2}`` takes a class out of some clients' training data; ``drift={"rounds": [10]}``
+    lets clients' data change hands in round 10; ``communal_per_class=10`` sets ten test samples of each class aside
+    that everyone may see.
+    """
     name = canonical_task(name)
     kind = task_kind(name)
     entry = dataset(kind.data)
@@ -129,13 +141,15 @@ def task(
     federation = load(
         kind.data, clients=clients, partition=partition, seed=seed, test_share=test_share, valid_share=valid_share
     )
+    federation = with_communal(federation, communal_per_class, seed)
+    federation, altered = alter(federation, withhold, drift, seed)
     model = default_model(kind) if model is None else model
     made_from: dict[str, Any] = {}
     if isinstance(model, str):
         divide = partitioner(partition) if partition is not None else entry.partition
         made_from = {"name": name, "clients": federation.clients, "partition": partition_config(divide), "model": model}
         made_from |= {"model_options": dict(model_options or {}), "test_share": test_share, "valid_share": valid_share}
-        made_from |= {"augment": augment, "seed": seed}
+        made_from |= {"communal_per_class": communal_per_class, "augment": augment, "seed": seed, **altered}
         model = build(model, entry.shape, entry.classes, seed, **(model_options or {}))
     if augment and entry.kind != "image":
         raise FedloomError(f"augment=true shifts and mirrors images, and {name} has none: leave it off.")
@@ -147,6 +161,23 @@ def task(
         augment=CropFlip() if augment else None,
         made_from=made_from,
     )
+
+
+def alter(
+    federation: Federation,
+    withhold: Withhold | Mapping[str, Any] | None,
+    drift: Drift | Mapping[str, Any] | None,
+    seed: int,
+) -> tuple[Federation, dict[str, Any]]:
+    """A federation with a class withheld and with drift, where they are asked for; and the settings of both."""
+    settings: dict[str, Any] = {}
+    if withhold is not None:
+        settings["withhold"] = asdict(validated(Withhold, withhold, "withhold"))
+        federation = withholding(federation, seed=seed, **settings["withhold"])
+    if drift is not None:
+        settings["drift"] = asdict(validated(Drift, drift, "drift"))
+        federation = drifting(federation, seed=seed, **settings["drift"])
+    return federation, settings
 
 
 def task_of(

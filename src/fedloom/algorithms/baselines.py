@@ -25,6 +25,7 @@ class Local(Algorithm):
     """Every client trains alone from the same start; nothing is sent. What a client gains must beat this."""
 
     travels: ClassVar[bool] = False
+    personal: ClassVar[bool] = True
 
     def start(self, task: Task) -> State:
         return {}
@@ -61,6 +62,7 @@ class FedSGD(FedAvg):
     magnitude exceeds theta are sent, each with its place. The unweighted form is ``weight_by = "uniform"``.
     """
 
+    trains: ClassVar[bool] = False
     theta: float = 0.0
 
     def __post_init__(self) -> None:

@@ -21,6 +21,15 @@ from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
 
 
+def check_head(algorithm: Algorithm, task: Task) -> None:
+    """Refuse a model that is not a body and a head."""
+    if set(task.layout.parts) != {"body", "head"}:
+        raise FedloomError(
+            f"{type(algorithm).__name__.lower()} needs a model with a body and a head, and {type(task.model).__name__} "
+            f"has {', '.join(task.layout.parts)}: name the head, and nothing but the head, in model.parts."
+        )
+
+
 @dataclass(frozen=True)
 class Decoupled(Algorithm):
     """What the family has in common: ``shared`` names the part that travels, the other part is each client's own."""
@@ -30,11 +39,7 @@ class Decoupled(Algorithm):
     own: ClassVar[str | None] = "head"
 
     def check(self, task: Task, work: LocalWork) -> None:
-        if set(task.layout.parts) != {"body", "head"}:
-            raise FedloomError(
-                f"{type(self).__name__.lower()} needs a model with a body and a head, and {type(task.model).__name__} "
-                f"has only {', '.join(task.layout.parts)}: name the head in model.parts."
-            )
+        check_head(self, task)
 
     def start(self, task: Task) -> State:
         return {"row": task.initial_row(), "columns": task.layout.columns(self.shared)}
@@ -98,8 +103,9 @@ class FedRep(Decoupled):
             raise FedloomError(f"head_epochs={self.head_epochs}: it must not be negative.")
 
     def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
-        head_work = replace(cohort.setting.work, epochs=self.head_epochs, steps=None)
-        rows = cohort.train(rows, part="head", work=head_work)
+        if self.head_epochs:
+            work = replace(cohort.setting.work, epochs=self.head_epochs, steps=None)
+            rows = cohort.train(rows, part="head", work=work)
         return cohort.train(rows, part="body")
 
 

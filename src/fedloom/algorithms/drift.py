@@ -20,6 +20,7 @@ from fedloom.algorithms.fedavg import FedAvg
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.stacked import Affine
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
@@ -59,10 +60,10 @@ class SCAFFOLD(FedAvg):
         own = cohort.kept("c", torch.zeros_like(received))
         new = cohort.gradient(received) if self.option == 1 else None
         before = cohort.steps.clone()
-        rows = cohort.train(received, pull=lambda *_, drift: drift, given={"drift": c - own})
+        rows = cohort.train(received, pull=Affine(lambda *_, drift: drift), given={"drift": c - own})
         if new is None:
             steps = (cohort.steps - before).unsqueeze(1)
-            new = own - c + (received - rows) / (steps * cohort.lr)
+            new = torch.where(steps > 0, own - c + (received - rows) / (steps.clamp(min=1) * cohort.lr), own)
         trained = cohort.task.layout.trained_columns
         new = new if trained is None else new * trained  # running statistics drift nowhere
         cohort.keep("c", new)
@@ -98,7 +99,7 @@ class FedDyn(FedAvg):
         def pull(rows: Tensor, received: Tensor, g: Tensor) -> Tensor:
             return self.alpha * (rows - received) - g
 
-        rows = cohort.train(received, pull=pull, given={"g": own})
+        rows = cohort.train(received, pull=Affine(pull), given={"g": own})
         cohort.keep("g", own - self.alpha * self._moved(cohort.task, rows - received))
         return Reply({"row": rows})
 

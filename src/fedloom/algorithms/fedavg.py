@@ -15,7 +15,7 @@ from fedloom.aggregation import ServerOptimizer
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.message import Message, Replies, Reply
-from fedloom.core.stacked import Pull
+from fedloom.core.stacked import Affine, Pull
 from fedloom.core.task import Task
 from fedloom.errors import FedloomError
 
@@ -55,7 +55,7 @@ class FedProx(FedAvg):
 
     def pull(self, message: Message) -> Pull:
         mu = message["mu"] if self.adaptive else self.mu
-        return lambda rows, received: mu * (rows - received)
+        return Affine(lambda rows, received: mu * (rows - received))
 
     def start(self, task: Task) -> State:
         state = {"row": task.initial_row()}

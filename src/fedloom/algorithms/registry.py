@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedloom.algorithms.baselines import Centralised, FedSGD, Local
+from fedloom.algorithms.clustered import CFL, IFCA, FeSEM
 from fedloom.algorithms.decoupled import FedBABU, FedPer, FedRep, LGFedAvg
 from fedloom.algorithms.drift import SCAFFOLD, FedDyn
 from fedloom.algorithms.fedavg import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
+from fedloom.algorithms.hybrid import FedHybridAvgLG, FedHybridAvgLGDual
+from fedloom.algorithms.meta import PerFedAvg, PFedMe
+from fedloom.algorithms.multitask import Ditto, FedU
+from fedloom.algorithms.representation import MOON, FedProto
+from fedloom.algorithms.sequential import FedSeq, FedSeqInter
 from fedloom.core.algorithm import Algorithm
 from fedloom.errors import FedloomError, unknown
 from fedloom.imports import own_class
@@ -20,6 +26,10 @@ METHODS: dict[str, type[Algorithm]] = {
         *(Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi),
         *(SCAFFOLD, FedDyn),
         *(FedPer, LGFedAvg, FedRep, FedBABU),
+        *(FedHybridAvgLG, FedHybridAvgLGDual),
+        *(CFL, FeSEM, IFCA),
+        *(FedSeq, FedSeqInter),
+        *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
     )
 }
 ALIASES = {

@@ -38,6 +38,8 @@ class Algorithm:
     """Whether the shared ``row`` is a whole model, worth scoring on the global test set; a shared body is not."""
     personal: ClassVar[bool] = False
     """Whether clients predict with a model that is wholly their own, to which a global one has nothing to add."""
+    trains: ClassVar[bool] = True
+    """Whether clients train a model of their own between a message and the answer (in FedSGD they do not)."""
 
     @property
     def server(self) -> ServerStep | None:

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from fedloom.core.batches import Assignment
 from fedloom.core.cycle import Cycle
-from fedloom.core.local import Given, Loom, Request, gradients_of
+from fedloom.core.local import Loom, gradients_of
 from fedloom.core.net import Loss
 from fedloom.core.optimizer import clip_
+from fedloom.core.request import Given, Request
 from fedloom.core.scoring import EVALUATION_BATCH, Scores, features_of, outputs_of, scores_of
 from fedloom.core.seeds import generator, key
 from fedloom.core.stacked import Pull
@@ -73,6 +74,11 @@ class Cohort:
         federation, ids = self.task.federation, torch.tensor(self.ids)
         return federation.train.sizes[ids] + federation.valid.sizes[ids] + federation.test.sizes[ids]
 
+    def classes(self, part: str = "train") -> Tensor:
+        """How many samples of each class each client has in its train, valid or test part: B×classes."""
+        lists, classes = getattr(self.task.federation, part), self.task.federation.classes
+        return torch.stack([self.task.targets(lists[client]).bincount(minlength=classes) for client in self.ids])
+
     @property
     def lr(self) -> float:
         """The local learning rate of this round."""
@@ -101,10 +107,11 @@ class Cohort:
     def keep(self, name: str, rows: Tensor, only: Tensor | None = None) -> None:
         """Keep a row (any width) per client until its next round; ``only`` names the clients that do."""
         rows, has = rows.detach(), self.has(name)
-        chosen = torch.ones(len(self), dtype=torch.bool) if only is None else only
-        old = self.state.get(name, torch.zeros_like(rows))
-        self.state[name] = torch.where(chosen.view(-1, *[1] * (rows.dim() - 1)), rows, old)
-        self.state[f"{name}/has"] = (has | chosen).float()
+        if only is not None:
+            old = self.state.get(name, torch.zeros_like(rows))
+            rows = torch.where(only.view(-1, *[1] * (rows.dim() - 1)), rows, old)
+        self.state[name] = rows
+        self.state[f"{name}/has"] = torch.ones(len(self)) if only is None else (has | only).float()
         self.changed.add(name)
 
     # -- work on the clients' own data
@@ -158,10 +165,9 @@ class Cohort:
         self.trainings += 1
         self.before = rows if self.before is None else self.before
         self.after = rows
-        anchors = rows.clone()
         places = torch.arange(len(self)) if only is None else only.nonzero().flatten()
         if not len(places):
-            return rows, anchors
+            return rows, rows
         train = self.task.federation.train
         some = [self.ids[place] for place in places.tolist()]
         assignments = [Assignment.of(client, train[client], work, seed, self.round) for client in some]
@@ -173,7 +179,7 @@ class Cohort:
         per_batch = 1 if cycle is None else len(cycle.lrs)
         self.steps[places] += torch.tensor([a.steps * per_batch for a in assignments])
         self.after = after if only is None else rows.index_copy(0, places, after)
-        return self.after, anchors.index_copy(0, places, anchor)
+        return self.after, anchor if only is None else self.after
 
     def gradient(self, rows: Tensor) -> Tensor:
         """The gradient rows of each client's mean loss over all of its training data, with the run's weight decay and

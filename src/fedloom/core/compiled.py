@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from fedloom.core.batches import lockstep
 from fedloom.core.noise import KeyedDropout, step_key
 from fedloom.core.optimizer import Optimizer
-from fedloom.core.stacked import NARROW, Chain, Pull, run_vmap
+from fedloom.core.stacked import NARROW, Affine, Chain, Pull, run_vmap
 from fedloom.core.task import Objective
 from fedloom.errors import FedloomError
 
 if TYPE_CHECKING:
-    from fedloom.core.local import Loom, Request
+    from fedloom.core.local import Loom
+from fedloom.core.request import Request
 
 Stacks = dict[str, Tensor]
 COMPILATIONS = 64
@@ -40,6 +41,7 @@ def train_compiled(loom: Loom, request: Request) -> Tensor:
             "or loop."
         )
     layout, work = loom.layout, request.work
+    pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull
     moving = tuple(slot.name for slot in layout.moving(request.part))
     stacks = layout.stacks(request.rows)
     received = layout.stacks(request.rows) if request.pull is not None else {}
@@ -52,7 +54,7 @@ def train_compiled(loom: Loom, request: Request) -> Tensor:
         for number, batch in enumerate(lockstep(request.assignments)):
             x, y = loom.batch(batch, augmenters)
             noise = step_key(keys, number) if loom.drops else keys
-            moved, state = step(stacks, state, received, given, request.pull, lr, (x, y, batch.mask, noise))
+            moved, state = step(stacks, state, received, given, pull, lr, (x, y, batch.mask, noise))
             stacks |= moved
     return layout.unstack(stacks)
 

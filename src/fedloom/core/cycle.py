@@ -20,10 +20,11 @@ Slots = tuple[Tensor, ...]
 class Cycle:
     """What is done with each batch: ``len(lrs)`` gradient steps, the j-th with its own learning rate.
 
-    The batch is dealt into as many parts as ``parts`` names (D, D', D'' of MAML); step j sees part ``parts[j]``; a
-    batch with fewer samples than parts is used whole each time. After step j,
-    ``settle(j, before, after, slots) -> (rows, slots)`` says, elementwise, what becomes of the rows and of what is
-    remembered. Slots begin as the received rows; the first is the anchor, which is what ``pull`` sees as received.
+    The batch is dealt like cards into as many parts as ``parts`` names (D, D', D'' of MAML); step j sees part
+    ``parts[j]``; a batch with fewer samples than parts is used whole each time. After step j,
+    ``settle(j, before, after, slots) -> (rows, slots)`` says, elementwise and without changing its arguments, what
+    becomes of the rows and of what is remembered. Slots begin as the received rows; the first is the anchor, which is
+    what ``pull`` sees as received.
     """
 
     lrs: tuple[float, ...]
@@ -37,13 +38,21 @@ class Cycle:
         return max(self.parts) + 1
 
     def cut(self, width: int, number: int) -> slice:
-        """The columns of an unpadded batch that a step of the cycle sees."""
+        """Which samples of one client's batch a step of the cycle sees."""
         return slice(None) if width < self.deals else slice(self.parts[number], None, self.deals)
 
-    def seen(self, mask: Tensor, number: int) -> Tensor:
-        """The same for padded batches (clients × width): the mask of what a step sees."""
-        mine = (torch.arange(mask.shape[1]) % self.deals == self.parts[number]).float()
-        return torch.where(mask.sum(1, keepdim=True) < self.deals, mask, mask * mine)
+    def deal(self, x: Tensor, y: Tensor, mask: Tensor | None, number: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The samples of many clients (clients × width) that a step sees, counted from 0 again for each client."""
+        if mask is None:
+            columns = self.cut(x.shape[1], number)
+            return x[:, columns], y[:, columns], None
+        sizes, width = mask.sum(1, keepdim=True).long(), mask.shape[1]
+        whole = sizes < self.deals
+        places = torch.where(whole, 0, self.parts[number]) + torch.where(whole, 1, self.deals) * torch.arange(width)
+        real = places < sizes
+        some = real.any(0)
+        clients, places = torch.arange(len(x)).unsqueeze(1), places[:, some].clamp(max=width - 1)
+        return x[clients, places], y[clients, places], real[:, some].float()
 
 
 class Memory:
@@ -72,9 +81,10 @@ class Memory:
         if self.cycle is None:
             return
         for name, before, value in zip(self.names, self.start, values, strict=True):
-            old = tuple(slot[cut] for slot in self.slots[name])
-            new, slots = self.cycle.settle(number, before, value.detach(), old)
+            old = tuple(slot[cut].clone() for slot in self.slots[name])  # rows and slots may change places
+            after = value.detach()
+            new, slots = self.cycle.settle(number, before, after, old)
             for slot, content in zip(self.slots[name], slots, strict=True):
                 slot[cut] = content
-            if new is not value:
-                value.detach().copy_(new)
+            if new is not after:
+                after.copy_(new)

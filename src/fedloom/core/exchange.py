@@ -68,26 +68,30 @@ def exchange(
     for job, result in zip(jobs, results, strict=True):
         state.keep.write(job.ids, group(result, "kept/"))
     ledger.book(wave, merged, run.algorithm.travels)
-    samples, everyone = merged["samples"], federation.train.sizes
-    shares = run.weigh(everyone, torch.ones_like(everyone))[torch.tensor(wave.ids)]
+    samples, able = merged["samples"], torch.tensor(site.clients)
+    sizes = federation.train.sizes
+    shares = torch.zeros(len(sizes)).index_copy(0, able, run.weigh(sizes[able], torch.ones_like(able)))
     return Replies(
         ids=wave.ids,
         tensors=group(merged, "reply/"),
         samples=samples,
         steps=merged["steps"],
         weights=run.weigh(samples, merged["steps"]),
-        shares=shares,
+        shares=shares[torch.tensor(wave.ids)],
         aggregator=run.aggregator,
-        clients=federation.clients,
+        clients=len(site.clients),
         site=site,
     )
 
 
 def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
     """The results of all jobs as one, in the order of the clients' places."""
-    places = torch.tensor([place for job in jobs for place in job.places])
-    order = places.argsort()
-    return {name: torch.cat([result[name] for result in results])[order] for name in results[0]}
+    count, merged = sum(len(job.places) for job in jobs), {}
+    for name, first in results[0].items():
+        merged[name] = first.new_empty((count, *first.shape[1:]))
+        for job, result in zip(jobs, results, strict=True):
+            merged[name].index_copy_(0, torch.tensor(job.places), result[name])
+    return merged
 
 
 def group(tensors: Tensors, prefix: str) -> Tensors:

@@ -22,6 +22,9 @@ from fedloom.core.stage import Stage
 
 Tensors = dict[str, Tensor]
 
+PREDICTING = -1
+"""The turn of clients that predict: what they tune then has batches that no turn of the training has."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -64,8 +67,8 @@ class Shop:
             return dict(zip(("loss", "score", "counts"), sums, strict=True))
         places = torch.tensor(job.places)
         own = {name: rows[places] for name, rows in kept.items()}
-        loom = self.training if job.kind == "update" else self.scoring
-        cohort = Cohort(job.ids, loom, self.setting, job.round, own, job.turn)
+        loom, turn = (self.training, job.turn) if job.kind == "update" else (self.scoring, PREDICTING)
+        cohort = Cohort(job.ids, loom, self.setting, job.round, own, turn)
         message = message.for_clients(places)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":

@@ -44,6 +44,8 @@ class Keep:
             index, has = everyone, kept.get(f"{name}/has")
             if has is not None:
                 index, rows = everyone[has.bool()], rows[has.bool()]
+            if not len(index):
+                continue
             if name not in self.rows:
                 self.rows[name] = _matrix(self.clients, tuple(rows.shape[1:]), rows.dtype)
                 self.has[name] = torch.zeros(self.clients)

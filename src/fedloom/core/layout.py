@@ -176,7 +176,7 @@ def _parts_of(model: nn.Module, names: Sequence[str]) -> dict[str, list[str]]:
     declared = getattr(model, "parts", None)
     if declared is None:
         last = names[-1].rpartition(".")[0]
-        return {"head": [f"{last}.*" if last else names[-1]]}
+        return {"head": [f"{last}.*" if last else "*"]}  # a bare layer is all head
     for part, patterns in declared.items():
         for pattern in patterns:
             if not any(_matches(name, [pattern]) for name in names):

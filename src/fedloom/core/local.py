@@ -7,51 +7,22 @@ the dropout and the augmentation it would get alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedloom.core.batches import Assignment, Step, interleaved
-from fedloom.core.cycle import Cycle, Memory
+from fedloom.core.cycle import Memory
 from fedloom.core.net import Loss, Net
 from fedloom.core.noise import KeyedDropout, keyed, step_key
 from fedloom.core.optimizer import Optimizer
-from fedloom.core.seeds import generator, key
-from fedloom.core.stacked import InPlace, Pull, chain_of, run_chain, run_vmap
+from fedloom.core.request import Request
+from fedloom.core.seeds import generator
+from fedloom.core.stacked import InPlace, chain_of, run_chain, run_vmap
 from fedloom.core.task import Task
-from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
-
-Given = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be trained: rows, who does how much, and what is special about the method.
-
-    ``pull`` is an extra gradient ``pull(rows, received, **given)``, elementwise on matching pieces of rows;
-    ``given`` are rows it (or ``loss``) needs; ``part`` names the only part that may move.
-    """
-
-    rows: Tensor
-    work: LocalWork
-    lr: float
-    assignments: list[Assignment]
-    seed: int
-    round: int
-    part: str | None = None
-    pull: Pull | None = None
-    given: Given = field(default_factory=dict)
-    loss: Loss | None = None
-    cycle: Cycle | None = None
-
-    @property
-    def lrs(self) -> tuple[float, ...]:
-        """The learning rate of each step that is made with a batch."""
-        return (self.lr,) if self.cycle is None else self.cycle.lrs
 
 
 class Loom:
@@ -76,7 +47,7 @@ class Loom:
         """A noise key per client, where the model drops units."""
         if not self.drops:
             return torch.zeros(len(request.assignments), dtype=torch.int64)
-        return torch.tensor([_noise_key(request, one) for one in request.assignments])
+        return torch.tensor([request.noise_key(one) for one in request.assignments])
 
     def augmenters(self, request: Request) -> list[torch.Generator]:
         """An augmentation generator per client, where the task augments."""
@@ -127,10 +98,11 @@ class Loom:
                 if "more than 1 value per channel" not in str(error):
                     raise
                 name, size = self.task.federation.name(assignment.client), assignment.batch_size
-                raise FedloomError(
-                    f"client {name} has {assignment.samples} samples, whose last batch of one BatchNorm cannot take: "
-                    f"choose another batch_size than {size}, or use GroupNorm."
-                ) from None
+                why = f"has {assignment.samples} samples, whose last batch of one"
+                if request.cycle is not None:
+                    why = f"deals its batches into {request.cycle.deals} parts, and a part of one"
+                why += f" BatchNorm cannot take: choose another batch_size than {size}, or use GroupNorm."
+                raise FedloomError(f"client {name} {why}") from None
         return out, anchors
 
     def _one(
@@ -159,7 +131,8 @@ class Loom:
         }
         optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
         memory = Memory(request.cycle, {name: received[name].unsqueeze(0) for name in moving})
-        noise = torch.tensor(_noise_key(request, work))
+        fixed = request.fixed(received, given, moving)
+        noise = torch.tensor(request.noise_key(work))
         steps = 0
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(noise))  # for layers that draw from torch's own generator
@@ -181,8 +154,10 @@ class Loom:
                     else:
                         losses, counts = request.loss(Net(model, named), x, y, given)
                     gradients = gradients_of(losses.sum() / counts.sum(), values)
-                    if request.pull is not None:
-                        with torch.no_grad():
+                    with torch.no_grad():
+                        if fixed:
+                            gradients = request.pulled(gradients, values, [fixed[name] for name in moving])
+                        elif request.pull is not None:
                             for i, name in enumerate(moving):
                                 extra = {key: views[name] for key, views in given.items()}
                                 near = memory.anchor(name, received)
@@ -210,6 +185,7 @@ class Loom:
         given = {name: self.layout.pieces(rows) for name, rows in request.given.items()}
         optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
         memory = Memory(request.cycle, {name: stacks[name] for name in moving})
+        fixed = request.fixed(received, given, moving)
         keys, augmenters = self.keys(request), self.augmenters(request)
         done = torch.zeros(len(keys), dtype=torch.int64)
         for step in interleaved(request.assignments):
@@ -221,16 +197,14 @@ class Loom:
             whole_x, whole_y = self.batch(step, augmenters)
             for number, lr in enumerate(request.lrs):
                 x, y, mask = whole_x, whole_y, step.mask
-                if request.cycle is not None and mask is None:
-                    columns = request.cycle.cut(x.shape[1], number)
-                    x, y = x[:, columns], y[:, columns]
-                elif request.cycle is not None and mask is not None:
-                    mask = request.cycle.seen(mask, number)
+                if request.cycle is not None:
+                    x, y, mask = request.cycle.deal(x, y, mask, number)
                 anchor = {name: memory.anchor(name, received)[cut] for name in received}
                 noise = step_key(keys[cut], done[cut]) if self.drops else keys[cut]
                 part.lr = lr
                 memory.before(part.values)
-                self._step(request, moving, piece, part, anchor, extra, (x, y, mask), noise)
+                constants = {name: stack[cut] for name, stack in fixed.items()}
+                self._step(request, moving, piece, part, anchor, extra, constants, (x, y, mask), noise)
                 memory.settle(number, part.values, cut)
                 done[cut] += 1
             if not isinstance(step.rows, int):
@@ -248,6 +222,7 @@ class Loom:
         optimizer: Optimizer,
         received: dict[str, Tensor],
         given: dict[str, dict[str, Tensor]],
+        constants: dict[str, Tensor],
         batch: tuple[Tensor, Tensor, Tensor | None],
         keys: Tensor,
     ) -> None:
@@ -260,8 +235,8 @@ class Loom:
         plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
         in_place = None
         if self.chain is not None and plain and request.loss is None:
-            puller = pull if request.pull is not None else None
-            in_place = InPlace(optimizer.lr, work.weight_decay, puller, frozenset(moving))
+            puller = pull if request.pull is not None and not constants else None
+            in_place = InPlace(optimizer.lr, work.weight_decay + request.slope, constants, puller, frozenset(moving))
         leaves = [value.requires_grad_() for value in optimizer.values]
         stacks.update(zip(moving, leaves, strict=True))
         if request.loss is not None:
@@ -281,8 +256,10 @@ class Loom:
             optimizer.state[-1][0] += 1
         else:
             gradients = gradients_of(loss, leaves)
-            if request.pull is not None:
-                with torch.no_grad():
+            with torch.no_grad():
+                if constants:
+                    gradients = request.pulled(gradients, leaves, [constants[name] for name in moving])
+                elif request.pull is not None:
                     gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, leaves, strict=True)]
             optimizer.step(gradients)
 
@@ -311,7 +288,3 @@ class Loom:
 def gradients_of(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
     """Gradients of a loss; zeros for what takes no part in it."""
     return list(torch.autograd.grad(loss, tuple(leaves), allow_unused=True, materialize_grads=True))
-
-
-def _noise_key(request: Request, one: Assignment) -> int:
-    return key(request.seed, "dropout", request.round, one.client) & 0xFFFFFFFF

@@ -78,10 +78,10 @@ class Replies:
     weights: Tensor
     """What the run's weighting gives each of these clients; they sum to one."""
     shares: Tensor
-    """What it would give them among all clients (SCAFFOLD and FedDyn divide by all, not by the selected)."""
+    """What it would give them among all clients who may take part (SCAFFOLD and FedDyn divide by all of them)."""
     aggregator: Aggregator
     clients: int
-    """How many clients the federation has in all."""
+    """How many clients may take part in all."""
     site: Site
 
     def __getitem__(self, name: str) -> Tensor:
@@ -93,6 +93,8 @@ class Replies:
 
     def only(self, mask: Tensor) -> Replies:
         """The replies of some clients, whose weights again sum to one."""
+        if mask.all():
+            return self
         places = mask.nonzero().flatten()
         weights = self.weights[places]
         return replace(

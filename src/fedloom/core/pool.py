@@ -66,13 +66,17 @@ Selector = Callable[[Pool], Choice]
 
 def checked(choice: Choice, pool: Pool, selector: object) -> Choice:
     """A choice in order, or the sentence that says what is wrong with it."""
-    name, places = type(selector).__name__.lower(), choice.places
+    name = type(selector).__name__.lower()
+    if not isinstance(choice, Choice):
+        raise FedloomError(f"selection '{name}' answered with a {type(choice).__name__}: return a fedloom.Choice.")
+    places, lost = (sorted(int(place) for place in some) for some in (choice.places, choice.lost))
     if not places:
         raise Stopped(f"selection '{name}' chose nobody in round {pool.round}: a round needs at least one client.")
-    strange = [place for place in places if not 0 <= place < pool.size]
-    if strange or len(set(places)) < len(places):
+    named = places + lost
+    if any(not 0 <= place < pool.size for place in named) or len(set(named)) < len(named):
+        also = f" and lost {lost}" if lost else ""
         raise FedloomError(
-            f"selection '{name}' answered {places} in round {pool.round}: it must name places between 0 and "
+            f"selection '{name}' answered {places}{also} in round {pool.round}: it must name places between 0 and "
             f"{pool.size - 1}, each once."
         )
-    return Choice(sorted(places), choice.state, sorted(choice.lost))
+    return Choice(places, choice.state, lost)

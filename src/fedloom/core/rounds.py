@@ -74,7 +74,7 @@ class Composition:
         if self.new_clients and len(clients) > 1:
             clients = [client for client in clients if client not in self.new_clients]
         setting = self.setting
-        return Site(self.loom, setting.work, setting.seed, round_number, setting.rounds, clients)
+        return Site(self.loom, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh)
 
 
 @dataclass
@@ -163,6 +163,8 @@ def _chosen(run: Composition, engine: Engine, state: RunState, site: Site, ledge
     if groups is not None:
         return choice
     ids, lost = ([site.clients[place] for place in places] for places in (choice.places, choice.lost))
+    if lost and run.algorithm.travels:  # they were sent what the others got, and nothing came back
+        ledger.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
     return replace(choice, places=ids, lost=lost)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ class Site:
     round: int
     rounds: int
     clients: list[int]
+    weigh: Callable[[Tensor, Tensor], Tensor]
+    """The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method puts together."""
 
     @property
     def task(self) -> Task:

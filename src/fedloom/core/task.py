@@ -57,6 +57,9 @@ class Held(Protocol):
     @property
     def names(self) -> Sequence[str]: ...
     def name(self, client: int) -> str: ...
+    @property
+    def later(self) -> Sequence[tuple[int, Held]]: ...
+    def validated(self) -> Held: ...
     def pooled(self, without: Sequence[int] = ()) -> Held: ...
     def at(self, round_number: int) -> Held: ...
 
@@ -125,6 +128,12 @@ class Task:
     def layout(self) -> Layout:
         """The layout of the model's row."""
         return Layout.of(self.model)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether every target is the number of one class (and neither a sequence nor a measured value)."""
+        y = self.federation.columns["y"]
+        return y.dim() == 1 and not y.is_floating_point()
 
     def at(self, round_number: int) -> Task:
         """The task as it stands in a round: clients' data may drift."""

@@ -64,8 +64,8 @@ class LocalWork:
             raise FedloomError(f"partial={self.partial}: the share of clients with partial work is between 0 and 1.")
 
     def lr_at(self, round_number: int, rounds: int) -> float:
-        """The learning rate of a round (rounds count from 1)."""
-        done = round_number - 1
+        """The learning rate of a round (rounds count from 1; what comes before them has the first one's)."""
+        done = max(round_number - 1, 0)
         if self.schedule == "step":
             return self.lr * float(self.lr_decay ** (done // self.lr_every))
         if self.schedule == "exponential":

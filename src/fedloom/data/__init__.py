@@ -1,6 +1,7 @@
 """Federations, partitioners, data sets and a user's own data."""
 
 from fedloom.data.build import Samples, federate
+from fedloom.data.communal import with_communal
 from fedloom.data.datasets import DATASETS, Dataset, dataset, load
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.format import data_folder
@@ -51,5 +52,6 @@ __all__ = [
     "power_law",
     "quantities",
     "shards",
+    "with_communal",
     "with_feature_skew",
 ]

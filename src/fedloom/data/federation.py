@@ -125,6 +125,19 @@ class Federation:
         begun = [federation for since, federation in self.later if since <= round_number]
         return begun[-1] if begun else self
 
+    def validated(self) -> Federation:
+        """The same clients with their validation parts in the place of their test parts, and no global test set.
+
+        For choosing between methods without a look at what they will be tested on.
+        """
+        if not int(self.valid.sizes.sum()):
+            raise FedloomError(
+                "no client has a validation part, and choosing on test data is no test: set task.valid_share, "
+                "for instance to 0.2."
+            )
+        later = tuple((since, federation.validated()) for since, federation in self.later)
+        return replace(self, test=self.valid, global_test=_nothing(), later=later)
+
     def pooled(self, without: Sequence[int] = ()) -> Federation:
         """The same data with one client that holds everybody's training samples, in client order."""
         order = (

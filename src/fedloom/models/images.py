@@ -45,6 +45,20 @@ def cnn_small(input_shape: Shape, classes: int) -> nn.Sequential:
     return cnn(input_shape, classes, widths=((8, 8), (16, 16), (16, 16)), hidden=(64, 64), drop=(0.0, 0.0, 0.0))
 
 
+def cnn_two(input_shape: Shape, classes: int) -> nn.Sequential:
+    """Two 5×5 convolutions of 32 and 64 maps, each pooled, and one linear layer.
+
+    The model of FedPredict with client selection (2 conv + 1 FC); the sizes, which the document leaves open, are ours:
+    69,706 parameters for 32×32 colour images and 10 classes, 122,539 for 43.
+    """
+    layers: list[nn.Module] = [
+        *(nn.Conv2d(input_shape[0], 32, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        nn.Flatten(),
+    ]
+    return chain(layers, nn.Linear(flat_size(layers, input_shape), classes))
+
+
 def lenet(input_shape: Shape, classes: int, filters: int = 64, hidden: Sequence[int] = (384, 192)) -> nn.Sequential:
     """LeNet-5 with 64 filters per convolution and linear layers of 384 and 192 (CIFAR-10 and CIFAR-100).
 

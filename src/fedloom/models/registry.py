@@ -14,7 +14,7 @@ from fedloom.core import seeds
 from fedloom.errors import FedloomError, unknown
 from fedloom.models.chain import Shape
 from fedloom.models.dense import logistic, mlp
-from fedloom.models.images import cnn, cnn_small, emnist_cnn, lenet, lenet_small
+from fedloom.models.images import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small
 from fedloom.models.language import char_lstm, word_lstm
 from fedloom.models.residual import resnet_small
 from fedloom.models.signals import conv1d
@@ -60,6 +60,7 @@ MODELS: dict[str, ModelKind] = {
     "mlp": _anything(mlp),
     "cnn": _images(cnn, 8),
     "cnn-small": _images(cnn_small, 8),
+    "cnn-two": _images(cnn_two, 16),
     "lenet": _images(lenet, 16),
     "lenet-small": _images(lenet_small, 12),
     "emnist-cnn": _images(emnist_cnn, 6),
