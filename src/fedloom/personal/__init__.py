@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from fedloom.core.stage import Stage
+from fedloom.personal.fedpredict import FedPredict
+from fedloom.personal.finetune import FineTune
+from fedloom.personal.recalibrate import Recalibrate
 
-STAGES: dict[str, type[Stage]] = {}
+STAGES: dict[str, type[Stage]] = {"fedpredict": FedPredict, "finetune": FineTune, "recalibrate": Recalibrate}

@@ -1,0 +1,75 @@
+"""Oort: clients whose data the model finds hard take part again, and new ones are tried.
+
+Lai et al., Oort: Efficient Federated Learning via Guided Participant Selection, OSDI 2021, without its system half:
+there is no penalty for slow clients, no pacer and no list of clients that took part too often. The statistical utility
+n * sqrt(mean of squared losses) is taken as n * |mean loss| of the model a client received. As in the authors' code,
+utilities are clipped at their 95th percentile and scaled to [0, 1] before the bonus for staleness is added, and
+untried clients are drawn by size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.pool import Choice, Pool
+from fedloom.errors import FedloomError
+from fedloom.selection.drawing import PerRound, draw_by_weight
+
+CLIP = 0.95
+CUT_OFF = 0.95
+
+
+@dataclass(frozen=True)
+class Oort(PerRound):
+    """Clients with a large loss on much data, and a share of clients never tried before.
+
+    The share that explores is ``epsilon * decay ** round``, at least ``epsilon_min``.
+    """
+
+    epsilon: float = 0.9
+    decay: float = 0.98
+    epsilon_min: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.epsilon_min <= self.epsilon <= 1:
+            raise FedloomError(
+                f"epsilon={self.epsilon} and epsilon_min={self.epsilon_min}: "
+                "shares that explore lie between 0 and 1, the smallest not above the first."
+            )
+        if not 0 < self.decay <= 1:
+            raise FedloomError(f"decay={self.decay}: the share that explores shrinks by a factor above 0, at most 1.")
+
+    def __call__(self, pool: Pool) -> Choice:
+        """Tried clients by utility, and untried ones by size."""
+        number = self.per_round(pool.size)
+        if number == pool.size:
+            return Choice(list(range(pool.size)))
+        nothing = torch.zeros(pool.size)
+        utility, last = pool.state.get("utility", nothing), pool.state.get("last", nothing)
+        tried, untried = (last > 0).nonzero().flatten(), (last == 0).nonzero().flatten()
+        explore = round(number * max(self.epsilon * self.decay**pool.round, self.epsilon_min))
+        exploit = min(max(number - explore, number - len(untried)), len(tried))
+        chosen = []
+        if exploit:
+            scores = _scores(utility[tried], last[tried], pool.round)
+            best = scores >= CUT_OFF * scores.sort(descending=True).values[exploit - 1]
+            drawn = draw_by_weight(pool.generator("exploit"), scores[best], exploit)
+            chosen += tried[best][drawn].tolist()
+        if exploit < number:
+            drawn = draw_by_weight(pool.generator("explore"), pool.samples[untried], number - exploit)
+            chosen += untried[drawn].tolist()
+        places = torch.tensor(chosen)
+        utility = utility.index_copy(0, places, pool.samples[places] * pool.ask(chosen).loss.abs())
+        return Choice(chosen, {"utility": utility, "last": last.index_fill(0, places, pool.round)})
+
+
+def _scores(utility: Tensor, last: Tensor, now: int) -> Tensor:
+    """Clipped and scaled utilities, with a bonus for clients that took part long ago."""
+    top, low = utility.quantile(CLIP), utility.min()
+    scaled = (utility.clamp(max=float(top)) - low) / (top - low).clamp(min=1e-4)
+    return scaled + (0.1 * math.log(now) / last).sqrt()
