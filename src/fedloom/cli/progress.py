@@ -32,8 +32,8 @@ def printer() -> Console:
 
 
 @contextmanager
-def bars(quiet: bool) -> Iterator[Progress]:
-    """A progress display on standard error."""
+def bars(quiet: bool, unit: str = "round") -> Iterator[Progress]:
+    """A progress display on standard error, in rounds or in something else."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -41,7 +41,7 @@ def bars(quiet: bool) -> Iterator[Progress]:
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("round"),
+        TextColumn(unit),
         MofNCompleteColumn(),
         TextColumn("{task.fields[headline]}"),
         TimeRemainingColumn(),

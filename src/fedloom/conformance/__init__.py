@@ -1,0 +1,1 @@
+"""Conformance: every method against a closed form or a theorem, never against itself."""

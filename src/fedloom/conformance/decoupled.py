@@ -1,0 +1,168 @@
+"""Claims about decoupled models, on quadratics whose columns are a body (two) and a head (one).
+
+With joint local steps and a shared part that is averaged, a round is an affine map of the shared part and of
+everybody's own part at once, so the methods' fixed points can be solved for. And what is not shared must never be
+touched: to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor, nn
+
+from fedloom.algorithms.decoupled import Decoupled
+from fedloom.algorithms.hybrid import FedHybridAvgLG
+from fedloom.algorithms.representation import MOON
+from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim
+from fedloom.conformance.play import Played, played
+from fedloom.conformance.quadratics import STEPS, Affine, Matrix, Quadratics, relative
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.task import Task
+
+WORLD = Quadratics.drawn()
+BODY, HEAD = [0, 1], [2]
+Phase = tuple[Sequence[int], int]
+"""Which columns move, and for how many gradient steps."""
+JOINT: tuple[Phase, ...] = ((BODY + HEAD, STEPS),)
+
+
+class Split(nn.Module):
+    """``body . x[:2] + head . x[2:]``: the linear model of the quadratics, in two parts."""
+
+    parts = {"head": ["head"]}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(2, 1, bias=False), nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(self.body.weight)
+        nn.init.zeros_(self.head.weight)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the body makes of an input."""
+        out: Tensor = self.body(x[..., :2])
+        return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both parts."""
+        out: Tensor = self.features(x) + self.head(x[..., 2:])
+        return out
+
+
+def task() -> Task:
+    """The world with a model of two parts."""
+    return replace(WORLD.task(), model=Split())
+
+
+def phases_of(client: int, phases: Sequence[Phase]) -> Affine:
+    """Gradient steps of one client, each on some columns only."""
+    whole = Affine(np.eye(3), np.zeros(3))
+    step = WORLD.descent(client)
+    for columns, steps in phases:
+        moves = np.isin(np.arange(3), columns)[:, None]
+        masked = Affine(np.where(moves, step.matrix, np.eye(3)), np.where(moves[:, 0], step.offset, 0.0))
+        whole = whole.then(masked.times(steps))
+    return whole
+
+
+def fixed(shared: Sequence[int], phases: Sequence[Phase] = JOINT) -> Matrix:
+    """Where clients' models (K×3) end when the columns ``shared`` are averaged and the others stay with clients."""
+    clients, width = WORLD.clients, 3
+    average = np.eye(clients * width)
+    for column in shared:
+        for k in range(clients):
+            average[k * width + column] = 0
+            average[k * width + column, column::width] = WORLD.weights
+    maps = [phases_of(k, phases) for k in range(clients)]
+    apart = np.zeros((clients * width, clients * width))
+    for k, one in enumerate(maps):
+        apart[k * width : (k + 1) * width, k * width : (k + 1) * width] = one.matrix
+    whole, offset = average @ apart, average @ np.concatenate([one.offset for one in maps])
+    # columns that no phase moves have no fixed point to solve for: they stay at zero, where the model begins
+    idle = [c for c in range(width) if all(c not in columns for columns, _ in phases)]
+    moving = [i for i in range(clients * width) if i % width not in idle]
+    found = np.zeros(clients * width)
+    found[moving] = np.linalg.solve(np.eye(len(moving)) - whole[np.ix_(moving, moving)], offset[moving])
+    return found.reshape(clients, width)
+
+
+def settled(method: Algorithm, rounds: int = 3 * ROUNDS) -> Played:
+    """A method after so many rounds that it has stopped moving."""
+    return played(task(), method, rounds, WORK)
+
+
+def to_fedper(method: Algorithm) -> float:
+    """A shared body and own heads, trained together."""
+    return relative(settled(method).predicting(), fixed(BODY))
+
+
+def to_lg(method: Algorithm) -> float:
+    """A shared head and own bodies, trained together."""
+    return relative(settled(method).predicting(), fixed(HEAD))
+
+
+def to_fedrep(method: Algorithm) -> float:
+    """A shared body and own heads: one step of the head (an epoch), then the body's steps."""
+    return relative(settled(method).predicting(), fixed(BODY, ((HEAD, 1), (BODY, STEPS))))
+
+
+def to_fedbabu(method: Algorithm) -> float:
+    """A shared body under a head that never moves."""
+    return relative(settled(method).predicting(), fixed(BODY, ((BODY, STEPS),)))
+
+
+def untouched(method: Algorithm) -> float:
+    """How many bytes of unshared columns changed that nobody trained: on the server, and at clients who sat out."""
+    if not isinstance(method, Decoupled):
+        return float("nan")
+    run = played(task(), method, 1, WORK, selection=FEW)
+    own = HEAD if method.shared == "body" else BODY
+    changed = 0
+    for _ in range(5):
+        before = {name: rows.clone() for name, rows in run.state.keep.rows.items()}
+        run = run.on(1)
+        busy = run.records[-1]["selected"]
+        idle = [k for k in range(WORLD.clients) if k not in busy]
+        changed += int((run.row[own] != task().initial_row()[own]).sum())
+        for name, rows in before.items():
+            changed += int((run.state.keep.rows[name][idle] != rows[idle]).sum())
+    return float(changed)
+
+
+def hybrid_small(method: Algorithm) -> float:
+    """A hybrid whose clients are all small: FedAvg's fixed point, shared and for every client."""
+    if not isinstance(method, FedHybridAvgLG):
+        return float("nan")
+    run, wanted = settled(replace(method, threshold=float("inf"))), WORLD.fedavg().fixed
+    return max(relative(run.row, wanted), relative(run.predicting(), np.stack([wanted] * WORLD.clients)))
+
+
+def hybrid_large(method: Algorithm) -> float:
+    """A hybrid whose clients are all large: LG-FedAvg's fixed point for every client."""
+    if not isinstance(method, FedHybridAvgLG):
+        return float("nan")
+    return relative(settled(replace(method, threshold=0)).predicting(), fixed(HEAD))
+
+
+def moon_alone(method: Algorithm) -> float:
+    """MOON without its contrast: FedAvg's fixed point."""
+    if not isinstance(method, MOON):
+        return float("nan")
+    return relative(settled(replace(method, mu=0.0), ROUNDS).row, WORLD.fedavg().fixed)
+
+
+UNTOUCHED = Claim("leaves unshared columns untouched to the byte where nobody trains them", untouched, within=0.0)
+SMALL = Claim("with only small clients is FedAvg", hybrid_small)
+LARGE = Claim("with only large clients is LG-FedAvg", hybrid_large)
+
+DECOUPLED: dict[str, tuple[Claim, ...]] = {
+    "fedper": (Claim("stops at the fixed point of a shared body under own heads", to_fedper), UNTOUCHED),
+    "lgfedavg": (Claim("stops at the fixed point of a shared head on own bodies", to_lg), UNTOUCHED),
+    "fedrep": (Claim("stops at the fixed point of head steps, then shared body steps", to_fedrep), UNTOUCHED),
+    "fedbabu": (Claim("stops at the fixed point of body steps under a fixed head", to_fedbabu), UNTOUCHED),
+    "fedhybridavglg": (SMALL, LARGE),
+    "fedhybridavglgdual": (SMALL, LARGE),
+    "moon": (Claim("without its contrast (mu = 0) is FedAvg", moon_alone),),
+}

@@ -1,0 +1,96 @@
+"""Claims that hold for any method, one's own included: it is deterministic, it survives a stop, both executions agree.
+
+They need no closed form, and a method that fails one of them cannot be trusted with any number.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedloom.conformance.claim import Claim
+from fedloom.conformance.play import played
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.task import Task
+from fedloom.data.federation import Federation, Ragged
+from fedloom.errors import FedloomError
+from fedloom.runs.api import resume, run
+
+WORK = {"epochs": 1, "batch_size": 8, "lr": 0.05}
+SIZES = (30, 12, 21, 17, 26)
+FEATURES, CLASSES = 6, 3
+
+
+def labelled() -> Task:
+    """A small classification problem: five clients of unequal size with some classes more than others."""
+    rng = np.random.default_rng(11)
+    total = sum(SIZES)
+    centres = rng.normal(size=(CLASSES, FEATURES)) * 2
+    labels = np.concatenate([rng.choice(CLASSES, n, p=rng.dirichlet(np.ones(CLASSES))) for n in SIZES])
+    inputs = centres[labels] + rng.normal(size=(total, FEATURES))
+    lists = np.split(np.arange(total), np.cumsum(SIZES)[:-1])
+    train, valid, test = (Ragged.of([part[i::4] if i else part[3:] for part in lists]) for i in (0, 1, 2))
+    columns = {"x": torch.from_numpy(inputs).float(), "y": torch.from_numpy(labels)}
+    everything = torch.arange(total)
+    federation = Federation(columns, train, test, valid, CLASSES, global_test=everything, communal=everything[::2])
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        model = nn.Sequential(nn.Linear(FEATURES, 5), nn.ReLU(), nn.Linear(5, CLASSES))
+    return Task("labelled", federation, model)
+
+
+def between_executions(method: Algorithm) -> float:
+    """The largest relative difference between what clients predict with after training vectorised and in a loop."""
+    rows = [played(labelled(), method, 2, WORK, execution=how).predicting() for how in ("vectorised", "loop")]
+    return float((rows[0] - rows[1]).abs().max() / rows[1].abs().max())
+
+
+def between_workers(method: Algorithm) -> float:
+    """How many files differ between a run with one worker and one with two."""
+    with tempfile.TemporaryDirectory() as folder:
+        one, two = Path(folder, "one"), Path(folder, "two")
+        for where, workers in ((one, 1), (two, 2)):
+            run(labelled(), method, rounds=2, local=WORK, selection={"number": 3}, workers=workers, out=where)
+        return _differences(one, two)
+
+
+class _Stop(Exception):  # noqa: N818
+    """A stop between two rounds."""
+
+
+def after_a_stop(method: Algorithm) -> float:
+    """How many files differ between a run that was stopped after its second round and one that was not."""
+
+    def stop(record: dict[str, object]) -> None:
+        if record["round"] == 2:
+            raise _Stop
+
+    with tempfile.TemporaryDirectory() as folder:
+        whole, part = Path(folder, "whole"), Path(folder, "part")
+        settings = {"rounds": 3, "local": WORK, "selection": {"number": 3}}
+        run(labelled(), method, out=whole, **settings)  # type: ignore[arg-type]
+        try:
+            run(labelled(), method, out=part, observers=[stop], **settings)  # type: ignore[arg-type]
+        except _Stop:
+            resume(part, task=labelled(), method=method)
+        else:
+            raise FedloomError("the run ended before it could be stopped: a method must play all its rounds.")
+        return _differences(whole, part)
+
+
+def _differences(one: Path, other: Path) -> float:
+    names = {path.relative_to(base) for base in (one, other) for path in base.glob("checkpoints/*")}
+    names |= {Path("metrics.jsonl"), Path("clients.json")}
+    same = [(one / name).exists() and (other / name).exists() for name in names]
+    return float(sum(not here or (one / n).read_bytes() != (other / n).read_bytes() for n, here in zip(names, same, strict=True)))  # fmt: skip # noqa: E501
+
+
+GENERAL = (
+    Claim("trains alike in both executions", between_executions, within=1e-4),
+    Claim("gives the same bytes with one worker and with two", between_workers, within=0.0),
+    Claim("goes on to the same bytes after a stop", after_a_stop, within=0.0),
+)

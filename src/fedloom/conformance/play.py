@@ -1,0 +1,77 @@
+"""Running a method for a check: the same rounds as any run, with the state laid open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.cohort import Cohort
+from fedloom.core.jobs import Shop
+from fedloom.core.local import Loom
+from fedloom.core.rounds import Composition, RunState, begin, play_prelude, play_round
+from fedloom.core.stage import Stage
+from fedloom.core.task import Task
+from fedloom.engine.inline import Inline
+from fedloom.runs.config import parse
+from fedloom.runs.runner import prepare, single_thread
+
+
+@dataclass(frozen=True)
+class Played:
+    """A composition after some rounds."""
+
+    run: Composition
+    state: RunState
+    records: list[dict[str, Any]]
+
+    @property
+    def row(self) -> Tensor:
+        """The shared model."""
+        return self.state.server["row"]
+
+    def predicting(self, stages: Sequence[Stage] = ()) -> Tensor:
+        """The row that each client predicts with."""
+        run, state = self.run, self.state
+        ids = list(range(run.task.federation.clients))
+        cohort = Cohort(ids, Loom(run.task, run.execution.name), run.setting, state.round, state.keep.read(ids))
+        message = run.algorithm.broadcast(state.server, ids)
+        rows = cohort.spread(run.algorithm.weights_for(message, cohort))
+        for stage in [*run.stages, *stages]:
+            rows = stage.weights(rows, message, cohort)
+        return rows
+
+    def on(self, rounds: int) -> Played:
+        """The same after some more rounds."""
+        return _rounds(self.run, self.state, rounds, self.records)
+
+
+def played(task: Task, method: Algorithm, rounds: int, local: Mapping[str, Any], **settings: Any) -> Played:
+    """A method after some rounds on a task; ``settings`` are keys of a run's config."""
+    values = {"rounds": max(rounds, 1), "local": dict(local), "eval_every": 0, **settings}
+    run = prepare(task, method, parse(values, "the check")).composition
+    state = begin(run)
+    with single_thread():
+        play_prelude(run, Inline(_shop(run)), state)
+    return _rounds(run, state, rounds, [])
+
+
+def _rounds(run: Composition, state: RunState, rounds: int, before: list[dict[str, Any]]) -> Played:
+    with single_thread():
+        engine = Inline(_shop(run))
+        records = [play_round(run, engine, state) for _ in range(rounds)]
+    return Played(run, state, [*before, *records])
+
+
+def _shop(run: Composition) -> Shop:
+    scoring = Loom(run.task, run.execution.name)
+    federation = run.algorithm.trains_on(run.task.federation, run.new_clients)
+    if federation is run.task.federation:
+        return Shop(run.algorithm, scoring, scoring, run.setting, run.stages)
+    from dataclasses import replace
+
+    training = Loom(replace(run.task, federation=federation), run.execution.name)
+    return Shop(run.algorithm, training, scoring, run.setting, run.stages)

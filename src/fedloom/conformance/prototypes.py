@@ -1,0 +1,30 @@
+"""The claim about FedProto: the server's prototypes are the class means of all clients' features, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedloom.conformance.claim import Claim
+from fedloom.conformance.general import CLASSES, WORK, labelled
+from fedloom.conformance.play import played
+from fedloom.conformance.quadratics import relative
+from fedloom.core.algorithm import Algorithm
+
+
+def to_class_means(method: Algorithm) -> float:
+    """The distance of the prototypes after one round from the mean features of each class over all samples."""
+    task = labelled()
+    run = played(task, method, 1, WORK)
+    sums, counts = np.zeros((CLASSES, 5)), np.zeros(CLASSES)
+    for client, row in enumerate(run.predicting()):
+        views = {name: view.double().numpy() for name, view in task.layout.views(row).items()}
+        own = task.federation.train[client]
+        inputs, labels = task.inputs(own).double().numpy(), task.targets(own).numpy()
+        features = np.maximum(inputs @ views["0.weight"].T + views["0.bias"], 0)
+        for label in range(CLASSES):
+            sums[label] += features[labels == label].sum(0)
+            counts[label] += (labels == label).sum()
+    return relative(run.state.server["prototypes"], sums / counts[:, None])
+
+
+PROTOTYPES = {"fedproto": (Claim("has the class means of all clients' features as prototypes", to_class_means),)}

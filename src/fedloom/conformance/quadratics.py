@@ -1,0 +1,153 @@
+"""A world in which every method has a known answer: clients whose losses are quadratics.
+
+Client k minimises ``F_k(w) = 1/2 (w - m_k)' A_k (w - m_k)`` with a curvature and an optimum of its own. Gradient
+descent is then an affine map, so where a method must end can be solved for, exactly, in double precision. The
+methods themselves run as they always do, on samples: ``A_k`` and ``m_k`` are turned into a small regression problem
+per client whose mean loss is ``F_k``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedloom.core.task import SquaredError, Task
+from fedloom.data.federation import Federation, Ragged
+
+Matrix = np.ndarray
+LR, STEPS = 0.1, 5
+"""The local learning rate and the local steps of every check."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """The map ``w -> matrix @ w + offset``."""
+
+    matrix: Matrix
+    offset: Matrix
+
+    def __call__(self, w: Matrix) -> Matrix:
+        """The image of a point."""
+        return np.asarray(self.matrix @ w + self.offset)
+
+    def then(self, other: Affine) -> Affine:
+        """First this map, then another."""
+        return Affine(other.matrix @ self.matrix, other(self.offset))
+
+    def times(self, number: int) -> Affine:
+        """This map again and again."""
+        result = Affine(np.eye(len(self.offset)), np.zeros_like(self.offset))
+        for _ in range(number):
+            result = result.then(self)
+        return result
+
+    @property
+    def fixed(self) -> Matrix:
+        """The point that stays where it is."""
+        return np.linalg.solve(np.eye(len(self.offset)) - self.matrix, self.offset)
+
+
+def mixture(weights: Matrix, maps: list[Affine]) -> Affine:
+    """The weighted mean of maps: what averaging does."""
+    return Affine(
+        np.asarray(sum(p * one.matrix for p, one in zip(weights, maps, strict=True))),
+        np.asarray(sum(p * one.offset for p, one in zip(weights, maps, strict=True))),
+    )
+
+
+@dataclass(frozen=True)
+class Quadratics:
+    """K clients with curvatures (K×d×d), optima (K×d) and numbers of samples (multiples of d)."""
+
+    curvatures: Matrix
+    optima: Matrix
+    copies: tuple[int, ...]
+
+    @staticmethod
+    def drawn(clients: int = 5, width: int = 3, copies: tuple[int, ...] | None = None, seed: int = 5) -> Quadratics:
+        """Random clients: eigenvalues between 1 and 4, in directions that do not agree; optima far apart."""
+        rng = np.random.default_rng(seed)
+        curvatures = []
+        for _ in range(clients):
+            turn = np.linalg.qr(rng.normal(size=(width, width)))[0]
+            curvatures.append(turn @ np.diag(rng.uniform(1.0, 4.0, width)) @ turn.T)
+        optima = rng.normal(scale=3.0, size=(clients, width))
+        return Quadratics(np.stack(curvatures), optima, copies or tuple(1 + k % 3 for k in range(clients)))
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return len(self.optima)
+
+    @property
+    def weights(self) -> Matrix:
+        """Each client's share of the samples."""
+        return np.asarray(self.copies) / sum(self.copies)
+
+    def task(self) -> Task:
+        """The same world as samples and a linear model that starts at zero."""
+        width = self.optima.shape[1]
+        inputs, targets, sizes = [], [], []
+        for curvature, optimum, copies in zip(self.curvatures, self.optima, self.copies, strict=True):
+            x = np.sqrt(width) * np.linalg.cholesky(curvature).T
+            inputs += [x] * copies
+            targets += [x @ optimum] * copies
+            sizes.append(width * copies)
+        parts = Ragged.of(np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1]))
+        columns = {
+            "x": torch.from_numpy(np.concatenate(inputs)).float(),
+            "y": torch.from_numpy(np.concatenate(targets)).float(),
+        }
+        federation = Federation(columns, parts, parts, Ragged.empty(self.clients), 1)
+        linear = nn.Linear(width, 1, bias=False)
+        nn.init.zeros_(linear.weight)
+        return Task("quadratics", federation, nn.Sequential(linear), SquaredError())
+
+    # -- what methods do to a point, as maps
+
+    def descent(self, client: int, lr: float = LR, near: float = 0.0, at: Matrix | None = None) -> Affine:
+        """One gradient step on ``F_k(w) + near/2 ||w - at||^2``."""
+        curvature, optimum = self.curvatures[client], self.optima[client]
+        width = len(optimum)
+        anchor = np.zeros(width) if at is None else at
+        slope = curvature + near * np.eye(width)
+        return Affine(np.eye(width) - lr * slope, lr * (curvature @ optimum + near * anchor))
+
+    def proximal(self, client: int, near: float, steps: int = STEPS, lr: float = LR) -> Affine:
+        """``steps`` gradient steps from w on ``F_k + near/2 ||. - w||^2``, as a map of w."""
+        width = self.optima.shape[1]
+        free, result = self.descent(client, lr, near), Affine(np.eye(width), np.zeros(width))
+        for _ in range(steps):  # the anchor is the point that the map is applied to
+            result = Affine(
+                free.matrix @ result.matrix + lr * near * np.eye(width), free.matrix @ result.offset + free.offset
+            )
+        return result
+
+    def local(self, steps: int = STEPS, lr: float = LR) -> list[Affine]:
+        """What ``steps`` local gradient steps do, for every client."""
+        return [self.descent(client, lr).times(steps) for client in range(self.clients)]
+
+    # -- where methods must end
+
+    @property
+    def optimum(self) -> Matrix:
+        """The minimiser of the weighted mean of all clients' losses."""
+        whole = np.einsum("k,kij->ij", self.weights, self.curvatures)
+        return np.linalg.solve(whole, np.einsum("k,kij,kj->i", self.weights, self.curvatures, self.optima))
+
+    def fedavg(self) -> Affine:
+        """One round of FedAvg with everybody."""
+        return mixture(self.weights, self.local())
+
+    def fedprox(self, mu: float) -> Affine:
+        """One round of FedProx with everybody."""
+        return mixture(self.weights, [self.proximal(client, mu) for client in range(self.clients)])
+
+
+def relative(got: Tensor | Matrix, wanted: Matrix) -> float:
+    """The distance of two points, relative to the size of the wanted one."""
+    found = got.double().numpy() if isinstance(got, Tensor) else got
+    return float(np.linalg.norm(found.reshape(-1) - wanted.reshape(-1)) / np.linalg.norm(wanted))

@@ -1,0 +1,122 @@
+"""Claims about methods that end in one shared model: where they must end on quadratics.
+
+FedAvg with several local steps has a biased fixed point (Charles and Konecny, 2021); FedProx has another; drift
+control has none: SCAFFOLD and FedDyn must reach the optimum, with everybody and with a few clients per round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fedloom.algorithms.fedavg import FedAdagrad, FedAdam, FedProx
+from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim, settled
+from fedloom.conformance.play import played
+from fedloom.conformance.quadratics import STEPS, Quadratics, relative
+from fedloom.core.algorithm import Algorithm
+
+WORLD = Quadratics.drawn()
+ALONE = Quadratics.drawn(clients=1)
+
+
+def to_fedavg(method: Algorithm) -> float:
+    """The distance to FedAvg's biased fixed point."""
+    return relative(settled(method, WORLD, 6 * ROUNDS if method.server else ROUNDS).row, WORLD.fedavg().fixed)
+
+
+def to_optimum(method: Algorithm) -> float:
+    """The distance to the optimum, everybody taking part."""
+    return relative(settled(method, WORLD, 3 * ROUNDS).row, WORLD.optimum)
+
+
+def to_optimum_with_few(method: Algorithm) -> float:
+    """The distance to the optimum, two clients of five taking part."""
+    return relative(settled(method, WORLD, 6 * ROUNDS, selection=FEW).row, WORLD.optimum)
+
+
+def to_descent(method: Algorithm) -> float:
+    """The distance of one client's run from plain gradient descent, after ten rounds."""
+    wanted = ALONE.descent(0).times(10 * STEPS)(np.zeros(3))
+    return relative(settled(method, ALONE, 10).row, wanted)
+
+
+def to_proximal(method: Algorithm) -> float:
+    """The distance of FedProx (with mu = 1) from its own fixed point."""
+    mu = method.mu if isinstance(method, FedProx) and method.mu > 0.1 else 1.0
+    near = replace(method, mu=mu) if isinstance(method, FedProx) else method
+    return relative(settled(near, WORLD).row, WORLD.fedprox(mu).fixed)
+
+
+def to_pooled(method: Algorithm) -> float:
+    """The distance of centralised training from gradient descent on the mean loss, after ten rounds."""
+    whole = np.einsum("k,kij->ij", WORLD.weights, WORLD.curvatures)
+    pooled = Quadratics(whole[None], WORLD.optimum[None], (1,))
+    return relative(settled(method, WORLD, 10).row, pooled.descent(0).times(10 * STEPS)(np.zeros(3)))
+
+
+def to_one_step(method: Algorithm) -> float:
+    """The distance of FedSGD from gradient descent on the mean loss: one step per round, ten rounds."""
+    whole = np.einsum("k,kij->ij", WORLD.weights, WORLD.curvatures)
+    pooled = Quadratics(whole[None], WORLD.optimum[None], (1,))
+    return relative(settled(method, WORLD, 10).row, pooled.descent(0).times(10)(np.zeros(3)))
+
+
+def to_server_rule(method: Algorithm) -> float:
+    """The distance from two rounds of Algorithm 2 of Reddi et al. (2021), worked out in double precision."""
+    if not isinstance(method, FedAdam | FedAdagrad):
+        return float("nan")
+    row, m, v = np.zeros(3), np.zeros(3), np.full(3, method.tau**2)
+    beta1, beta2 = (method.beta1, method.beta2) if isinstance(method, FedAdam) else (0.0, 0.0)
+    for _ in range(2):
+        change = WORLD.fedavg()(row) - row
+        m = beta1 * m + (1 - beta1) * change
+        if isinstance(method, FedAdagrad):
+            v = v + change**2
+        elif type(method).__name__ == "FedYogi":
+            v = v - (1 - beta2) * change**2 * np.sign(v - change**2)
+        else:
+            v = beta2 * v + (1 - beta2) * change**2
+        row = row + method.server_lr * m / (np.sqrt(v) + method.tau)
+    return relative(settled(method, WORLD, 2).row, row)
+
+
+def mean_control(method: Algorithm) -> float:
+    """How far SCAFFOLD's server variate is from the mean of the clients', after each of ten partial rounds."""
+    return _mean_kept(method, "c", "c")
+
+
+def mean_regulariser(method: Algorithm) -> float:
+    """How far FedDyn's h is from the mean of the clients' linear terms, after each of ten partial rounds."""
+    return _mean_kept(method, "g", "h")
+
+
+def _mean_kept(method: Algorithm, kept: str, held: str) -> float:
+    run, worst = played(WORLD.task(), method, 1, WORK, selection=FEW), 0.0
+    shares = torch.from_numpy(WORLD.weights).float()
+    for _ in range(10):
+        rows = run.state.keep.rows[kept]
+        here = run.state.server[held]
+        worst = max(worst, float((shares @ rows - here).norm() / here.norm()))
+        run = run.on(1)
+    return worst
+
+
+FEDAVG = Claim("stops at FedAvg's biased fixed point, not at the optimum", to_fedavg)
+DESCENT = Claim("with one client is gradient descent", to_descent)
+OPTIMUM = Claim("reaches the global optimum, everybody taking part", to_optimum)
+OPTIMUM_FEW = Claim("reaches the global optimum, two clients of five taking part", to_optimum_with_few)
+
+SHARED: dict[str, tuple[Claim, ...]] = {
+    "centralised": (Claim("is gradient descent on the mean of all losses", to_pooled),),
+    "fedsgd": (Claim("is gradient descent on the mean of all losses, a step per round", to_one_step),),
+    "fedavg": (FEDAVG, DESCENT),
+    "fedprox": (Claim("stops at its own fixed point, which is neither FedAvg's nor the optimum", to_proximal),),
+    "fedavgm": (FEDAVG,),
+    "fedadagrad": (Claim("takes the first two steps of its paper's Algorithm 2", to_server_rule),),
+    "fedadam": (Claim("takes the first two steps of its paper's Algorithm 2", to_server_rule),),
+    "fedyogi": (Claim("takes the first two steps of its paper's Algorithm 2", to_server_rule),),
+    "scaffold": (OPTIMUM, OPTIMUM_FEW, DESCENT, Claim("keeps c at the mean of all c_i", mean_control)),
+    "feddyn": (OPTIMUM, OPTIMUM_FEW, Claim("keeps h at the mean of all g_i", mean_regulariser)),
+}

@@ -1,0 +1,120 @@
+"""Any method with any selector, any stage and any server optimiser: it runs, or it is refused in one sentence.
+
+Refusals come in pairs (a method and a stage, a method and a selector, ...). Each pair is listed with its reason in
+docs/composition.md, and a combination is refused exactly when one of its pairs is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedloom as fl
+from fedloom.algorithms.registry import METHODS
+from fedloom.core.task import Task
+from fedloom.data.federation import Ragged
+from fedloom.personal import STAGES
+from fedloom.selection import SELECTORS
+from synthetic import federation, mlp
+
+DOCS = Path(__file__).parents[1] / "docs" / "composition.md"
+SETTINGS = {
+    "fedhybridavglg": "threshold=40",
+    "fedhybridavglgdual": "threshold=40",
+    "fedseq": "min_samples=30,max_clients=3,pretrain_epochs=1",
+    "fedseqinter": "min_samples=30,max_clients=3,pretrain_epochs=1",
+    "cfl": "warmup=0",
+}
+SELECTION = {"random": {"number": 2}, "powerofchoice": {"number": 2}}
+OPTIMIZER = {"plain": None, "yogi": {"kind": "yogi"}}
+NOTHING = "no stage"
+
+
+def world() -> Task:
+    """Six clients of two sizes with a validation part and a communal set."""
+    from dataclasses import replace
+
+    made = federation([36, 18, 30, 18, 24, 24], shape=(6,), classes=3)
+    valid = Ragged.of([part[:4] for part in (made.train[k] for k in range(6))])
+    train = Ragged.of([made.train[k][4:] for k in range(6)])
+    return Task("t", replace(made, train=train, valid=valid, communal=torch.arange(0, 150, 10)), mlp(6, 5, 3))
+
+
+TASK = world()
+
+
+def attempt(method: str, selector: str = "random", stage: str = NOTHING, optimizer: str = "plain") -> str | None:
+    """None when two rounds run; the sentence when the combination is refused."""
+    spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
+    try:
+        history = fl.run(
+            TASK,
+            spec if stage == NOTHING else f"{spec}+{stage}",
+            rounds=2,
+            local={"batch_size": 8, "lr": 0.05},
+            selection={"name": selector, **SELECTION.get(selector, {})},
+            server_optimizer=OPTIMIZER[optimizer],
+            eval_every=2,
+        )
+    except fl.FedloomError as refusal:
+        return str(refusal)
+    assert history.stopped is None, f"{method} {selector} {stage} {optimizer}: {history.stopped}"
+    assert history.records[-1]["round"] == 2
+    assert "client_model/own_test/accuracy/mean" in history.records[-1]["metrics"]
+    return None
+
+
+def refused_pairs() -> dict[frozenset[str], str]:
+    """The pairs that are refused, each with its sentence."""
+    found = {}
+    for method in METHODS:
+        pairs = [(selector, attempt(method, selector=selector)) for selector in SELECTORS]
+        pairs += [(stage, attempt(method, stage=stage)) for stage in STAGES]
+        pairs += [("yogi", attempt(method, optimizer="yogi"))]
+        found |= {frozenset((method, other)): why for other, why in pairs if why is not None}
+    return found
+
+
+@pytest.fixture(scope="module")
+def refused() -> dict[frozenset[str], str]:
+    return refused_pairs()
+
+
+def test_every_method_runs_by_itself():
+    assert {method: attempt(method) for method in METHODS if attempt(method) is not None} == {}
+
+
+def test_a_refusal_is_one_sentence_that_says_what_to_do(refused):
+    for pair, why in refused.items():
+        assert why.endswith("."), f"{set(pair)}: {why}"
+        assert "\n" not in why
+        assert ":" in why, f"{set(pair)} says what is wrong but not what to do: {why}"
+
+
+def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refused):
+    print(f"{len(refused)} of {len(METHODS) * (len(SELECTORS) + len(STAGES) + 1)} pairs are refused")
+    listed = set()
+    for line in DOCS.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            names = [re.findall(r"`([^`]+)`", cell) for cell in cells[:2]]
+            listed |= {frozenset(pair) for pair in itertools.product(*names)}
+    assert set(refused) == listed
+
+
+@pytest.mark.slow
+def test_a_combination_is_refused_exactly_when_one_of_its_pairs_is(refused):
+    wrong, refusals = [], 0
+    combinations = list(itertools.product(METHODS, SELECTORS, [NOTHING, *STAGES], OPTIMIZER))
+    for method, selector, stage, optimizer in combinations:
+        expected = any(frozenset((method, other)) in refused for other in (selector, stage, optimizer))
+        why = attempt(method, selector, stage, optimizer)
+        refusals += why is not None
+        if (why is not None) != expected:
+            wrong.append((method, selector, stage, optimizer, why))
+    print(f"{refusals} of {len(combinations)} combinations are refused")
+    assert wrong == []

@@ -1,0 +1,57 @@
+"""State of every method: a run that is stopped and resumed leaves the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fedloom as fl
+from fedloom.algorithms.registry import METHODS
+from fedloom.selection import SELECTORS
+from test_composition import SELECTION, SETTINGS, TASK
+
+COMPARED = ("metrics.jsonl", "clients.json")
+
+
+def play(folder: Path, method: str, **settings: object) -> None:
+    spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
+    stage = "" if METHODS[method].personal or method in ("local", "centralised", "fedsgd") else "+fedpredict"
+    settings = {"selection": {"number": 2}, **settings}
+    fl.run(TASK, spec + stage, rounds=4, seed=2, local={"batch_size": 8, "lr": 0.05}, out=folder, **settings)  # type: ignore[arg-type]
+
+
+class Stop(Exception):  # noqa: N818
+    """A stop in the middle of a run."""
+
+
+def stop_after(number: int):
+    def observe(record: dict) -> None:
+        if record["round"] == number:
+            raise Stop
+
+    return observe
+
+
+def left_in(folder: Path) -> dict[str, bytes]:
+    newest = sorted((folder / "checkpoints").glob("*.safetensors"))
+    return {path.name: path.read_bytes() for path in [*newest, *(folder / name for name in COMPARED)]}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_stopped_run_goes_on_to_the_same_bytes(method, tmp_path):
+    play(tmp_path / "whole", method)
+    with pytest.raises(Stop):
+        play(tmp_path / "stopped", method, observers=[stop_after(3)])
+    fl.resume(tmp_path / "stopped", task=TASK)
+    assert left_in(tmp_path / "stopped") == left_in(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_what_a_selector_remembers_survives_a_stop(selector, tmp_path):
+    chosen = {"name": selector, **SELECTION.get(selector, {})}
+    play(tmp_path / "whole", "fedavg", selection=chosen)
+    with pytest.raises(Stop):
+        play(tmp_path / "stopped", "fedavg", selection=chosen, observers=[stop_after(3)])
+    fl.resume(tmp_path / "stopped", task=TASK)
+    assert left_in(tmp_path / "stopped") == left_in(tmp_path / "whole")
