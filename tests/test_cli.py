@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,59 @@ def test_report_keeps_two_settings_of_one_method_apart(inside):
         inside("run", *SMALL, "--method", f"fedprox:mu={mu}", "--out", f"p{mu}")
     told = json.loads(inside("report", "p0.1", "p5", "--json").stdout)
     assert {row["method"] for row in told["methods"]} == {"fedprox:mu=0.1", "fedprox:mu=5.0"}
+
+
+def test_report_keeps_a_method_apart_from_the_same_with_a_stage(inside):
+    for number, method in enumerate(("fedavg", "fedavg+fedpredict", "fedavg+finetune:epochs=2")):
+        inside("run", *SMALL, "--method", method, "--out", f"r{number}")
+    told = json.loads(inside("report", "r0", "r1", "r2", "--json").stdout)
+    assert {row["method"] for row in told["methods"]} == {"fedavg", "fedavg+fedpredict", "fedavg+finetune:epochs=2"}
+
+
+def test_a_comparison_shows_what_else_was_measured_and_what_was_asked_for(inside, tmp_path):
+    words = [*SMALL, "--fraction", "0.5", "--new-clients", "2", "--reach", "0.05", "--out", "c"]
+    words += ["--set", "task.withhold={label=3, clients=1}", "--set", "task.drift={rounds=[2]}"]
+    shown = inside("compare", *words, "fedavg", "fedavg+fedpredict:dynamic=true")
+    assert shown.returncode == 0, shown.stderr
+    for heading in ("new clients' models", "withheld class", "accuracy per selected", "rounds to 5 %"):
+        assert heading in shown.stdout
+    rows = json.loads(inside("resume", "c", "--json").stdout)["methods"]  # the target is remembered
+    assert all(row["reach"] == 0.05 and row["new_accuracy"] is not None for row in rows)
+    values = tomllib.loads((tmp_path / "c" / "fedavg_fedpredict_dynamic=True-seed0" / "config.toml").read_text())
+    assert values["personal"] == [{"name": "fedpredict", "dynamic": True}]
+    assert values["new_clients"] == 2
+    assert values["task"]["drift"] == {"rounds": [2], "share": 1.0}
+    plain = inside("compare", *SMALL, "--out", "d", "fedavg", "local")
+    assert "rounds to" not in plain.stdout
+    assert "accuracy per selected" not in plain.stdout
+    assert "reach=80" in refused(inside("compare", *SMALL, "--reach", "80", "--out", "e", "fedavg"))
+
+
+STAGE = """
+from dataclasses import dataclass
+
+import fedloom as fl
+
+
+@dataclass(frozen=True)
+class Half(fl.Stage):
+    share: float = 0.5
+
+    def weights(self, rows, message, cohort):
+        return self.share * rows
+"""
+
+
+def test_a_stage_of_ones_own_runs_from_its_file_and_is_found_again(tmp_path):
+    (tmp_path / "mine.py").write_text(STAGE)
+    words = ["run", *SMALL, "--method", "fedavg+mine.py:Half:share=0.25", "--out", "a", "--json"]
+    assert fedloom(*words, cwd=tmp_path).returncode == 0
+    whole = (tmp_path / "a" / "metrics.jsonl").read_bytes()
+    (tmp_path / "a" / "clients.json").unlink()
+    result = fedloom("resume", tmp_path / "a", "--json", cwd=tmp_path.parent)  # from another folder
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "a" / "metrics.jsonl").read_bytes() == whole
+    assert json.loads((tmp_path / "a" / "clients.json").read_text())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -103,3 +103,41 @@ def test_differences_are_the_config_keys_that_make_a_comparison_unfair() -> None
     one, other = run([0.1], task={"name": "digits", "clients": 5}), run([0.1], task={"name": "digits", "clients": 9})
     other.config |= {"seed": 7, "method": {"name": "other"}}
     assert differences({"a": [one], "b": [other]}) == ["task.clients"]
+
+
+def measured(values: dict[str, float], selected: list[int], **config: Any) -> History:
+    """Two rounds that measured the same, with these clients selected, of four."""
+    records = [
+        {"round": n, "selected": selected if n else [], "metrics": values, "bytes_up": 0, "bytes_down": 0, "steps": 0}
+        for n in range(3)
+    ]
+    return History({"method": {"name": "m"}, "seed": 0, "task": {"clients": 4}, **config}, records)
+
+
+def test_new_clients_and_recall_are_in_a_row_when_they_were_measured() -> None:
+    new, recall = CLIENTS.replace("mean", "new"), "client_model/own_test/withheld_recall/mean"
+    one, other = summary({"a": [measured({CLIENTS: 0.5, new: 0.3, recall: 0.1}, [0, 1])], "b": [run([0.1, 0.2])]})
+    assert (one["new_accuracy"], one["withheld_recall"]) == (0.3, 0.1)
+    assert (other["new_accuracy"], other["withheld_recall"]) == (None, None)
+
+
+def test_efficiency_is_the_mean_over_rounds_and_only_where_clients_were_left_out() -> None:
+    name = CLIENTS.replace("mean", "per_selected")
+    rows = summary({
+        "some": [measured({CLIENTS: 0.6, name: 0.3}, [0, 1])],
+        "all": [measured({CLIENTS: 0.6, name: 0.15}, [0, 1, 2, 3])],
+        "all but the new": [measured({CLIENTS: 0.6, name: 0.2}, [0, 1, 2], new_clients=1)],
+    })  # fmt: skip
+    assert [row["efficiency"] for row in rows] == [0.3, None, None]
+
+
+def test_rounds_to_a_target_are_there_when_asked_and_count_the_seeds_that_reached_it() -> None:
+    runs = {"a": [run([0.1, 0.9]), run([0.1, 0.2, 0.8])], "b": [run([0.1, 0.9]), run([0.1])], "c": [run([0.1])]}
+    assert "rounds_to" not in summary(runs)[0]
+    rows = [(row["rounds_to"], row["reached"], row["reach"]) for row in summary(runs, reach=0.8)]
+    assert rows == [(1.5, 2, 0.8), (1.0, 1, 0.8), (None, 0, 0.8)]
+
+
+def test_stages_may_differ_between_compared_methods() -> None:
+    one, other = run([0.1]), run([0.1], personal=[{"name": "finetune"}])
+    assert differences({"a": [one], "b": [other]}) == []

@@ -9,11 +9,14 @@ import sys
 import click
 import typer
 
+from fedloom.cli.advise import advise
 from fedloom.cli.compare import compare
+from fedloom.cli.conform import conform
 from fedloom.cli.data import data
 from fedloom.cli.listing import listing
 from fedloom.cli.run import resume, run
 from fedloom.cli.show import report
+from fedloom.cli.sweep import sweep
 from fedloom.errors import FedloomError
 
 app = typer.Typer(
@@ -28,6 +31,9 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(compare)
+app.command()(sweep)
+app.command()(advise)
+app.command()(conform)
 app.command()(resume)
 app.command()(report)
 app.command()(data)

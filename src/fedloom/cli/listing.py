@@ -17,6 +17,7 @@ KINDS = (
     "models",
     "partitions",
     "selectors",
+    "stages",
     "engines",
     "executions",
     "weightings",
@@ -30,7 +31,8 @@ def listing(
 ) -> None:
     """List what there is, with one line each.
 
-    KIND is one of: methods, tasks, data, models, partitions, selectors, engines, executions, weightings, trackers.
+    KIND is one of: methods, tasks, data, models, partitions, selectors, stages, engines, executions, weightings,
+    trackers.
 
     Example:  fedloom list models
     """
@@ -80,6 +82,10 @@ def _rows(kind: str) -> list[dict[str, Any]]:
         from fedloom.selection import SELECTORS
 
         return [_of_class(name, made) for name, made in SELECTORS.items()]
+    if kind == "stages":
+        from fedloom.personal import STAGES
+
+        return [_of_class(name, made) for name, made in STAGES.items()]
     return [{"name": name, "about": about} for name, about in _tables(kind).items()]
 
 

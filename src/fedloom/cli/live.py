@@ -1,4 +1,4 @@
-"""The table that fills while a comparison runs: a row per method, with the newest numbers of its current seed.
+"""The table that fills while a comparison or a sweep runs: per method or combination, the newest numbers of a seed.
 
 It is redrawn when a round ends and never from a thread of its own, so that worker processes are forked from a
 process with one thread. Silent when piped.
@@ -7,6 +7,7 @@ process with one thread. Silent when piped.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,21 @@ if TYPE_CHECKING:
     from fedloom.runs.runner import Observer
 
 
-class LiveTable:
-    """What a comparison has measured so far."""
+MOST_ROWS = 20
+"""Of more rows, those that changed last are shown."""
 
-    def __init__(self, methods: list[str], seeds: int, rounds: int, quiet: bool) -> None:
+
+class LiveTable:
+    """What a comparison or a sweep has measured so far."""
+
+    def __init__(
+        self, methods: Sequence[str], seeds: int, rounds: int | Mapping[str, int], quiet: bool, what: str = "method"
+    ) -> None:
         from rich.console import Console
 
-        self.seeds, self.rounds, self.began = seeds, rounds, time.monotonic()
-        self.rows: dict[str, dict[str, Any]] = {method: {"seed": 0, "round": 0} for method in methods}
+        self.seeds, self.what, self.began, self.touched = seeds, what, time.monotonic(), 0
+        self.rounds = dict.fromkeys(methods, rounds) if isinstance(rounds, int) else rounds
+        self.rows: dict[str, dict[str, Any]] = {method: {"seed": 0, "round": 0, "touched": 0} for method in methods}
         console = Console(stderr=True)
         self.live: Live | None = None
         if console.is_terminal and not quiet:
@@ -51,7 +59,8 @@ class LiveTable:
         row.update(seed=row["seed"] + 1, round=0, number=seed)
 
         def observe(record: dict[str, Any]) -> None:
-            row["round"] = record["round"]
+            self.touched += 1
+            row.update(round=record["round"], touched=self.touched)
             row.update({name: value for name, value in record["metrics"].items() if name in (CLIENTS, GLOBAL)})
             if self.live is not None:
                 self.live.update(self.table(), refresh=True)
@@ -62,13 +71,16 @@ class LiveTable:
         """The table as it stands."""
         from rich.table import Table
 
-        done = sum(self.rounds * max(row["seed"] - 1, 0) + row["round"] for row in self.rows.values())
-        share = done / (self.rounds * self.seeds * len(self.rows))
+        done = sum(self.rounds[name] * max(row["seed"] - 1, 0) + row["round"] for name, row in self.rows.items())
+        share = done / (self.seeds * sum(self.rounds.values()))
         left = (time.monotonic() - self.began) * (1 - share) / share if share else 0.0
-        table = Table(caption=f"{share:.0%} done, about {left:.0f} s left")
-        for heading in ("method", "seed", "round", "global model,\nglobal test", "clients' models,\nown tests"):
-            table.add_column(heading, justify="left" if heading == "method" else "right")
-        for method, row in self.rows.items():
-            scores = [f"{row[name]:.1%}" if name in row else "" for name in (GLOBAL, CLIENTS)]
-            table.add_row(method, f"{row['seed']}/{self.seeds}", f"{row['round']}/{self.rounds}", *scores)
+        newest = sorted(self.rows, key=lambda name: -self.rows[name]["touched"])[:MOST_ROWS]
+        more = f"; {len(newest)} of {len(self.rows)} shown" if len(newest) < len(self.rows) else ""
+        table = Table(caption=f"{share:.0%} done, about {left:.0f} s left{more}")
+        for heading in (self.what, "seed", "round", "global model,\nglobal test", "clients' models,\nown tests"):
+            table.add_column(heading, justify="left" if heading == self.what else "right")
+        for name in (name for name in self.rows if name in newest):
+            row = self.rows[name]
+            scores = [f"{row[metric]:.1%}" if metric in row else "" for metric in (GLOBAL, CLIENTS)]
+            table.add_row(name, f"{row['seed']}/{self.seeds}", f"{row['round']}/{self.rounds[name]}", *scores)
         return table

@@ -53,10 +53,22 @@ BatchSize = Annotated[
 ]
 Rate = Annotated[float | None, typer.Option("--lr", help="Local learning rate.", rich_help_panel=LOCAL)]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="How many rounds (default: 20).", rich_help_panel=ROUND)]
+Selection = Annotated[
+    str | None,
+    typer.Option(
+        "--selection",
+        help="Who takes part: a selector of [b]fedloom list selectors[/b] (default: random).",
+        rich_help_panel=ROUND,
+    ),
+]
 Fraction = Annotated[
     float | None, typer.Option("--fraction", help="Share of clients per round (default: 1).", rich_help_panel=ROUND)
 ]
 Number = Annotated[int | None, typer.Option("--number", help="Or how many clients per round.", rich_help_panel=ROUND)]
+NewClients = Annotated[
+    int | None,
+    typer.Option("--new-clients", help="So many clients never train and are only scored.", rich_help_panel=ROUND),
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same bytes (default: 0).", rich_help_panel=ROUND)]
 Workers = Annotated[
     int | None, typer.Option("--workers", help="Worker processes; they never change a result.", rich_help_panel=ROUND)
@@ -82,9 +94,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.", r
 
 
 def collect(
-    config: Path | None, settings: list[str] | None, alpha: float | None, partition: str | None, **options: Any
+    config: Path | None,
+    settings: list[str] | None,
+    alpha: float | None,
+    partition: str | None,
+    selection: str | None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Nested config values from a TOML file, then options, then ``--set``. Option names say where they go."""
+    from fedloom.algorithms.registry import split_method
     from fedloom.data.partitions import dirichlet, partition_config, partitioner
     from fedloom.errors import FedloomError
     from fedloom.runs.config import override, read
@@ -98,6 +116,10 @@ def collect(
     divide = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition is not None else None
     if divide is not None:
         values.setdefault("task", {})["partition"] = partition_config(divide)
+    if selection is not None:
+        name, own = split_method(selection)
+        given = values.get("selection", {})
+        values["selection"] = {**(given if given.get("name") in (None, name) else {}), "name": name, **own}
     for place, value in options.items():
         if value is not None:
             *sections, leaf = place.split("__")

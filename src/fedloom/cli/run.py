@@ -34,8 +34,10 @@ def run(
     batch_size: o.BatchSize = None,
     lr: o.Rate = None,
     rounds: o.Rounds = None,
+    selection: o.Selection = None,
     fraction: o.Fraction = None,
     number: o.Number = None,
+    new_clients: o.NewClients = None,
     seed: o.Seed = None,
     workers: o.Workers = None,
     execution: o.Execution = None,
@@ -50,49 +52,53 @@ def run(
 
     Example:  fedloom run --task digits --method fedprox:mu=0.1 --clients 20 --alpha 0.1 --rounds 30
     """
-    from fedloom.runs.api import completed, make_task, method_of, with_method
+    from fedloom.runs.api import complete_local, completed, make_task, method_of, with_method
     from fedloom.runs.config import parse
+    from fedloom.runs.history import History
     from fedloom.runs.runner import execute, prepare
 
     values = o.collect(
-        file, settings, alpha, partition,
+        file, settings, alpha, partition, selection,
         task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__ignore=ignore,
         task__clients=clients, task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
         rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
-        execution=execution, eval_every=eval_every,
+        execution=execution, eval_every=eval_every, new_clients=new_clients,
     )  # fmt: skip
     if method is not None:
         values = with_method(values, method)
     config = completed(parse(complete_local(values)))
     prepared = prepare(make_task(config), method_of(config), config)
-    name = str(config.method.get("name", "run")).rpartition(":")[2]
+    name = History(prepared.plain).label.rpartition(":")[2]
     folder = out or fresh_folder(f"{config.task.name}-{name}-seed{config.seed}")
     _finish(lambda watch: execute(prepared, folder, watch), folder, config.rounds, track, as_json, quiet)
 
 
-def complete_local(values: dict[str, Any]) -> dict[str, Any]:
-    """The same values, with the task's own local work below what they say of it."""
-    from fedloom.runs.api import local_values
-
-    if "local" not in values:
-        return values
-    return {**values, "local": local_values(str(values.get("task", {}).get("name", "digits")), values["local"])}
-
-
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep or an advice.")],
     workers: o.Workers = None,
     track: o.Track = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Go on with a stopped run or comparison, to the same bytes as if it had never stopped."""
-    from fedloom.runs.comparison import PLAN
+    """Go on with a stopped run, comparison, sweep or advice, to the same bytes as if it had never stopped."""
+    from fedloom.runs import advise, comparison, sweep
+    from fedloom.runs.config import read
 
-    if (folder / PLAN).exists():
+    if (folder / comparison.PLAN).exists():
         from fedloom.cli.compare import finish_comparison
 
         finish_comparison(folder, workers, as_json, quiet)
+        return
+    if (folder / sweep.PLAN).exists():
+        from fedloom.cli.sweep import finish_sweep
+
+        finish_sweep(folder, workers, as_json, quiet)
+        return
+    if (folder / advise.PLAN).exists():
+        from fedloom.cli.advise import finish_advice
+
+        plan = read(folder / advise.PLAN)
+        finish_advice(folder, plan["config"], plan["minutes"], plan.get("methods"), as_json, quiet)
         return
     from fedloom.runs.api import load_config
     from fedloom.runs.api import resume as resume_run

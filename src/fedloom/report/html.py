@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
 from importlib import metadata, resources
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedloom.errors import FedloomError
 from fedloom.report import figures
+from fedloom.report.crossover import crossover
 from fedloom.report.measured import Histories, client_count
 from fedloom.report.style import svg
 from fedloom.report.table import Row, accuracy, differences, summary, verdict
@@ -49,9 +50,13 @@ def write(histories: Histories, path: str | Path, title: str | None = None) -> P
             raise FedloomError(f"method '{name}' has no run to report.")
     if not any(record["metrics"] for runs in histories.values() for run in runs for record in run.records):
         raise FedloomError("there is nothing to report: no run has measured anything yet.")
+    return save(page(histories, title), path)
+
+
+def save(text: str, path: str | Path) -> Path:
+    """Write a page so that it is there whole or not at all, and return its path."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = page(histories, title)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -69,22 +74,25 @@ def page(histories: Histories, title: str | None = None) -> str:
     rows = summary(histories)
     first = next(iter(histories.values()))[0]
     name = title or f"{', '.join(histories) if len(histories) < 4 else f'{len(histories)} methods'} on {_task(first)}"
-    style = resources.files("fedloom.report").joinpath("page.css").read_text(encoding="utf-8")
-    body = "\n".join(
-        (
-            f"<h1>{escape(name)}</h1>",
-            _lead(histories, first),
-            *_headline(rows),
-            *_verdict(histories, rows),
-            *_table(rows),
-            *_figures(histories),
-            *_config(histories),
-        )
+    body = (
+        _lead(histories, first),
+        *_headline(rows),
+        *_verdict(histories, rows),
+        *_table(rows),
+        *_figures(histories),
+        *_config(histories),
     )
+    return document(name, body)
+
+
+def document(name: str, body: Iterable[str]) -> str:
+    """A whole page of this house's style under a heading."""
+    style = resources.files("fedloom.report").joinpath("page.css").read_text(encoding="utf-8")
+    inside = "\n".join((f"<h1>{escape(name)}</h1>", *body))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(name)}</title>'
-        f"<style>\n{style}</style></head>\n<body>\n{body}\n"
+        f"<style>\n{style}</style></head>\n<body>\n{inside}\n"
         f"<footer>Written by Fedloom {escape(metadata.version('fedloom'))}.</footer>\n</body></html>\n"
     )
 
@@ -120,16 +128,16 @@ def _headline(rows: Sequence[Row]) -> Iterator[str]:
     ):
         measured = [row for row in rows if row[key] is not None]
         if not measured:
-            yield _card("not measured", what, over)
+            yield card("not measured", what, over)
             continue
         best = max(measured, key=lambda row: float(row[key]))
         seeds = "one seed" if best["seeds"] == 1 else f"mean ± standard deviation of {best['seeds']} seeds"
         highest = f"highest of {len(rows)} methods: {best['method']}; " if len(rows) > 1 else ""
-        yield _card(accuracy(best, key), what, f"{highest}{over}; after round {best['last_measured']}; {seeds}")
+        yield card(accuracy(best, key), what, f"{highest}{over}; after round {best['last_measured']}; {seeds}")
     traffic = [row["megabytes_up"] + row["megabytes_down"] for row in rows]
     steps = [row["steps"] for row in rows]
-    yield _card(f"{_span(traffic)} MB", "Traffic", f"up and down, all clients, whole run{_over(rows, traffic)}")
-    yield _card(_span(steps), "Local steps", f"gradient steps of all clients, whole run{_over(rows, steps)}")
+    yield card(f"{_span(traffic)} MB", "Traffic", f"up and down, all clients, whole run{_over(rows, traffic)}")
+    yield card(_span(steps), "Local steps", f"gradient steps of all clients, whole run{_over(rows, steps)}")
     yield "</div>"
 
 
@@ -149,7 +157,8 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:.3g}"
 
 
-def _card(number: str, what: str, over: str) -> str:
+def card(number: str, what: str, over: str) -> str:
+    """A number, what it is, and what it is over."""
     return f'<div class="card"><span class="what">{what}</span><b>{escape(number)}</b><span>{escape(over)}</span></div>'
 
 
@@ -191,10 +200,10 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 def _figures(histories: Histories) -> Iterator[str]:
     by = {"round": "Accuracy by round", "megabytes": "Accuracy by megabytes", "steps": "Accuracy by local steps"}
     for axis, heading in by.items():
-        yield from _section(f"by-{axis}", heading, [partial(figures.accuracy_by, axis, histories)])
+        yield from section(f"by-{axis}", heading, [partial(figures.accuracy_by, axis, histories)])
     yield from _before_after(histories)
-    yield from _section("spread", "Spread over clients", [partial(figures.spread, histories)])
-    yield from _section("size", "Client-size groups", [partial(figures.by_size, histories)])
+    yield from section("spread", "Spread over clients", [partial(figures.spread, histories)])
+    yield from section("size", "Client-size groups", [partial(figures.by_size, histories)])
     runs = [run for seeds in histories.values() for run in seeds]
     longest = max(runs, key=lambda run: len(run.records))
     twins = [run for run in runs if run.config.get("seed") == longest.config.get("seed")]
@@ -203,10 +212,13 @@ def _figures(histories: Histories) -> Iterator[str]:
     note = (
         f"{seed}; the same for every method." if shared else f"{seed} of {longest.label}; other methods' data differ."
     )
-    yield from _section("partition", "Data partition", [partial(figures.partition, longest)], note * (len(runs) > 1))
+    yield from section("partition", "Data partition", [partial(figures.partition, longest)], note * (len(runs) > 1))
     note = f"{seed} of {longest.label}." * (len(runs) > 1)
-    yield from _section("selection", "Selection", [partial(figures.selection, longest)], note)
-    yield from _section("bytes", "Bytes up and down", [partial(figures.bytes, histories)])
+    yield from section("selection", "Selection", [partial(figures.selection, longest)], note)
+    yield from section("bytes", "Bytes up and down", [partial(figures.bytes, histories)])
+    probed = [run for run in runs if run.config.get("method", {}).get("threshold") == "auto"][:MOST_PANELS]
+    if probed:
+        yield from section("crossover", "The found threshold", [partial(crossover, run) for run in probed])
 
 
 def _before_after(histories: Histories) -> Iterator[str]:
@@ -218,10 +230,10 @@ def _before_after(histories: Histories) -> Iterator[str]:
         note += f" Shown are the first {MOST_PANELS} methods."
     limits = figures.common_limits(list(shown.values()))
     draw = [partial(figures.before_after, run, limits, name) for name, run in shown.items()]
-    yield from _section("before-after", "Before and after local training", draw, note)
+    yield from section("before-after", "Before and after local training", draw, note)
 
 
-def _section(name: str, heading: str, draw: Sequence[Callable[[], Figure]], note: str = "") -> Iterator[str]:
+def section(name: str, heading: str, draw: Sequence[Callable[[], Figure]], note: str = "") -> Iterator[str]:
     """A heading and its figures, or the sentence that says why there is none."""
     yield f'<h2 id="{name}">{heading}</h2>'
     pictures = []
@@ -246,7 +258,7 @@ def _config(histories: Histories) -> Iterator[str]:
     for name, runs in histories.items():
         seeds = ", ".join(str(run.config.get("seed", "not recorded")) for run in runs)
         yield f"<details><summary>{escape(name)} (seed {escape(seeds)})</summary>"
-        yield f"<pre>{escape(_toml(runs[0].config))}</pre></details>"
+        yield f"<pre>{escape(toml(runs[0].config))}</pre></details>"
     yield '<h2 id="reproduce">How to reproduce</h2>'
     several = (
         " Change <code>seed</code> for the other seeds." if any(len(runs) > 1 for runs in histories.values()) else ""
@@ -258,7 +270,8 @@ def _config(histories: Histories) -> Iterator[str]:
     )
 
 
-def _toml(config: Mapping[str, Any]) -> str:
+def toml(config: Mapping[str, Any]) -> str:
+    """A config as it is written in a file."""
     import tomli_w
 
     return tomli_w.dumps(_without_none(config))

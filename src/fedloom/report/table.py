@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedloom.report.measured import CLIENTS_STD, Histories, last, over_seeds, points
+from fedloom.report.measured import CLIENTS_STD, Histories, client_count, last, over_seeds, points
 from fedloom.runs.history import CLIENTS, GLOBAL, History
 
 Row = dict[str, Any]
@@ -19,26 +19,31 @@ METRICS = {
     "client_accuracy": CLIENTS,
     "worst_decile": CLIENTS.removesuffix("mean") + "worst_decile",
     "client_spread": CLIENTS_STD,
+    "new_accuracy": CLIENTS.removesuffix("mean") + "new",
+    "withheld_recall": "client_model/own_test/withheld_recall/mean",
 }
+EFFICIENCY = CLIENTS.removesuffix("mean") + "per_selected"
 TESTS = {
     "client_accuracy": "On the clients' own test sets (mean of clients)",
     "global_accuracy": "On the global test set",
 }
-MAY_DIFFER = ("method", "seed", "out", "workers", "checkpoint_every", "made_by.task")
+MAY_DIFFER = ("method", "personal", "seed", "out", "workers", "checkpoint_every", "made_by.task")
 
 
-def summary(histories: Histories) -> list[Row]:
+def summary(histories: Histories, reach: float | None = None) -> list[Row]:
     """One row per method: final accuracies (mean and standard deviation over seeds), traffic, work, and its end.
 
-    ``<accuracy>_std`` is None with a single seed: one run does not say how much runs vary.
+    ``<accuracy>_std`` is None with a single seed: one run does not say how much runs vary. With ``reach``, also after
+    how many rounds clients' mean accuracy reached it (``rounds_to``, over the ``reached`` seeds that did).
     """
-    return [_row(name, runs) for name, runs in histories.items()]
+    return [_row(name, runs) | _reached(runs, reach) for name, runs in histories.items()]
 
 
 def _row(name: str, runs: Sequence[History]) -> Row:
     row: Row = {"method": name, "seeds": len(runs)}
     for key, metric in METRICS.items():
         row[key], row[f"{key}_std"] = over_seeds([last(run, metric) for run in runs])
+    row["efficiency"], row["efficiency_std"] = over_seeds([_efficiency(run) for run in runs])
     measured = [max((*points(run, GLOBAL), *points(run, CLIENTS)), default=None) for run in runs]
     return row | {
         "megabytes_up": sum(run.total("bytes_up") for run in runs) / 1e6 / len(runs),
@@ -46,11 +51,26 @@ def _row(name: str, runs: Sequence[History]) -> Row:
         "steps": sum(run.total("steps") for run in runs) / len(runs),
         "rounds": min(max((r["round"] for r in run.records), default=0) for run in runs),
         "last_measured": min((r for r in measured if r is not None), default=None),
-        "stopped": _stopped(runs),
+        "stopped": stopped_of(runs),
     }
 
 
-def _stopped(runs: Sequence[History]) -> str | None:
+def _efficiency(run: History) -> float | None:
+    """Accuracy per selected client, mean over rounds; None where every round had everybody: there it says nothing."""
+    chosen = [len(r["selected"]) + len(r.get("lost", ())) for r in run.records if r["round"]]
+    there = client_count(run) - int(run.config.get("new_clients", 0))
+    return run.mean(EFFICIENCY) if chosen and min(chosen) < there else None
+
+
+def _reached(runs: Sequence[History], reach: float | None) -> Row:
+    if reach is None:
+        return {}
+    rounds = [found for found in (run.rounds_to(reach) for run in runs) if found is not None]
+    return {"reach": reach, "reached": len(rounds), "rounds_to": sum(rounds) / len(rounds) if rounds else None}
+
+
+def stopped_of(runs: Sequence[History]) -> str | None:
+    """Why some of these runs ended early, or None if none did."""
     reasons = [run.stopped for run in runs if run.stopped]
     if not reasons:
         return None
@@ -95,7 +115,7 @@ def _lead(rows: Sequence[Row], key: str) -> tuple[str, bool] | None:
         )
     unclear = [row for row in (second, *rest) if first[key] - row[key] <= _combined(first, row, key)]
     if unclear:
-        names = _and([str(row["method"]) for row in unclear])
+        names = and_([str(row["method"]) for row in unclear])
         widest = max(_combined(first, row, key) for row in unclear)
         return (
             f"{TESTS[key]} {first['method']} has the highest mean ({accuracy(first, key)}, {lead} above "
@@ -115,7 +135,8 @@ def _combined(one: Row, other: Row, key: str) -> float:
     return float((one[f"{key}_std"] ** 2 + other[f"{key}_std"] ** 2) ** 0.5)
 
 
-def _and(names: Sequence[str]) -> str:
+def and_(names: Sequence[str]) -> str:
+    """Names as a person lists them."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

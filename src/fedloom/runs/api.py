@@ -10,8 +10,10 @@ from typing import Any
 import fedloom
 from fedloom.algorithms.registry import canonical, made, split_method
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.stage import Stage
 from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
+from fedloom.data.communal import with_communal
 from fedloom.data.datasets import dataset
 from fedloom.data.partitions import partition_config, partitioner
 from fedloom.errors import FedloomError
@@ -19,12 +21,12 @@ from fedloom.runs.config import RunConfig, parse, read
 from fedloom.runs.history import History
 from fedloom.runs.runner import Observer, execute, prepare
 from fedloom.runs.runner import resume as resume_prepared
-from fedloom.tasks import TASKS, canonical_task, default_model, task_kind, task_of
+from fedloom.tasks import TASKS, alter, canonical_task, default_model, task_kind, task_of
 from fedloom.tasks import task as make
 from fedloom.validation import validated
 
 
-def method_from(spec: str | Algorithm, options: Mapping[str, Any] | None = None) -> Algorithm:
+def method_from(spec: str | Algorithm | type[Algorithm], options: Mapping[str, Any] | None = None) -> Algorithm:
     """A method from its name (``"fedprox"``), a name with settings (``"fedprox:mu=0.1"``), or itself."""
     if isinstance(spec, type) and issubclass(spec, Algorithm):
         return spec()
@@ -34,8 +36,8 @@ def method_from(spec: str | Algorithm, options: Mapping[str, Any] | None = None)
     return spec
 
 
-def label_of(spec: str | Algorithm) -> str:
-    """What a method is called in a comparison: its name and the settings that are not the default."""
+def label_of(spec: str | Algorithm | Stage) -> str:
+    """What a method (or a stage) is called in a comparison: its name and the settings that are not the default."""
     if isinstance(spec, str):
         parts = [split_method(part) for part in [split_stages(spec)[0], *spec.split("+")[1:]]]
         return "+".join(_written(canonical(name), given) for name, given in parts)
@@ -44,7 +46,16 @@ def label_of(spec: str | Algorithm) -> str:
 
 
 def _written(name: str, settings: Mapping[str, Any]) -> str:
-    return ":".join([name, ",".join(f"{key}={value}" for key, value in settings.items())]).rstrip(":")
+    return ":".join([name, ",".join(f"{key}={value}" for key, value in _dotted(settings))]).rstrip(":")
+
+
+def _dotted(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Settings and settings of settings, each with its path: what ``split_method`` reads."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in settings.items():
+        inside = _dotted(value) if isinstance(value, Mapping) else []
+        pairs += [(f"{key}.{below}", leaf) for below, leaf in inside] or [(key, value)]
+    return pairs
 
 
 def split_stages(spec: str) -> tuple[str, list[dict[str, Any]]]:
@@ -60,8 +71,13 @@ def with_method(values: Mapping[str, Any], spec: str) -> dict[str, Any]:
     name, settings = split_method(method)
     given = values.get("method", {})
     kept = given if given.get("name") in (None, name) else {}
-    personal = [*values.get("personal", []), *stages]
+    personal = _followed(values.get("personal", []), stages)
     return {**values, "method": {**kept, "name": name, **settings}, "personal": personal}
+
+
+def _followed(given: Any, stages: list[dict[str, Any]]) -> Any:
+    """Stages with more behind them; what is no list of stages stays as it is, to be refused as such."""
+    return [*given, *stages] if isinstance(given, list | tuple) else given
 
 
 def run(
@@ -84,7 +100,7 @@ def run(
     task = make(task, seed=seed) if isinstance(task, str) else task
     if isinstance(method, str):
         method, stages = split_stages(method)
-        settings = {**settings, "personal": [*settings.get("personal", []), *stages]}
+        settings = {**settings, "personal": _followed(settings.get("personal", []), stages)}
     algorithm = method_from(method)
     if not isinstance(local, LocalWork):
         local = validated(LocalWork, local_values(task.name, local or {}), "local")
@@ -122,6 +138,17 @@ def compare(
             where = None if out is None else Path(out) / f"{label.replace('/', '_')}-seed{seed}"
             results.setdefault(label, []).append(run(this, spec, seed=seed, out=where, **settings))
     return results
+
+
+def task_values(task: Task | str | Callable[[int], Task]) -> tuple[dict[str, Any], Callable[[int], Task] | None]:
+    """A task as a config's section and, where that does not make it again, as a function of the seed."""
+    if isinstance(task, str):
+        return {"name": task}, None
+    if isinstance(task, Task) and task.made_from:
+        return dict(task.made_from), None
+    of_seed = (lambda _: task) if isinstance(task, Task) else task
+    first = of_seed(0)
+    return dict(first.made_from) or {"name": first.name, "clients": first.federation.clients}, of_seed
 
 
 def resume(
@@ -190,7 +217,10 @@ def make_task(config: RunConfig) -> Task:
         model_options=chosen.model_options,
         test_share=chosen.test_share,
         valid_share=chosen.valid_share,
+        communal_per_class=chosen.communal_per_class,
         augment=chosen.augment,
+        withhold=chosen.withhold,
+        drift=chosen.drift,
         seed=config.seed if chosen.seed is None else chosen.seed,
     )
 
@@ -212,6 +242,8 @@ def _own_task(config: RunConfig) -> Task:
         test_share=chosen.test_share,
         valid_share=chosen.valid_share,
     )
+    federation = with_communal(federation, chosen.communal_per_class, config.seed)
+    federation, _ = alter(federation, chosen.withhold, chosen.drift, config.seed)
     return task_of(federation, chosen.model or "mlp", seed=config.seed, model_options=chosen.model_options)
 
 
@@ -220,6 +252,13 @@ def local_values(task_name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     kind = TASKS.get(canonical_task(task_name))
     usual = asdict(kind.local) if kind is not None else {}
     return {**{key: value for key, value in usual.items() if value is not None}, **given}
+
+
+def complete_local(values: dict[str, Any]) -> dict[str, Any]:
+    """A config's values, with the task's own local work below what they say of it."""
+    if not isinstance(values.get("local"), Mapping):
+        return values
+    return {**values, "local": local_values(str(values.get("task", {}).get("name", "digits")), values["local"])}
 
 
 def method_of(config: RunConfig) -> Algorithm:

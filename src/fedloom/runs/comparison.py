@@ -1,31 +1,31 @@
 """Several methods on the same data with the same seeds, in a folder that can be stopped and gone on with.
 
-``comparison.toml`` says what is compared; each run has a folder of its own. A run that is finished is read, one that
-was stopped goes on, one that is missing is started: starting and resuming a comparison are the same thing.
+``comparison.toml`` says what is compared; each run has a folder of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedloom.algorithms.registry import find
+from fedloom.core.stage import Stage
 from fedloom.errors import FedloomError
-from fedloom.runs.api import completed, label_of, load_config, make_task, method_from, with_method
-from fedloom.runs.checkpoint import write_whole
-from fedloom.runs.config import parse, read, to_toml
+from fedloom.personal import STAGES
+from fedloom.runs import sweep
+from fedloom.runs.api import label_of, method_from, with_method
+from fedloom.runs.config import named_part, read
+from fedloom.runs.family import Member, Watch, Workshop, begin, file_name, go_on
 from fedloom.runs.history import History
-from fedloom.runs.runner import Observer, execute, prepare, resume
-
-Watch = Callable[[str, int], Sequence[Observer]]
-"""Observers for the run of a method with a seed."""
 
 PLAN = "comparison.toml"
 
 
-def begin_comparison(folder: Path, values: dict[str, Any], methods: Sequence[str], seeds: int) -> None:
-    """Write down what is to be compared, after checking all of it."""
+def begin_comparison(
+    folder: Path, values: dict[str, Any], methods: Sequence[str], seeds: int, reach: float | None = None
+) -> None:
+    """Write down what is to be compared (and which accuracy is to be reached), after checking all of it."""
     if (folder / PLAN).exists() or (folder / "config.toml").exists():
         raise FedloomError(f"{folder} already holds a comparison or a run: resume it, or name another folder.")
     methods = [label_of(spec) for spec in methods]
@@ -33,52 +33,32 @@ def begin_comparison(folder: Path, values: dict[str, Any], methods: Sequence[str
         raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each once.")
     if seeds < 1:
         raise FedloomError(f"seeds={seeds}: at least one is needed.")
-    config = parse({key: value for key, value in values.items() if key != "method"})
-    task = make_task(config)
-    for spec in methods:
-        prepare(task, method_from(spec), completed(parse(with_method(values, spec))))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / PLAN, to_toml({"methods": list(methods), "seeds": seeds, "config": values}))
-    except OSError as error:
-        raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
+    if reach is not None and not 0 < reach <= 1:
+        raise FedloomError(f"reach={reach:g}: an accuracy is above 0 and at most 1, for instance 0.8.")
+    asked = {} if reach is None else {"reach": reach}
+    plan = {"methods": list(methods), "seeds": seeds, **asked, "config": values}
+    workshop = Workshop()
+    for member in _members(plan):
+        workshop.ready(member, int(values.get("seed", 0)))
+    begin(folder, PLAN, plan)
 
 
 def continue_comparison(folder: Path, watch: Watch, workers: int | None = None) -> dict[str, list[History]]:
     """Do whatever is left to do, seed by seed, so that all methods of a seed share one task in memory."""
     plan = read(folder / PLAN)
-    results: dict[str, list[History]] = {spec: [] for spec in plan["methods"]}
     first = int(plan["config"].get("seed", 0))
-    for seed in range(first, first + plan["seeds"]):
-        values = {**plan["config"], "seed": seed}
-        task = None
-        for spec in plan["methods"]:
-            where = folder / f"{_file_name(spec)}-seed{seed}"
-            if finished(where):
-                results[spec].append(History.load(where))
-                continue
-            begun = (where / "config.toml").exists()
-            config = load_config(where) if begun else parse(with_method(values, spec))
-            if workers is not None:
-                config = config.model_copy(update={"workers": workers})
-            task = task or make_task(config)
-            prepared = prepare(task, method_from(spec), completed(config))
-            observers = watch(spec, seed)
-            results[spec].append((resume if begun else execute)(prepared, where, observers))
-    return results
+    return go_on(folder, _members(plan), range(first, first + plan["seeds"]), watch, Workshop(workers=workers))
 
 
-def finished(folder: Path) -> bool:
-    """Whether a run's folder has all it will ever have."""
-    return (folder / "clients.json").exists()
+def _members(plan: Mapping[str, Any]) -> list[Member]:
+    return [Member(spec, file_name(spec), with_method(plan["config"], spec)) for spec in plan["methods"]]
 
 
 def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
     """The runs below some folders, by method: runs, comparisons, or folders of runs."""
     found: dict[str, list[History]] = {}
     for folder in folders:
-        plan = read(folder / PLAN) if (folder / PLAN).exists() else {"methods": []}
-        labels = {_file_name(spec): spec for spec in plan["methods"]}
+        labels = {member.place: member.label for member in _planned(folder)}
         inside = sorted(path.parent for path in folder.glob("*/config.toml"))
         for run in [folder] if (folder / "config.toml").exists() else inside:
             history = History.load(run)
@@ -89,12 +69,16 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
     return {label: found[label] for label in sorted(found)}
 
 
+def _planned(folder: Path) -> list[Member]:
+    if (folder / PLAN).exists():
+        return _members(read(folder / PLAN))
+    return sweep.members(read(folder / sweep.PLAN)) if (folder / sweep.PLAN).exists() else []
+
+
 def _label(history: History) -> str:
     """The method and the settings in which it differs from its defaults, so that two settings are never pooled."""
     settings = dict(history.config["method"])
-    kind = find(str(settings.pop("name")))
-    return label_of(method_from(history.label, settings)) if kind.__name__.lower() == history.label else history.label
-
-
-def _file_name(spec: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_.=," else "_" for c in spec)
+    name = str(settings.pop("name"))
+    method = label_of(method_from(name, settings)) if find(name).__name__.lower() == name else name
+    stages = [named_part(stage, STAGES, Stage, "personal stage") for stage in history.config.get("personal", ())]
+    return "+".join([method, *(label_of(stage) for stage in stages)])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,10 +19,12 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.execution import EXECUTIONS
 from fedloom.core.stage import Stage
 from fedloom.core.work import LocalWork
+from fedloom.data.drift import Drift
+from fedloom.data.withhold import Withhold
 from fedloom.errors import FedloomError, unknown
-from fedloom.imports import own_class
+from fedloom.imports import own_class, own_name
 from fedloom.personal import STAGES
-from fedloom.selection import SELECTORS
+from fedloom.selection import ALIASES, SELECTORS
 from fedloom.selection.random import Random
 from fedloom.validation import plain, validated
 
@@ -45,9 +47,12 @@ class TaskConfig(Strict):
     partition: dict[str, Any] | str | None = None
     test_share: float = 0.2
     valid_share: float = 0.0
+    communal_per_class: int = 0
     model: str | None = None
     model_options: dict[str, Any] = {}
     augment: bool = False
+    withhold: Withhold | None = None
+    drift: Drift | None = None
     seed: int | None = None
     """The seed of the partition and of the initial model, where it is not the run's."""
 
@@ -89,6 +94,8 @@ class RunConfig(Strict):
         for name in ("test_share", "valid_share"):
             if not 0 <= getattr(self.task, name) < 1:
                 raise FedloomError(f"task.{name}={getattr(self.task, name)}: a share is at least 0 and less than 1.")
+        if not callable(self.selection):
+            raise FedloomError(f"selection={self.selection!r}: a selector has a __call__(self, pool) that chooses.")
         if self.execution not in EXECUTIONS:
             raise unknown("execution", self.execution, EXECUTIONS)
         return self
@@ -96,7 +103,7 @@ class RunConfig(Strict):
 
 def parse(values: Mapping[str, Any], where: str = "the configuration") -> RunConfig:
     """A checked config from nested values."""
-    chosen = named_part(values.get("selection", Random()), SELECTORS, object, "selection", default="random")
+    chosen = named_part(values.get("selection", Random()), SELECTORS, object, "selection", "random", ALIASES)
     stages = values.get("personal", [])
     if isinstance(stages, (str, Mapping)) or not isinstance(stages, Sequence):
         raise FedloomError(
@@ -107,27 +114,50 @@ def parse(values: Mapping[str, Any], where: str = "the configuration") -> RunCon
     return config.check()
 
 
-def named_part(value: Any, known: Mapping[str, Any], base: type, what: str, default: str | None = None) -> Any:
+def named_part(
+    value: Any,
+    known: Mapping[str, Any],
+    base: type,
+    what: str,
+    default: str | None = None,
+    aliases: Mapping[str, str] | None = None,
+) -> Any:
     """A selector or a stage from ``{"name": ..., settings}``, from its name, or from itself."""
     if not isinstance(value, (str, Mapping)):
-        return value
+        part = value() if isinstance(value, type) and issubclass(value, base) else value
+        if not isinstance(part, base):
+            raise FedloomError(
+                f"{value!r} is no {what}: give one of {', '.join(known)}, or a {base.__name__} of yours."
+            )
+        return part
     settings = {"name": value} if isinstance(value, str) else dict(value)
     name = settings.pop("name", default)
     if not isinstance(name, str):
         raise FedloomError(f"a {what} needs a name: one of {', '.join(known)}.")
     if ":" in name:
-        return validated(own_class(name, base, what), settings, f"{what} {name}")
+        return validated(_with_settings(own_class(name, base, what), settings, what), settings, f"{what} {name}")
     plain_name = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    plain_name = (aliases or {}).get(plain_name, plain_name)
     if plain_name not in known:
         raise unknown(what, name, known)
     return validated(known[plain_name], settings, f"{what} {plain_name}")
 
 
+def _with_settings(kind: type, settings: Mapping[str, Any], what: str) -> type:
+    """A class of a user's own whose fields are its settings, as they were given."""
+    if not is_dataclass(kind):
+        raise FedloomError(f"{what} '{kind.__name__}': write @dataclass above the class; its fields are its settings.")
+    names = [item.name for item in fields(kind)]
+    strange = [key for key in settings if key not in names]
+    if strange:
+        raise unknown(f"key in {what} {kind.__name__}:", strange[0], names)
+    return kind
+
+
 def name_of(part: Any, known: Mapping[str, Any]) -> str:
     """The name under which a selector or a stage is found again."""
     kind = type(part)
-    own = f"{kind.__module__}:{kind.__qualname__}"
-    return next((name for name, made in known.items() if made is kind), own)
+    return next((name for name, made in known.items() if made is kind), own_name(kind))
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -148,14 +178,18 @@ def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():
             raise FedloomError(f"--set {setting}: write it as key=value, for instance local.lr=0.05.")
-        section = values
-        *parents, leaf = path.strip().split(".")
-        for parent in parents:
-            section = section.setdefault(parent, {})
-            if not isinstance(section, dict):
-                raise FedloomError(f"--set {setting}: {parent} is a value, not a section.")
-        section[leaf] = plain(text)
+        put(values, path.strip(), plain(text), f"--set {setting}")
     return values
+
+
+def put(values: dict[str, Any], path: str, value: Any, said: str) -> None:
+    """Set the value at a dotted path; ``said`` is what an error calls the setting."""
+    *parents, leaf = path.split(".")
+    for parent in parents:
+        values = values.setdefault(parent, {})
+        if not isinstance(values, dict):
+            raise FedloomError(f"{said}: {parent} is a value, not a section.")
+    values[leaf] = value
 
 
 def as_plain(config: RunConfig, algorithm: Algorithm) -> dict[str, Any]:

@@ -46,8 +46,9 @@ class History:
 
     @property
     def label(self) -> str:
-        """The method as written on the command line."""
-        return str(self.config["method"]["name"])
+        """The method, and the stages behind it, as written on the command line."""
+        stages = [str(stage["name"]).rpartition(":")[2] for stage in self.config.get("personal", ())]
+        return "+".join([str(self.config["method"]["name"]), *stages])
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """The rounds at which a metric was measured, and its values."""
@@ -58,6 +59,22 @@ class History:
         """The newest value of a metric, or None if it was never measured."""
         values = self.series(metric)[1]
         return values[-1] if values else None
+
+    def mean(self, metric: str) -> float | None:
+        """The mean of a metric over all rounds after which it was measured, from the first on; None if never."""
+        values = [r["metrics"][metric] for r in self.records if r["round"] and metric in r["metrics"]]
+        return sum(values) / len(values) if values else None
+
+    def rounds_to(self, target: float, metric: str = CLIENTS, window: int = 1) -> int | None:
+        """The first round at which the mean of the last ``window`` measured values is at least ``target``.
+
+        None if that never happens, or if fewer than ``window`` values were measured.
+        """
+        if window < 1:
+            raise FedloomError(f"window={window}: a running mean is over at least one value.")
+        rounds, values = self.series(metric)
+        means = (sum(values[end - window : end]) / window for end in range(window, len(values) + 1))
+        return next((r for r, mean in zip(rounds[window - 1 :], means, strict=True) if mean >= target), None)
 
     def total(self, what: str, upto: int | None = None) -> int:
         """A sum over rounds of ``bytes_up``, ``bytes_down`` or ``steps``."""
@@ -91,6 +108,12 @@ class History:
         task.layout.fill(model, self.row)
         return model.eval()
 
+    def server_state(self) -> dict[str, Tensor]:
+        """The server's state at the run's newest checkpoint: the shared row, clusters, a found threshold, ..."""
+        if self.folder is None:
+            raise FedloomError("history.server_state() reads a run's checkpoint: give the run a folder with out=...")
+        return _server(self.folder)
+
     @staticmethod
     def load(folder: str | Path) -> History:
         """Read a run's folder."""
@@ -108,7 +131,7 @@ class History:
             partition=_json(folder / "partition.json") or {},
             folder=folder,
             stopped=stopped,
-            row=_row(folder),
+            row=_server(folder).get("row"),
         )
 
 
@@ -127,14 +150,15 @@ def _records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _row(folder: Path) -> Tensor | None:
-    """The shared row of a run's newest checkpoint."""
+def _server(folder: Path) -> dict[str, Tensor]:
+    """The server's part of a run's newest checkpoint; nothing if it never reached one."""
     newest = sorted((folder / "checkpoints").glob("round-*.safetensors"))
     if not newest:
-        return None
+        return {}
     from fedloom.runs.checkpoint import load_tensors
 
-    return load_tensors(newest[-1]).get("server/row")
+    tensors, prefix = load_tensors(newest[-1]), "server/"
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _json(path: Path) -> Any:

@@ -65,6 +65,8 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig) -> Prepared:
     clients = algorithm.trains_on(task.federation, new).clients
     if clients > 1 and hasattr(config.selection, "per_round"):
         config.selection.per_round(clients - len(new))
+    if clients > 1 and hasattr(config.selection, "check"):
+        config.selection.check(task)
     size_groups(task.federation.train.sizes, config.size_groups)
     algorithm.check(task, work)
     for stage in config.personal:
@@ -136,6 +138,14 @@ def resume(prepared: Prepared, folder: Path, observers: Sequence[Observer] = ())
     return _play(prepared, state, history, observers)
 
 
+def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
+    """A row per client of a finished run's models, scored as ``prepared`` says: on other data than the run's own."""
+    state = load_checkpoint(folder, prepared.composition.task.federation.clients)
+    if state is None:
+        raise FedloomError(f"{folder} has no checkpoint: its models cannot be scored anew.")
+    return _play(prepared, state, History(prepared.plain), ()).clients
+
+
 def _play(prepared: Prepared, state: RunState, history: History, observers: Sequence[Observer]) -> History:
     run, folder = prepared.composition, history.folder
     with single_thread():
@@ -161,7 +171,7 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
                     metrics, history.clients = score(run, cores, state)
                     record["metrics"] |= metrics
                     chosen = len(record["selected"]) + len(record.get("lost", ()))
-                    record["metrics"] |= per_selected(metrics, chosen)
+                    record["metrics"] |= per_selected(metrics, chosen) if run.algorithm.travels else {}
                 _note(history, record, observers, time.perf_counter() - began)
                 last = state.round == run.setting.rounds
                 if folder is not None and (last or state.round % prepared.config.checkpoint_every == 0):
@@ -209,10 +219,12 @@ def _partition(task: Task) -> dict[str, Any]:
 
 
 def fingerprint(task: Task) -> str:
-    """A short number that changes when a task has other data, another partition, or another initial model."""
+    """A short number that changes when a task has other data, another partition or drift, or another initial model."""
     federation = task.federation
     digest = hashlib.blake2b(repr((tuple(federation.columns["x"].shape), task.layout.slots)).encode(), digest_size=8)
-    lists = (federation.train, federation.test)
+    digest.update(repr((federation.withheld, [since for since, _ in federation.later])).encode())
+    states = (federation, *(later for _, later in federation.later))
+    lists = [part for state in states for part in (state.train, state.test, state.valid)]
     inputs = federation.columns["x"].reshape(-1)
     sample = inputs[:: max(1, len(inputs) // FINGERPRINT_NUMBERS)]
     numbers = [

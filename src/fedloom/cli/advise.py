@@ -1,0 +1,119 @@
+"""``fedloom advise``: which method to use for small, intermediate and big clients, within a budget of minutes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedloom.cli import options as o
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedloom.runs.halving import Move
+
+
+def advise(
+    minutes: Annotated[float, typer.Option("--minutes", help="How long it may take, about.")] = 2.0,
+    methods: Annotated[
+        str | None, typer.Option("--methods", metavar="M,M,...", help="Only these methods (and local), with commas.")
+    ] = None,
+    config: o.Config = None,
+    task: o.Task = None,
+    data: o.Data = None,
+    target: o.Target = None,
+    client_column: o.ClientColumn = None,
+    ignore: o.Ignore = None,
+    clients: o.Clients = None,
+    alpha: o.Alpha = None,
+    partition: o.Partition = None,
+    model: o.Model = None,
+    epochs: o.Epochs = None,
+    batch_size: o.BatchSize = None,
+    lr: o.Rate = None,
+    rounds: o.Rounds = None,
+    selection: o.Selection = None,
+    fraction: o.Fraction = None,
+    number: o.Number = None,
+    seed: o.Seed = None,
+    workers: o.Workers = None,
+    execution: o.Execution = None,
+    settings: o.Set = None,
+    out: o.Out = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Try many methods on your federation for some minutes, and say which to use for which clients.
+
+    --rounds is how long you mean to train, --lr the middle of the learning rates that are tried.
+
+    Example:  fedloom advise --data patients.csv --target outcome --client-column hospital --minutes 5
+    """
+    from fedloom.cli.run import fresh_folder
+    from fedloom.runs.grid import split_methods
+
+    values = o.collect(
+        config, settings, alpha, partition, selection,
+        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__ignore=ignore,
+        task__clients=clients, task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
+        rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
+        execution=execution,
+    )  # fmt: skip
+    if "path" in values.get("task", {}):
+        values["task"]["path"] = str(Path(values["task"]["path"]).resolve())
+    folder = out or fresh_folder(f"advise-{values.get('task', {}).get('name', 'digits')}")
+    finish_advice(folder, values, minutes, None if methods is None else split_methods(methods), as_json, quiet)
+
+
+def finish_advice(
+    folder: Path,
+    values: Mapping[str, Any],
+    minutes: float,
+    methods: Sequence[str] | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Play, or go on playing, and say what came out."""
+    from fedloom.report.advice import write
+    from fedloom.runs.advise import give_advice
+
+    try:
+        with _shown(60 * minutes, quiet or as_json) as watch:
+            advice = give_advice(values, minutes, methods, folder, watch=watch)
+    except KeyboardInterrupt:
+        typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
+        raise
+    page = write(advice, folder / "report.html")
+    if as_json:
+        typer.echo(json.dumps(advice.as_dict()))
+        return
+    typer.echo(str(advice))
+    typer.echo(f"Report: {page}")
+
+
+@contextmanager
+def _shown(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]:
+    """A small table on standard error that says what is being played; silent when piped."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+
+    def table(move: Move) -> Table:
+        shown = Table(caption=f"{max(0.0, move.left):.0f} of {seconds:.0f} s left")
+        for heading in ("rung", "candidate", "rounds", "seed", "done in this rung"):
+            shown.add_column(heading)
+        cells = (f"{move.rung}/{move.rungs}", move.candidate, str(move.rounds), str(move.seed))
+        shown.add_row(*cells, f"{move.done}/{move.total}")
+        return shown
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _: None
+        return
+    with Live(console=console, auto_refresh=False, transient=True) as live:  # no thread: worker processes are forked
+        yield lambda move: live.update(table(move), refresh=True)

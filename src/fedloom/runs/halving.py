@@ -1,0 +1,236 @@
+"""Successive halving under a budget of seconds: many candidates for few rounds, then fewer for longer.
+
+Karnin, Koren and Somekh, ICML 2013; Jamieson and Talwalkar, AISTATS 2016. Where we differ: the best half is kept for
+each group of clients (and for the worst group of all), because small and big clients may want different methods; and
+rungs shrink to what the clock leaves. Every rung starts its runs anew, since a schedule or a method may depend on how
+many rounds there are. What a run computes depends on its candidate, rounds and seed only: the clock decides how far the
+tournament gets, never what it finds on the way.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+MOST_SEEDS = 5
+FEWEST = 2
+"""So many candidates per group play the last rung."""
+FIRST_ROUNDS, EVER = 8, 2
+"""The first rung has an eighth of the rounds; every next one twice as many, and half of the candidates."""
+FIRST_SHARE = 1 / 3
+"""Of the budget: what the first rung may use, the only one that sees every candidate."""
+OVERALL = "overall"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run gave: scores (higher is better) by group and client, and the seconds that it took.
+
+    ``fixed`` of these seconds do not grow with the rounds; ``read`` says that it was played before; ``failed`` says in
+    a sentence why there are no scores.
+    """
+
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    seconds: float = 0.0
+    fixed: float = 0.0
+    read: bool = False
+    failed: str | None = None
+
+
+Play = Callable[[str, int, int], Outcome]
+"""``(candidate, rounds, seed) -> outcome``; seeds count from 0."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A rung as planned: ``keep`` candidates per group play ``rounds`` rounds with ``seeds`` seeds."""
+
+    rounds: int
+    seeds: int
+    keep: int
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A rung as played: the candidates that were run with all of its seeds, best first where a rung came before."""
+
+    rounds: int
+    seeds: int
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    """The run that comes next, for whoever watches."""
+
+    rung: int
+    rungs: int
+    candidate: str
+    seed: int
+    rounds: int
+    done: int
+    total: int
+    left: float
+
+
+class Budget:
+    """Seconds: those that pass, and those that finished runs took when they were played."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds, self.clock, self.began, self.charged = seconds, clock, clock(), 0.0
+
+    @property
+    def spent(self) -> float:
+        """What is gone."""
+        return self.clock() - self.began + self.charged
+
+    @property
+    def left(self) -> float:
+        """What is not, below zero when a run took longer than there was time."""
+        return self.seconds - self.spent
+
+
+def schedule(candidates: int, rounds: int) -> list[Step]:
+    """The rungs of a tournament whose last ones train for ``rounds``."""
+    climb = [min(rounds, max(2, math.ceil(rounds / FIRST_ROUNDS)))]
+    while climb[-1] < rounds:
+        climb.append(min(rounds, EVER * climb[-1]))
+    seeds = [1 if place < 2 else 2 for place in range(len(climb))]
+    while seeds[-1] < MOST_SEEDS:
+        climb.append(rounds)
+        seeds.append(seeds[-1] + 1)
+    keep = [max(FEWEST, math.ceil(candidates / EVER**place)) for place in range(len(climb))]
+    return [Step(*step) for step in zip(climb, seeds, keep, strict=True)]
+
+
+@dataclass
+class Tournament:
+    """What was played. The last rung decides."""
+
+    names: Sequence[str]
+    play: Play
+    budget: Budget
+    anchors: Collection[str] = ()
+    """Candidates of which the best is in every rung, whatever its place: what the others are measured against."""
+    watch: Callable[[Move], None] = lambda _: None
+    rungs: list[Rung] = field(default_factory=list)
+    outcomes: dict[tuple[str, int, int], Outcome] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unplayed(self) -> list[str]:
+        """Candidates for which there was no time at all."""
+        played = {name for name, _, _ in self.outcomes}
+        return [name for name in self.names if name not in played]
+
+    def run(self, steps: Sequence[Step]) -> Tournament:
+        """Play the rungs until they are over or the budget is."""
+        for number, step in enumerate(steps):
+            leaders = list(self.names) if number == 0 else self._who_fits(step, len(steps) - number)
+            if not leaders:
+                break
+            limit = self.budget.seconds * (FIRST_SHARE if number == 0 else 1)
+            complete, cut = self._play(number, len(steps), step, leaders, limit)
+            if cut and number > 0:
+                complete = self._whole_places(complete)
+            if not complete:
+                break
+            self.rungs.append(Rung(step.rounds, step.seeds, tuple(complete)))
+            if cut and number > 0:
+                break
+        return self
+
+    def _play(self, number: int, rungs: int, step: Step, names: list[str], limit: float) -> tuple[list[str], bool]:
+        """The candidates that have a score of every seed, and whether the clock ended the rung before its end."""
+        complete: list[str] = []
+        for place, name in enumerate(names):
+            for seed in range(step.seeds):
+                if (name, step.rounds, seed) in self.outcomes:
+                    continue
+                spent = self.budget.spent
+                over = spent >= self.budget.seconds or (spent >= limit and len(complete) >= FEWEST)
+                if over and self.outcomes:  # the first run says how long one takes
+                    return complete, True
+                self.watch(
+                    Move(number + 1, rungs, name, seed, step.rounds, place, len(names), self.budget.seconds - spent)
+                )
+                outcome = self.play(name, step.rounds, seed)
+                self.outcomes[name, step.rounds, seed] = outcome
+                if outcome.read:
+                    self.budget.charged += outcome.seconds
+                if outcome.failed is not None:
+                    self.failed[name] = outcome.failed
+                    break
+            if name not in self.failed:
+                complete.append(name)
+        return complete, False
+
+    def _who_fits(self, step: Step, steps_left: int) -> list[str]:
+        """The leaders that there is time for: an equal share of it for every rung to come, or else all of it."""
+        ranks = self.rankings()
+        for keep in range(step.keep, FEWEST - 1, -1):
+            leaders = self.leaders(ranks, keep)
+            if self._seconds(leaders, step) <= self.budget.left / steps_left:
+                return leaders
+        return leaders if self._seconds(leaders, step) <= self.budget.left else []
+
+    def _whole_places(self, complete: Collection[str]) -> list[str]:
+        """Of a rung that was cut short, as many places of every group as were played in full; none below two."""
+        ranks = self.rankings()
+        for keep in range(len(complete), FEWEST - 1, -1):
+            leaders = self.leaders(ranks, keep)
+            if set(leaders) <= set(complete):
+                return leaders
+        return []
+
+    def _seconds(self, names: Sequence[str], step: Step) -> float:
+        """How long these candidates will take, judged by the longest run that each has played."""
+        total = 0.0
+        for name in names:
+            missing = sum((name, step.rounds, seed) not in self.outcomes for seed in range(step.seeds))
+            rounds, run = max(((r, o) for (n, r, _), o in self.outcomes.items() if n == name), key=lambda pair: pair[0])
+            total += missing * (run.fixed + (run.seconds - run.fixed) / rounds * step.rounds)
+        return total
+
+    def leaders(self, ranks: Mapping[str, Sequence[str]], keep: int) -> list[str]:
+        """The best ``keep`` candidates of every ranking, and the best anchor: first places first."""
+        anchor = [name for name in ranks[OVERALL] if name in self.anchors][:1]
+        places = [[ranks[group][place] for group in ranks if place < len(ranks[group])] for place in range(keep)]
+        return list(dict.fromkeys([*places[0], *anchor, *(name for place in places[1:] for name in place)]))
+
+    def rankings(self) -> dict[str, list[str]]:
+        """The candidates of the last rung, best first: for each group, and by the largest regret over the groups."""
+        order = {name: place for place, name in enumerate(self.names)}
+        names = [name for name in self.rungs[-1].candidates if name not in self.failed]
+        table = {group: {name: self.score(name, group) for name in names} for group in self.groups}
+        best = {group: max(column.values()) for group, column in table.items()}
+        table[OVERALL] = {name: -max(best[group] - table[group][name] for group in best) for name in names}
+        return {
+            group: sorted(names, key=lambda name, column=column: (-column[name], order[name]))  # type: ignore[misc]
+            for group, column in table.items()
+        }
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of clients in which the last rung's candidates have scores."""
+        rung = self.rungs[-1]
+        first = (outcome for name in rung.candidates for outcome in self.results(name))
+        return list(dict.fromkeys(group for outcome in first for group in outcome.scores))
+
+    def results(self, name: str) -> list[Outcome]:
+        """A candidate's outcomes in the last rung, one per seed."""
+        rung = self.rungs[-1]
+        found = (self.outcomes.get((name, rung.rounds, seed)) for seed in range(rung.seeds))
+        return [outcome for outcome in found if outcome is not None]
+
+    def score(self, name: str, group: str) -> float:
+        """A candidate's score in a group: the mean over seeds of the mean over the group's clients."""
+        means = [sum(s.values()) / len(s) for o in self.results(name) if (s := o.scores.get(group))]
+        return sum(means) / len(means) if means else -math.inf
+
+    def regrets(self, name: str) -> dict[str, float]:
+        """How far a candidate is from the best one, by group."""
+        names = [other for other in self.rungs[-1].candidates if other not in self.failed]
+        return {g: max(self.score(other, g) for other in names) - self.score(name, g) for g in self.groups}
