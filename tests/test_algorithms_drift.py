@@ -18,6 +18,7 @@ from synthetic import cohort, distance, federation, mlp
 SIZES = [33, 9, 50, 20]
 DRIFT = [fl.SCAFFOLD(), fl.SCAFFOLD(option=1), fl.FedDyn(alpha=0.5)]
 NAMED = ["scaffold", "scaffold, option 1", "feddyn"]
+BOTH_WAYS = pytest.mark.parametrize(("by", "execution"), [("samples", "loop"), ("uniform", "vectorised")])
 EXECUTIONS = pytest.mark.parametrize("execution", ["loop", "vectorised"])
 
 
@@ -84,8 +85,7 @@ def fixed_point(task: Task, by: str) -> Tensor:
     return balance([one - some for some in left], task, by, ids)
 
 
-@EXECUTIONS
-@pytest.mark.parametrize("by", ["samples", "uniform"])
+@BOTH_WAYS
 def test_fedavg_stops_beside_the_optimum_where_its_steps_balance(tmp_path, by, execution):
     task = squares()
     where = final(tmp_path / "run", "fedavg", task, rounds=40, local=LOCAL, weight_by=by, execution=execution)
@@ -93,8 +93,7 @@ def test_fedavg_stops_beside_the_optimum_where_its_steps_balance(tmp_path, by, e
     assert distance(optimum(task, by, [0, 1, 2, 3]), where.server["row"].double()) > 0.05
 
 
-@EXECUTIONS
-@pytest.mark.parametrize("by", ["samples", "uniform"])
+@BOTH_WAYS
 @pytest.mark.parametrize("method", DRIFT, ids=NAMED)
 def test_drift_control_reaches_the_optimum(tmp_path, method, by, execution):
     task = squares()

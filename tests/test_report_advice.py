@@ -54,6 +54,13 @@ def test_the_text_names_who_what_how_good_how_sure_and_how_dear(advice: Advice) 
     assert "9 candidates (m0, m1, m2, m3, m4, m5, …)" in " ".join(text.split())
 
 
+def test_what_clients_hand_to_each_other_is_named_where_there_is_some() -> None:
+    assert report.cost(Cost(1500, 500, 2.0, 2_000_000)) == (
+        "1.5 kB up, 500 B down and 2 MB between clients, 2 local steps per client and round"
+    )
+    assert Cost(1.0, 2.0, 9.0, 4.0).bytes == 7.0
+
+
 def test_no_line_is_longer_than_a_hundred_columns(advice: Advice) -> None:
     long = replace(DITTO, candidate="fedhybridavglgdual:threshold=auto lr=0.033")
     advice = replace(
@@ -98,7 +105,9 @@ def test_losses_are_shown_as_losses_and_lower_ones_as_better(advice: Advice) -> 
     assert axes.lines[0].get_xdata()[0] == 1.25
 
 
-@pytest.mark.parametrize(("sure", "words"), [(1.0, "> 99 %"), (0.5, "50 %"), (0.0, "< 1 %"), (0.953, "95 %")])
+@pytest.mark.parametrize(
+    ("sure", "words"), [(1.0, "> 99 %"), (0.5, "50 %"), (0.0, "< 1 %"), (0.953, "95 %"), (0.9499, "94 %")]
+)
 def test_probabilities_are_not_more_precise_than_they_are(sure: float, words: str) -> None:
     assert report.percentage(sure) == words
 

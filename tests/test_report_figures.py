@@ -98,6 +98,15 @@ def test_bytes_are_the_runs_totals_in_megabytes() -> None:
     assert [bar.get_width() for bar in figure.axes[0].patches] == [2.0, 4.0]
 
 
+def test_what_clients_send_to_each_other_is_a_third_bar_and_counts_as_sent() -> None:
+    chain = history([0.1, 0.2, 0.3])
+    for record in chain.records:
+        record["bytes_between"] = 4_000_000 * bool(record["round"])
+    bars = figures.bytes({"a": [history([0.1, 0.2, 0.3])], "chain": [chain]}).axes[0].patches
+    assert [bar.get_width() for bar in bars] == [2.0, 4.0, 0.0, 2.0, 4.0, 8.0]
+    assert lines(figures.accuracy_by("megabytes", {"chain": [chain]}))["chain"][0] == pytest.approx([0, 7, 14])
+
+
 def test_client_groups_show_the_groups_means() -> None:
     figure = figures.by_size({"a": [history([0.1], own=0.5)], "b": [history([0.1], own=0.7)]})
     assert [list(c.lines[0].get_ydata()) for c in figure.axes[0].containers] == [[0.5, 0.5], [0.7, 0.7]]

@@ -85,6 +85,14 @@ def test_numbers_of_the_page_are_those_of_the_run() -> None:
     assert "35.0 ± 7.1 %" in text  # clients' models: 0.3 and 0.4
 
 
+def test_what_clients_send_to_each_other_is_part_of_the_traffic() -> None:
+    chain = history([0.1, 0.6])
+    chain.records[1]["bytes_between"] = 4_000_000
+    text = page({"fedseq": [chain]})
+    assert "<b>7 MB</b>" in text  # 1 up, 2 down, 4 between
+    assert "<td>1</td><td>2</td><td>4</td>" in text
+
+
 @pytest.mark.parametrize("values", [[0.1], [0.1, 0.2], [0.1, float("nan")]])
 def test_short_and_diverged_runs_are_reported(values: list[float]) -> None:
     text = page({"fedsgd": [history(values, stopped="the loss is NaN")], "b": [history([0.1, 0.5])]})

@@ -18,7 +18,8 @@ LOSS = "client_model/own_test/loss/mean"
 
 def history(value: float, stopped: str | None = None) -> History:
     records = [
-        {"round": n, "selected": [0], "bytes_up": 10**6 * n, "bytes_down": 0, "steps": 5 * n, "metrics": {CLIENTS: v}}
+        {"round": n, "selected": [0], "metrics": {CLIENTS: v}, "steps": 5 * n}
+        | {"bytes_up": 10**6 * n, "bytes_down": 0, "bytes_between": 3 * 10**6 * n}
         for n, v in enumerate((0.1, value))
     ]
     return History({"method": {"name": "m"}, "task": {"name": "t"}}, records, stopped=stopped)
@@ -35,7 +36,8 @@ def test_rows_are_means_over_seeds_with_the_best_first() -> None:
     assert [row["settings"]["local.lr"] for row in rows] == [2, 3, 1]
     assert rows[0]["means"][CLIENTS] == pytest.approx(0.7)
     assert rows[0]["stds"][CLIENTS] == pytest.approx(np.std([0.6, 0.8], ddof=1))
-    assert (rows[0]["megabytes_up"], rows[0]["steps"]) == (1.0, 5)
+    assert (rows[0]["megabytes_up"], rows[0]["megabytes_between"], rows[0]["steps"]) == (1.0, 3.0, 5)
+    assert rows[0]["megabytes_sent"] == 4.0
 
 
 def test_level_with_the_best_is_what_the_spread_does_not_tell_apart() -> None:

@@ -11,13 +11,13 @@ from fedloom.runs.history import CLIENTS, GLOBAL, History
 
 
 def run(clients: list[float], glob: list[float] | None = None, stopped: str | None = None, **config: Any) -> History:
-    """A run whose rounds 0, 1, … measured these accuracies, with 3 MB up, 2 MB down and 10 steps a round."""
+    """A run whose rounds 0, 1, … measured these accuracies; each sent 3 MB up, 2 down, 1.5 between, took 10 steps."""
     records = []
     for number, value in enumerate(clients):
         metrics = {CLIENTS: value, CLIENTS.replace("mean", "std"): 0.1, CLIENTS.replace("mean", "worst_decile"): 0.2}
         if glob is not None:
             metrics[GLOBAL] = glob[number]
-        work = {"bytes_up": 3_000_000, "bytes_down": 2_000_000, "steps": 10}
+        work = {"bytes_up": 3_000_000, "bytes_down": 2_000_000, "bytes_between": 1_500_000, "steps": 10}
         if number == 0:
             work = dict.fromkeys(work, 0)
         records.append({"round": number, "selected": [], "metrics": metrics, **work})
@@ -32,6 +32,7 @@ def test_a_row_is_the_mean_and_sample_deviation_over_seeds_of_the_last_values() 
     assert row["global_accuracy_std"] == pytest.approx(0.0)
     assert (row["worst_decile"], row["client_spread"]) == pytest.approx((0.2, 0.1))
     assert (row["megabytes_up"], row["megabytes_down"], row["steps"], row["rounds"]) == (3.0, 2.0, 10.0, 1)
+    assert (row["megabytes_between"], row["megabytes_sent"]) == (1.5, 6.5)
     assert (row["seeds"], row["stopped"]) == (2, None)
 
 

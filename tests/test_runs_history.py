@@ -48,6 +48,16 @@ def test_the_mean_over_rounds_leaves_the_untrained_model_out():
     assert history({0: 0.5}).mean(CLIENTS) is None
 
 
+def test_what_was_sent_is_down_and_up_and_between_clients():
+    run = history({})
+    for record in run.records:
+        record |= {"bytes_down": 1, "bytes_up": 20, "bytes_between": 300, "steps": 4000}
+    names = ("bytes_down", "bytes_up", "bytes_between", "bytes_sent", "steps")
+    assert [run.total(name, upto=1) for name in names] == [2, 40, 600, 642, 8000]
+    with pytest.raises(KeyError):
+        run.total("bytes_upwards")
+
+
 def test_a_method_is_called_by_its_name_and_its_stages():
     assert history({}).label == "fedavg"
     stages = [{"name": "fedpredict", "dynamic": True}, {"name": "/home/me/my_file.py:Mine"}]

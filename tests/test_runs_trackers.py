@@ -21,7 +21,7 @@ def test_tensorboard_can_be_read_back_number_by_number(tmp_path):
     history = fl.run(Task("own", federation([20, 9]), mlp()), rounds=3, local=WORK, observers=[watch])
     read = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     last = history.records[-1]
-    assert set(read.Tags()["scalars"]) == {*last["metrics"], "bytes_up", "bytes_down", "steps"}
+    assert set(read.Tags()["scalars"]) == {*last["metrics"], "bytes_up", "bytes_down", "bytes_between", "steps"}
     for name in last["metrics"]:
         rounds, values = history.series(name)
         events = read.Scalars(name)

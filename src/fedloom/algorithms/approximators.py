@@ -12,8 +12,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from sklearn.decomposition import PCA
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from fedloom.core.site import Site
@@ -54,6 +52,9 @@ def principal(weights: Tensor) -> np.ndarray:
     """Vectors (one per client) reduced to the components that keep most of their variance."""
     if len(weights) < 2:
         return np.zeros((len(weights), 1))
+    from sklearn.decomposition import PCA
+    from threadpoolctl import threadpool_limits
+
     with threadpool_limits(1):  # the same bytes on any number of cores
         reduced = PCA(KEPT_VARIANCE, svd_solver="full").fit_transform(weights.numpy())
     return np.asarray(reduced)

@@ -57,17 +57,20 @@ class SCAFFOLD(FedAvg):
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         received, c = cohort.spread(message["row"]), message["c"]
-        own = cohort.kept("c", torch.zeros_like(received))
-        new = cohort.gradient(received) if self.option == 1 else None
+        own = cohort.kept("c", cohort.spread(torch.zeros_like(message["row"])))
+        gradient = cohort.gradient(received) if self.option == 1 else None
         before = cohort.steps.clone()
         rows = cohort.train(received, pull=Affine(lambda *_, drift: drift), given={"drift": c - own})
-        if new is None:
+        change = rows - received
+        if gradient is not None:
+            correction = gradient - own
+        else:  # the new c_i less the old one: -c + (x - y) / (steps * lr), for those who made a step
             steps = (cohort.steps - before).unsqueeze(1)
-            new = torch.where(steps > 0, own - c + (received - rows) / (steps.clamp(min=1) * cohort.lr), own)
-        trained = cohort.task.layout.trained_columns
-        new = new if trained is None else new * trained  # running statistics drift nowhere
-        cohort.keep("c", new)
-        return Reply({"change": rows - received, "c": new - own})
+            correction = torch.addcmul(-c, change, -1 / (steps.clamp(min=1) * cohort.lr))
+            correction = correction if bool((steps > 0).all()) else correction * (steps > 0)
+        correction = _trained(cohort.task, correction)
+        cohort.keep("c", own + correction)
+        return Reply({"change": change, "c": correction})
 
     def aggregate(self, server: State, replies: Replies) -> State:
         row = server["row"] + self.server_lr * replies.mean("change")
@@ -94,22 +97,23 @@ class FedDyn(FedAvg):
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         received = cohort.spread(message["row"])
-        own = cohort.kept("g", torch.zeros_like(received))
+        own = cohort.kept("g", cohort.spread(torch.zeros_like(message["row"])))
 
         def pull(rows: Tensor, received: Tensor, g: Tensor) -> Tensor:
             return self.alpha * (rows - received) - g
 
         rows = cohort.train(received, pull=Affine(pull), given={"g": own})
-        cohort.keep("g", own - self.alpha * self._moved(cohort.task, rows - received))
+        cohort.keep("g", own - self.alpha * _trained(cohort.task, rows - received))
         return Reply({"row": rows})
 
     def aggregate(self, server: State, replies: Replies) -> State:
         task = replies.site.task
-        moved = self._moved(task, replies.shares @ (replies["row"] - server["row"]))
+        moved = _trained(task, replies.shares @ (replies["row"] - server["row"]))
         h = server["h"] - self.alpha * moved
         return {"row": replies.mean("row") - h / self.alpha, "h": h}
 
-    def _moved(self, task: Task, change: Tensor) -> Tensor:
-        """The change of what is trained: running statistics have no gradient to correct."""
-        trained = task.layout.trained_columns
-        return change if trained is None else change * trained
+
+def _trained(task: Task, change: Tensor) -> Tensor:
+    """The change of what is trained: running statistics have no gradient to correct."""
+    trained = task.layout.trained_columns
+    return change if trained is None else change * trained

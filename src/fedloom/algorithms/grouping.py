@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 
 from fedloom.errors import FedloomError
 
@@ -84,6 +82,9 @@ def greedily(vectors: np.ndarray, samples: np.ndarray, metric: Metric, random: n
 
 def by_clusters(vectors: np.ndarray, clusters: int, random: np.random.Generator) -> Draw:
     """One client after another from clusters of similar clients (k-means), visited in turn; empty ones are skipped."""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
     number = min(clusters, len(np.unique(vectors, axis=0)))
     means = KMeans(number, n_init=10, random_state=int(random.integers(1 << 31)))
     with threadpool_limits(1):  # sums in one order, whatever the number of cores

@@ -118,11 +118,11 @@ def print_table(rows: list[dict[str, Any]], words: str) -> None:
     console = printer()
     cells = []
     for row in rows:
-        sent = (row["megabytes_up"] or 0) + (row["megabytes_down"] or 0)
         end = f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else "")
-        cells.append([*(accuracy(row, key) for key in ACCURACIES), f"{sent:,.1f}", f"{row['steps']:,.0f}", end])
+        costs = [f"{row['megabytes_sent']:,.1f}", f"{row['steps']:,.0f}"]
+        cells.append([*(accuracy(row, key) for key in ACCURACIES), *costs, end])
     headings = [*ACCURACIES.values(), "MB\nsent", "local\nsteps", "rounds"]
-    caption = "mean ± standard deviation over seeds; accuracies in %"
+    caption = "mean ± standard deviation over seeds; accuracies in %; sent: down, up and between clients"
     console.print(_table(rows, headings, cells, caption))
     there = {key: heading for key, heading in SOMETIMES.items() if any(row[key] is not None for row in rows)}
     reach = rows[0].get("reach")

@@ -142,6 +142,7 @@ def _result(history: History, folder: Path) -> dict[str, Any]:
         "metrics": history.records[-1]["metrics"] if history.records else {},
         "bytes_up": history.total("bytes_up"),
         "bytes_down": history.total("bytes_down"),
+        "bytes_between": history.total("bytes_between"),
         "steps": history.total("steps"),
         "stopped": history.stopped,
     }
@@ -151,15 +152,15 @@ def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.progress import printer
+    from fedloom.runs.history import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
     table.add_column("what was scored on whose data")
     table.add_column("value", justify="right")
     for name, value in history.records[-1]["metrics"].items() if history.records else ():
         table.add_row(name, f"{value:.4g}")
-    table.add_row(
-        "megabytes down / up", f"{history.total('bytes_down') / 1e6:.2f} / {history.total('bytes_up') / 1e6:.2f}"
-    )
+    ways = " / ".join(f"{history.total(way) / 1e6:.2f}" for way in BYTES)
+    table.add_row("megabytes sent down / up / between clients", ways)
     table.add_row("local gradient steps", f"{history.total('steps'):,}")
     console = printer()
     console.print(table)

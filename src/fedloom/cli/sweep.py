@@ -132,7 +132,7 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
         table.add_row(
             *map(str, row["settings"].values()),
             *(written(row, metric) for metric in swept.metrics),
-            f"{row['megabytes_up'] + row['megabytes_down']:,.1f}",
+            f"{row['megabytes_sent']:,.1f}",
             f"{row['steps']:,.0f}",
             MARKS[row["mark"]],
             style="bold" if row["mark"] == "best" else None,

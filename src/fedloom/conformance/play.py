@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -34,13 +34,24 @@ class Played:
         return self.state.server["row"]
 
     def predicting(self, stages: Sequence[Stage] = ()) -> Tensor:
-        """The row that each client predicts with."""
+        """The row that each client predicts with, the run's own stages and some more behind the method."""
+        return self._rows(self._everybody(), [*self.run.stages, *stages])
+
+    def accuracy(self, staged: bool) -> float:
+        """The mean score of clients' models on their own test parts, with or without the run's stages."""
+        cohort = self._everybody()
+        rows = self._rows(cohort, self.run.stages if staged else ())
+        return float(cohort.evaluate(rows).mean_score.nanmean())
+
+    def _everybody(self) -> Cohort:
         run, state = self.run, self.state
         ids = list(range(run.task.federation.clients))
-        cohort = Cohort(ids, Loom(run.task, run.execution.name), run.setting, state.round, state.keep.read(ids))
-        message = run.algorithm.broadcast(state.server, ids)
-        rows = cohort.spread(run.algorithm.weights_for(message, cohort))
-        for stage in [*run.stages, *stages]:
+        return Cohort(ids, Loom(run.task, run.execution.name), run.setting, state.round, state.keep.read(ids))
+
+    def _rows(self, cohort: Cohort, stages: Sequence[Stage]) -> Tensor:
+        message = self.run.algorithm.broadcast(self.state.server, cohort.ids)
+        rows = cohort.spread(self.run.algorithm.weights_for(message, cohort))
+        for stage in stages:
             rows = stage.weights(rows, message, cohort)
         return rows
 
@@ -49,14 +60,16 @@ class Played:
         return _rounds(self.run, self.state, rounds, self.records)
 
 
-def played(task: Task, method: Algorithm, rounds: int, local: Mapping[str, Any], **settings: Any) -> Played:
-    """A method after some rounds on a task; ``settings`` are keys of a run's config."""
-    values = {"rounds": max(rounds, 1), "local": dict(local), "eval_every": 0, **settings}
+def played(
+    task: Task, method: Algorithm, play: int, local: Mapping[str, Any], *, rounds: int | None = None, **settings: Any
+) -> Played:
+    """A method after ``play`` rounds of a run of ``rounds`` (by default those); ``settings`` are keys of its config."""
+    values = {"rounds": rounds or max(play, 1), "local": dict(local), "eval_every": 0, **settings}
     run = prepare(task, method, parse(values, "the check")).composition
     state = begin(run)
     with single_thread():
         play_prelude(run, Inline(_shop(run)), state)
-    return _rounds(run, state, rounds, [])
+    return _rounds(run, state, play, [])
 
 
 def _rounds(run: Composition, state: RunState, rounds: int, before: list[dict[str, Any]]) -> Played:
@@ -71,7 +84,5 @@ def _shop(run: Composition) -> Shop:
     federation = run.algorithm.trains_on(run.task.federation, run.new_clients)
     if federation is run.task.federation:
         return Shop(run.algorithm, scoring, scoring, run.setting, run.stages)
-    from dataclasses import replace
-
     training = Loom(replace(run.task, federation=federation), run.execution.name)
     return Shop(run.algorithm, training, scoring, run.setting, run.stages)

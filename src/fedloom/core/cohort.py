@@ -102,7 +102,10 @@ class Cohort:
         """What the clients kept under a name; a client that kept nothing yet gets its row of ``default``."""
         if name not in self.state:
             return default
-        return torch.where(self.has(name).view(-1, *[1] * (default.dim() - 1)), self.state[name], default)
+        has = self.has(name)
+        if bool(has.all()):
+            return self.state[name]
+        return torch.where(has.view(-1, *[1] * (default.dim() - 1)), self.state[name], default)
 
     def keep(self, name: str, rows: Tensor, only: Tensor | None = None) -> None:
         """Keep a row (any width) per client until its next round; ``only`` names the clients that do."""

@@ -131,7 +131,9 @@ class Loom:
         }
         optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
         memory = Memory(request.cycle, {name: received[name].unsqueeze(0) for name in moving})
-        fixed = request.fixed(received, given, moving)
+        constants, fixed = request.constants, {}
+        if constants is not None:
+            fixed = layout.views(constants[place if len(constants) > 1 else 0])
         noise = torch.tensor(request.noise_key(work))
         steps = 0
         with torch.random.fork_rng(devices=[]):
@@ -181,11 +183,14 @@ class Loom:
         """Train all clients together: one batched pass per step."""
         moving = [slot.name for slot in self.layout.moving(request.part)]
         stacks = self.layout.stacks(request.rows)
-        received = self.layout.stacks(request.rows) if request.pull is not None else {}
-        given = {name: self.layout.pieces(rows) for name, rows in request.given.items()}
+        constants = request.constants
+        fixed = {} if constants is None else self.layout.stacks(constants)
+        moved = request.pull is not None and constants is None  # the pull must be asked at every step
+        received = self.layout.stacks(request.rows) if moved else {}
+        needed = request.given if moved or request.loss is not None else {}
+        given = {name: self.layout.pieces(rows) for name, rows in needed.items()}
         optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
         memory = Memory(request.cycle, {name: stacks[name] for name in moving})
-        fixed = request.fixed(received, given, moving)
         keys, augmenters = self.keys(request), self.augmenters(request)
         done = torch.zeros(len(keys), dtype=torch.int64)
         for step in interleaved(request.assignments):
@@ -203,8 +208,8 @@ class Loom:
                 noise = step_key(keys[cut], done[cut]) if self.drops else keys[cut]
                 part.lr = lr
                 memory.before(part.values)
-                constants = {name: stack[cut] for name, stack in fixed.items()}
-                self._step(request, moving, piece, part, anchor, extra, constants, (x, y, mask), noise)
+                some = {name: stack if len(stack) == 1 else stack[cut] for name, stack in fixed.items()}
+                self._step(request, moving, piece, part, anchor, extra, some, (x, y, mask), noise)
                 memory.settle(number, part.values, cut)
                 done[cut] += 1
             if not isinstance(step.rows, int):

@@ -13,7 +13,7 @@ from fedloom.core.batches import Assignment
 from fedloom.core.cycle import Cycle
 from fedloom.core.net import Loss
 from fedloom.core.seeds import key
-from fedloom.core.stacked import Affine, Pull, Stacks
+from fedloom.core.stacked import Affine, Pull
 from fedloom.core.work import LocalWork
 
 Given = Mapping[str, Tensor]
@@ -49,11 +49,12 @@ class Request:
         """The slope of an affine pull; 0 for any other, which is asked anew at every step."""
         return self.pull.slope(self.given) if isinstance(self.pull, Affine) and self.cycle is None else 0.0
 
-    def fixed(self, received: Stacks, given: Mapping[str, Stacks], names: Sequence[str]) -> dict[str, Tensor]:
-        """What an affine pull adds whatever the rows are; nothing for any other, or where its anchor moves."""
+    @cached_property
+    def constants(self) -> Tensor | None:
+        """What an affine pull adds whatever the rows are; None for any other, or where its anchor moves."""
         if not isinstance(self.pull, Affine) or self.cycle is not None:
-            return {}
-        return self.pull.constants(received, given, names)
+            return None
+        return self.pull.constants(self.rows, self.given)
 
     def pulled(self, gradients: list[Tensor], values: Sequence[Tensor], constants: list[Tensor]) -> list[Tensor]:
         """Gradients with an affine pull added."""

@@ -21,9 +21,6 @@ ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyR
 NARROW = 16
 """Below this many outputs a batched product is faster with its result transposed (measured, bench/local.py)."""
 
-CACHED_NUMBERS = 1 << 18
-"""About this many weights stay in a core's cache between two passes over them."""
-
 Pull = Callable[..., Tensor]
 """An extra gradient, elementwise in matching pieces of rows: ``pull(rows, received, **given)``."""
 Stacks = Mapping[str, Tensor]
@@ -48,13 +45,11 @@ class Affine:
         zero = torch.zeros(())
         return float(self.pull(torch.ones(()), zero, **dict.fromkeys(given, zero)))
 
-    def constants(self, received: Stacks, given: Mapping[str, Stacks], names: Iterable[str]) -> dict[str, Tensor]:
-        """What is added whatever the rows are: a tensor per name."""
-        constants = {}
-        for name in names:
-            extra = {key: rows[name] for key, rows in given.items()}
-            constants[name] = self.pull(torch.zeros(()), received[name], **extra).expand_as(received[name])
-        return constants
+    def constants(self, received: Tensor, given: Mapping[str, Tensor]) -> Tensor:
+        """What is added whatever the rows are: a row per client, or one row where it is the same for all."""
+        if received.stride(0) == 0 and not given:  # everybody received one and the same row
+            received = received[:1]
+        return self.pull(torch.zeros(()), received, **given).expand_as(received)
 
 
 @dataclass(frozen=True)
@@ -70,24 +65,14 @@ class InPlace:
     """Any other pull."""
     moving: frozenset[str]
 
-    def apply(self, name: str, weight: Tensor, gradient: Callable[[slice, float, float], object]) -> None:
-        """``weight <- (1 - lr * decay) * weight - lr * (gradient + pull)``; ``gradient(some, beta, alpha)`` adds it.
-
-        With a pull, a few clients are done at a time: their weights are then still in the processor's cache.
-        """
+    def apply(self, name: str, weight: Tensor, gradient: Callable[[Tensor, float, float], object]) -> None:
+        """``weight <- (1 - lr * decay) * weight - lr * (gradient + pull)``; ``gradient(out, beta, alpha)`` adds it."""
         if name not in self.moving:
             return
-        beta, pulled = 1 - self.lr * self.decay, self.constants.get(name)
-        if self.pull is not None:
-            pulled = self.pull(name, weight)
-        if pulled is None:
-            gradient(slice(None), beta, -self.lr)
-            return
-        several = max(1, CACHED_NUMBERS // weight[0].numel())
-        for first in range(0, len(weight), several):
-            some = slice(first, first + several)
-            gradient(some, beta, -self.lr)
-            weight[some].sub_(pulled[some], alpha=self.lr)
+        pulled = self.constants.get(name) if self.pull is None else self.pull(name, weight)
+        gradient(weight, 1 - self.lr * self.decay, -self.lr)
+        if pulled is not None:
+            weight.sub_(pulled, alpha=self.lr)
 
 
 class StackedLinear(torch.autograd.Function):
@@ -119,23 +104,15 @@ class StackedLinear(torch.autograd.Function):
         in_place.apply(
             f"{ctx.name}.weight",
             weight.detach(),
-            lambda some, beta, alpha: weight.detach()[some].baddbmm_(
-                gradient[some].transpose(1, 2), x[some], beta=beta, alpha=alpha
-            ),
+            lambda out, beta, alpha: out.baddbmm_(gradient.transpose(1, 2), x, beta=beta, alpha=alpha),
         )
         if ctx.bias is not None:
             in_place.apply(
                 f"{ctx.name}.bias",
                 ctx.bias.detach(),
-                lambda some, beta, alpha: _scaled(ctx.bias.detach()[some], beta).add_(
-                    gradient[some].sum(1), alpha=alpha
-                ),
+                lambda out, beta, alpha: (out if beta == 1 else out.mul_(beta)).add_(gradient.sum(1), alpha=alpha),
             )
         return back, None, None, None, None
-
-
-def _scaled(tensor: Tensor, beta: float) -> Tensor:
-    return tensor if beta == 1 else tensor.mul_(beta)
 
 
 Chain = list[tuple[str, nn.Module]]

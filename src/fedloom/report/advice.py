@@ -78,15 +78,20 @@ def written(standing: Standing, score: str) -> str:
 
 
 def percentage(sure: float) -> str:
-    """A probability without false precision at its ends."""
-    return "> 99 %" if sure > 0.99 else "< 1 %" if sure < 0.01 else f"{100 * sure:.0f} %"
+    """A probability without false precision at its ends, and never rounded up."""
+    return "> 99 %" if sure > 0.99 else "< 1 %" if sure < 0.01 else f"{int(100 * sure + 1e-9)} %"
 
 
 def cost(price: Cost) -> str:
     """What a candidate costs, per client that takes part and round."""
     steps = f"{price.steps:.3g} local steps"
-    sent = f"{_bytes(price.bytes_up)} up and {_bytes(price.bytes_down)} down" if price.bytes else "nothing sent"
-    return f"{sent}, {steps} per client and round"
+    ways = {"up": price.bytes_up, "down": price.bytes_down, "between clients": price.bytes_between}
+    sent = [
+        f"{_bytes(number)} {way}"
+        for way, number in ways.items()
+        if number or (price.bytes and way != "between clients")
+    ]
+    return f"{and_(sent) if sent else 'nothing sent'}, {steps} per client and round"
 
 
 def _bytes(number: float) -> str:
@@ -199,7 +204,7 @@ def _body(advice: Advice) -> Iterator[str]:
     yield "</div>"
     yield from section("groups", "By client size", [partial(figure, advice)])
     yield '<h2 id="numbers">Numbers</h2><div class="wide"><table><thead><tr>'
-    heads = ("Clients", "", "Candidate", "Test", "Validation", "How sure", "Up", "Down", "Steps")
+    heads = ("Clients", "", "Candidate", "Test", "Validation", "How sure", "Up", "Down", "Between", "Steps")
     yield "".join(f"<th>{head}</th>" for head in heads) + "</tr></thead><tbody>"
     for pick in (*advice.groups, advice.overall):
         for role, (name, _) in ROLES.items():
@@ -209,7 +214,7 @@ def _body(advice: Advice) -> Iterator[str]:
     yield "</tbody></table></div>"
     yield (
         '<p class="note">How sure: the probability that the method to use is better than this one on test data, from '
-        "drawing clients and seeds anew. Up, down and steps: per client that takes part and round.</p>"
+        "drawing clients and seeds anew. Up, down, between clients, steps: per client that takes part and round.</p>"
     )
     for pick in (*advice.groups, advice.overall):
         yield f'<p class="verdict"><b>{escape(who(pick))}.</b> {escape(why(advice, pick))}</p>'
@@ -223,5 +228,6 @@ def _line(advice: Advice, pick: Pick, name: str, standing: Standing) -> str:
     valid = f"{100 * standing.valid:.1f} %" if advice.score == "accuracy" else f"{-standing.valid:.4g}"
     sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
     cells = [pick.group, name, standing.candidate, written(standing, advice.score), valid]
-    cells += ["" if sure is None else percentage(sure), _bytes(price.bytes_up), _bytes(price.bytes_down)]
+    cells += ["" if sure is None else percentage(sure)]
+    cells += [_bytes(number) for number in (price.bytes_up, price.bytes_down, price.bytes_between)]
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in (*cells, f"{price.steps:.3g}")) + "</tr>"

@@ -14,9 +14,10 @@ import numpy as np
 
 from fedloom.errors import FedloomError, unknown
 from fedloom.report.clients import by_size, partition, selection, spread
-from fedloom.report.measured import AXES, CLIENTS_STD, Curve, Histories, curve, points
+from fedloom.report.measured import AXES, CLIENTS_STD, Curve, Histories, curve, points, traffic
 from fedloom.report.style import (
     BLUE,
+    GREEN,
     INK,
     LINE,
     MUTED,
@@ -43,7 +44,7 @@ __all__ = ["accuracy_by", "before_after", "by_size", "bytes", "partition", "sele
 PANELS = {GLOBAL: "Global model on the global test set", CLIENTS: "Clients' models on their own test sets (mean)"}
 UNITS = {
     "round": "round",
-    "megabytes": "megabytes so far (up + down, all clients)",
+    "megabytes": "megabytes sent so far (up + down + between clients)",
     "steps": "local gradient steps so far (all clients)",
 }
 FAR_APART = 20  # when methods' totals differ by more than this factor, the axis is logarithmic
@@ -172,17 +173,25 @@ def common_limits(runs: Sequence[History]) -> tuple[float, float] | None:
 
 @styled
 def bytes(histories: Histories) -> Figure:
-    """Megabytes from clients to the server (up) and back (down) over the whole run, mean over seeds."""
-    figure = new_figure(10.0, 0.8 + 0.46 * len(histories), left=room(histories), top=0.1)
+    """Megabytes over the whole run, mean over seeds: to the server (up), from it (down), and between clients.
+
+    The third bar is there only if some method's clients send to each other.
+    """
+    sent = [traffic(runs) for runs in histories.values()]
+    ways = {"up": BLUE, "down": ORANGE}
+    if any(one["megabytes_between"] for one in sent):
+        ways["between"] = GREEN
+    figure = new_figure(10.0, 0.8 + 0.23 * len(ways) * len(histories), left=room(histories), top=0.1)
     axes = figure.add_subplot()
-    most = 0.0
-    for place, runs in enumerate(histories.values()):
-        for offset, what, hue in ((-0.19, "up", BLUE), (0.19, "down", ORANGE)):
-            megabytes = _mean([run.total(f"bytes_{what}") / 1e6 for run in runs])
-            axes.barh(place + offset, megabytes, height=0.34, color=hue, label=what)
+    most, step = 0.0, 0.76 / len(ways)
+    for place, one in enumerate(sent):
+        for number, (what, hue) in enumerate(ways.items()):
+            megabytes = one[f"megabytes_{what}"]
+            height = place + step * (number - (len(ways) - 1) / 2)
+            axes.barh(height, megabytes, height=0.9 * step, color=hue, label=what)
             axes.annotate(
                 f"{what} {megabytes:,.4g} MB",
-                (megabytes, place + offset),
+                (megabytes, height),
                 xytext=(5, 0),
                 textcoords="offset points",
                 va="center",
@@ -195,7 +204,3 @@ def bytes(histories: Histories) -> Figure:
     axes.grid(visible=False)
     axes.set_xlabel("megabytes over the whole run, all clients, mean over seeds (1 MB = 10⁶ bytes)")
     return figure
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -36,6 +36,7 @@ COLUMNS = {
     "Std over clients": "points, within a run",
     "MB up": "all clients",
     "MB down": "all clients",
+    "MB between": "client to client",
     "Local steps": "all clients",
     "Rounds": "",
 }
@@ -134,9 +135,10 @@ def _headline(rows: Sequence[Row]) -> Iterator[str]:
         seeds = "one seed" if best["seeds"] == 1 else f"mean ± standard deviation of {best['seeds']} seeds"
         highest = f"highest of {len(rows)} methods: {best['method']}; " if len(rows) > 1 else ""
         yield card(accuracy(best, key), what, f"{highest}{over}; after round {best['last_measured']}; {seeds}")
-    traffic = [row["megabytes_up"] + row["megabytes_down"] for row in rows]
+    traffic = [row["megabytes_sent"] for row in rows]
     steps = [row["steps"] for row in rows]
-    yield card(f"{_span(traffic)} MB", "Traffic", f"up and down, all clients, whole run{_over(rows, traffic)}")
+    over = f"up, down and between clients, whole run{_over(rows, traffic)}"
+    yield card(f"{_span(traffic)} MB", "Traffic", over)
     yield card(_span(steps), "Local steps", f"gradient steps of all clients, whole run{_over(rows, steps)}")
     yield "</div>"
 
@@ -180,7 +182,8 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
         cells = [str(row["method"]), str(row["seeds"])]
         cells += [accuracy(row, key) for key in ("global_accuracy", "client_accuracy", "worst_decile")]
         cells += [accuracy(row, "client_spread").removesuffix(" %")]
-        cells += [_number(row[key]) for key in ("megabytes_up", "megabytes_down", "steps", "rounds")]
+        cells += [_number(row[f"megabytes_{way}"]) for way in ("up", "down", "between")]
+        cells += [_number(row[key]) for key in ("steps", "rounds")]
         yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
     yield "</tbody></table></div>"
     for row in rows:
@@ -193,7 +196,8 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
         "and what follows ± is the sample standard deviation over them; with one seed that deviation is unknown. "
         "<em>Client mean</em>: every client's model scored on that client's own test set, each client counting "
         "the same. <em>Worst decile</em>: the worst-off tenth of these clients. <em>Std over clients</em>: how far "
-        "clients lie from each other, in points. 1 MB = 10⁶ bytes.</p>"
+        "clients lie from each other, in points. <em>MB between</em>: what clients of a chain hand to each other "
+        "without the server; it is no part of up or down. 1 MB = 10⁶ bytes.</p>"
     )
 
 
@@ -215,7 +219,7 @@ def _figures(histories: Histories) -> Iterator[str]:
     yield from section("partition", "Data partition", [partial(figures.partition, longest)], note * (len(runs) > 1))
     note = f"{seed} of {longest.label}." * (len(runs) > 1)
     yield from section("selection", "Selection", [partial(figures.selection, longest)], note)
-    yield from section("bytes", "Bytes up and down", [partial(figures.bytes, histories)])
+    yield from section("bytes", "Bytes sent", [partial(figures.bytes, histories)])
     probed = [run for run in runs if run.config.get("method", {}).get("threshold") == "auto"][:MOST_PANELS]
     if probed:
         yield from section("crossover", "The found threshold", [partial(crossover, run) for run in probed])

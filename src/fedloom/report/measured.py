@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedloom.runs.history import CLIENTS, History, mean_and_std
+from fedloom.runs.history import BYTES, CLIENTS, History, mean_and_std, sent
 
 Histories = Mapping[str, Sequence[History]]
 Floats = NDArray[np.float64]
@@ -49,18 +49,24 @@ def last(history: History, metric: str) -> float | None:
 
 
 def progress(history: History, axis: str) -> dict[int, float]:
-    """Where each round lies on an axis: its number, or all megabytes or local steps up to its end."""
+    """Where each round lies on an axis: its number, or all megabytes sent or local steps up to its end."""
     done = 0.0
     places = {}
     for record in history.records:
         if axis == "megabytes":
-            done += (record["bytes_up"] + record["bytes_down"]) / 1e6
+            done += sent(record) / 1e6
         elif axis == "steps":
             done += record["steps"]
         else:
             done = record["round"]
         places[record["round"]] = done
     return places
+
+
+def traffic(runs: Sequence[History]) -> dict[str, float]:
+    """Megabytes over the whole run, mean over seeds: up, down, between clients, and sent, which is all three."""
+    ways = (*BYTES, "bytes_sent")
+    return {f"mega{way}": sum(run.total(way) for run in runs) / 1e6 / len(runs) for way in ways}
 
 
 def curve(runs: Sequence[History], metric: str, axis: str = "round") -> Curve | None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, MUTED, GRID, PAPER = "#1b1f24", "#5b636d", "#dfe3e8", "#fffffe"
-BLUE, ORANGE = "#0072b2", "#d55e00"
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 # Okabe and Ito's palette; its yellow is too faint for a line on white paper.
-PALETTE = (BLUE, ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", MUTED)
+PALETTE = (BLUE, ORANGE, GREEN, "#cc79a7", "#e69f00", "#56b4e9", MUTED)
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)))
 LONGEST_NAME = 22
 TOPMOST = 0.96  # where the first name beside a panel may stand, as a fraction of the panel

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedloom.errors import FedloomError
 from fedloom.report.html import card, document, save, section, toml
-from fedloom.report.measured import Floats, last, over_seeds
+from fedloom.report.measured import Floats, last, over_seeds, traffic
 from fedloom.report.style import BLUE, INK, heading, new_figure, percent, room, short, styled, widened
 from fedloom.report.table import Row, and_, stopped_of
 from fedloom.runs.grid import short_keys
@@ -53,8 +53,7 @@ def _row(sweep: Sweep, name: str) -> Row:
         "seeds": len(runs),
         "means": {metric: mean for metric, (mean, _) in scores.items()},
         "stds": {metric: std for metric, (_, std) in scores.items()},
-        "megabytes_up": sum(run.total("bytes_up") for run in runs) / 1e6 / len(runs),
-        "megabytes_down": sum(run.total("bytes_down") for run in runs) / 1e6 / len(runs),
+        **traffic(runs),
         "steps": sum(run.total("steps") for run in runs) / len(runs),
         "stopped": stopped,
         "mark": "left out" if stopped or scores[sweep.metrics[0]][0] is None else "",
@@ -269,7 +268,7 @@ def _body(sweep: Sweep, found: Sequence[Row]) -> Iterator[str]:
     for row in found:
         cells: list[str] = [MARKS[row["mark"]], *map(str, row["settings"].values())]
         cells += [written(row, metric) for metric in sweep.metrics]
-        cells += [f"{row['megabytes_up'] + row['megabytes_down']:,.2f}", f"{row['steps']:,.0f}"]
+        cells += [f"{row['megabytes_sent']:,.2f}", f"{row['steps']:,.0f}"]
         yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
     yield "</tbody></table></div>"
     for row in found:
@@ -277,7 +276,7 @@ def _body(sweep: Sweep, found: Sequence[Row]) -> Iterator[str]:
             yield f'<p class="verdict warning">{escape(row["label"])}: {escape(row["stopped"])}</p>'
     yield (
         '<p class="note">Scores are the last ones measured, on test data: the best of many combinations is a little '
-        "lucky, so measure it anew before you quote it.</p>"
+        "lucky, so measure it anew before you quote it. MB sent is up, down and between clients.</p>"
     )
     yield f'<h2 id="config">Config of {escape(found[0]["label"])}</h2>'
     yield f"<pre>{escape(toml(sweep.runs[found[0]['label']][0].config))}</pre>"

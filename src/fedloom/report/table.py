@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedloom.report.measured import CLIENTS_STD, Histories, client_count, last, over_seeds, points
+from fedloom.report.measured import CLIENTS_STD, Histories, client_count, last, over_seeds, points, traffic
 from fedloom.runs.history import CLIENTS, GLOBAL, History
 
 Row = dict[str, Any]
@@ -46,8 +46,7 @@ def _row(name: str, runs: Sequence[History]) -> Row:
     row["efficiency"], row["efficiency_std"] = over_seeds([_efficiency(run) for run in runs])
     measured = [max((*points(run, GLOBAL), *points(run, CLIENTS)), default=None) for run in runs]
     return row | {
-        "megabytes_up": sum(run.total("bytes_up") for run in runs) / 1e6 / len(runs),
-        "megabytes_down": sum(run.total("bytes_down") for run in runs) / 1e6 / len(runs),
+        **traffic(runs),
         "steps": sum(run.total("steps") for run in runs) / len(runs),
         "rounds": min(max((r["round"] for r in run.records), default=0) for run in runs),
         "last_measured": min((r for r in measured if r is not None), default=None),

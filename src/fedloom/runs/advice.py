@@ -34,11 +34,13 @@ class Cost:
     bytes_up: float
     bytes_down: float
     steps: float
+    bytes_between: float = 0.0
+    """What clients hand to each other without the server."""
 
     @property
     def bytes(self) -> float:
-        """Both ways."""
-        return self.bytes_up + self.bytes_down
+        """All that is sent."""
+        return self.bytes_up + self.bytes_down + self.bytes_between
 
 
 @dataclass(frozen=True)

@@ -214,8 +214,7 @@ class Screening:
         """What a candidate sent and did per client that took part and round."""
         run = History.load(self.where(name, rounds, 0))
         turns = sum(len(record["selected"]) for record in run.records if record["round"]) or 1
-        up, down, steps = (run.total(what) / turns for what in ("bytes_up", "bytes_down", "steps"))
-        return Cost(up + sum(record.get("bytes_between", 0) for record in run.records) / turns, down, steps)
+        return Cost(*(run.total(what) / turns for what in ("bytes_up", "bytes_down", "steps", "bytes_between")))
 
     def conclude(self, tournament: Tournament, minutes: float) -> Advice:
         """The advice, or the sentence that says why there is none."""

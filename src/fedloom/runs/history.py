@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 
 CLIENTS = "client_model/own_test/accuracy/mean"
 GLOBAL = "global_model/global_test/accuracy"
+BYTES = ("bytes_down", "bytes_up", "bytes_between")
+"""What a round sent: from the server, to the server, and from client to client in a chain."""
 
 
 @dataclass
 class History:
     """A run's config, its per-round records, and (at its end) a row per client.
 
-    A record is ``{"round", "selected": [...], "bytes_down", "bytes_up", "steps", "metrics": {name: value}}``;
-    a client's row is ``{"client", "name", "train", "test", "group", "accuracy", "loss"}``. ``partition`` is the
-    table of training samples per client and class. ``stopped`` says why a run ended early, if it did.
+    A record is ``{"round", "selected": [...], "bytes_down", "bytes_up", "bytes_between", "steps", "metrics": {name:
+    value}}``; a client's row is ``{"client", "name", "train", "test", "group", "accuracy", "loss"}``. ``partition`` is
+    the table of training samples per client and class. ``stopped`` says why a run ended early, if it did.
     """
 
     config: dict[str, Any]
@@ -77,8 +79,12 @@ class History:
         return next((r for r, mean in zip(rounds[window - 1 :], means, strict=True) if mean >= target), None)
 
     def total(self, what: str, upto: int | None = None) -> int:
-        """A sum over rounds of ``bytes_up``, ``bytes_down`` or ``steps``."""
-        return sum(r[what] for r in self.records if upto is None or r["round"] <= upto)
+        """A sum over rounds of ``steps``, or of bytes: ``bytes_up`` to the server, ``bytes_down`` from it,
+        ``bytes_between`` clients, or ``bytes_sent``, which is all three."""
+        records = [r for r in self.records if upto is None or r["round"] <= upto]
+        if what == "bytes_sent":
+            return sum(sent(r) for r in records)
+        return sum(r.get(what, 0) if what in BYTES else r[what] for r in records)
 
     def frame(self) -> pd.DataFrame:
         """One line per round with every metric as a column (needs pandas)."""
@@ -86,8 +92,8 @@ class History:
             import pandas as pd
         except ImportError as missing:
             raise FedloomError("history.frame() needs pandas: pip install pandas.") from missing
-        plain = ("round", "bytes_down", "bytes_up", "steps")
-        return pd.DataFrame([{**{k: r[k] for k in plain}, **r["metrics"]} for r in self.records])
+        lines = [{"round": r["round"], **{k: r.get(k, 0) for k in BYTES}, "steps": r["steps"]} for r in self.records]
+        return pd.DataFrame([line | r["metrics"] for line, r in zip(lines, self.records, strict=True)])
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Accuracy by round as a matplotlib figure, also saved to ``path`` if given."""
@@ -133,6 +139,11 @@ class History:
             stopped=stopped,
             row=_server(folder).get("row"),
         )
+
+
+def sent(record: Mapping[str, Any]) -> int:
+    """All bytes of a round, whoever sent them."""
+    return sum(record.get(way, 0) for way in BYTES)
 
 
 def _records(path: Path) -> list[dict[str, Any]]:

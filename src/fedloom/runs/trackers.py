@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.errors import FedloomError, unknown
+from fedloom.runs.history import BYTES
 from fedloom.runs.runner import Observer
 
 TRACKERS = {
@@ -25,7 +26,7 @@ def tracker(name: str, folder: Path, label: str, rounds: int) -> Observer:
 
 
 def _numbers(record: dict[str, Any]) -> dict[str, float]:
-    return {**record["metrics"], **{key: float(record[key]) for key in ("bytes_up", "bytes_down", "steps")}}
+    return {**record["metrics"], **{key: float(record[key]) for key in (*BYTES, "steps")}}
 
 
 def _tensorboard(folder: Path) -> Observer:

@@ -1,0 +1,66 @@
+"""What the documents report, on real data: who beats whom, with margins, over three seeds.
+
+The studies are those of bench/orderings.py; docs/orderings.md has the numbers, also of longer runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedloom.data.datasets import DATASETS
+
+sys.path.append(str(Path(__file__).parents[1] / "bench"))
+
+import orderings
+
+pytestmark = pytest.mark.slow
+SEEDS = 3
+
+
+def needs(name: str) -> None:
+    if not DATASETS[name].present():
+        pytest.skip(f"the data of {name} are not here")
+
+
+def gain(alpha: float, selector: str) -> float:
+    found = orderings.fedpredict(alpha, selector, SEEDS, rounds=10)
+    return float(np.mean(found["fedavg+fedpredict"]) - np.mean(found["fedavg"]))
+
+
+@pytest.mark.parametrize("selector", ["random", "powerofchoice"])
+def test_fedpredict_gains_25_points_where_labels_are_skewed_and_few_are_selected(selector):
+    needs("gtsrb")
+    assert gain(0.1, selector) >= 0.25
+
+
+def test_the_gain_of_fedpredict_shrinks_where_labels_are_less_skewed():
+    needs("gtsrb")
+    assert gain(1.0, "random") < 0.15
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_fedseq_reaches_fedavgs_final_accuracy_in_half_of_the_rounds(alpha):
+    needs("fashion-mnist")
+    final, reached = orderings.fedseq(alpha, SEEDS)
+    for grouping in ("fedseq random", "fedseq greedy"):
+        assert np.mean(reached[grouping]) <= 20
+        assert np.mean(final[grouping]) > np.mean(final["fedavg"]) + 0.01
+    assert abs(np.mean(final["fedseq random"]) - np.mean(final["fedseq greedy"])) < 0.04
+
+
+def test_drift_control_beats_fedavg_where_labels_are_skewed():
+    needs("fashion-mnist")
+    found = orderings.drift(0.05, SEEDS)
+    assert np.mean(found["scaffold"]) > np.mean(found["fedavg"]) + 0.02
+
+
+def test_personalised_methods_lead_where_clients_differ_and_lose_their_lead_where_they_do_not():
+    needs("fashion-mnist")
+    skewed, alike = (orderings.personalised(alpha, SEEDS) for alpha in (0.1, 100.0))
+    for method in orderings.PERSONALISED:
+        assert np.mean(skewed[method]) > np.mean(skewed["fedavg"]) + 0.03, method
+        assert np.mean(alike[method]) < np.mean(alike["fedavg"]) + 0.01, method
