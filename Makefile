@@ -35,6 +35,8 @@ bench: setup
 	$(BIN)/python bench/engines.py
 	$(BIN)/python bench/lstm.py
 	$(BIN)/python bench/scale.py
+	$(BIN)/python bench/methods.py
+	$(BIN)/python bench/state.py
 
 clean:
 	rm -rf .venv demo runs build .pytest_cache .mypy_cache .ruff_cache

@@ -20,11 +20,11 @@ BAR = 1 / 1.15
 METHODS = (
     *("fedavg", "fedprox", "scaffold", "feddyn", "fedper", "lgfedavg", "fedrep", "fedbabu"),
     *("fedhybridavglg:threshold=0", "fedhybridavglgdual:threshold=0", "perfedavg", "pfedme", "fedu", "ditto"),
-    *("moon", "fedproto", "cfl", "fesem", "ifca", "fedseq:grouping=random,min_samples=1000,max_clients=8"),
+    *("moon", "fedproto", "cfl", "fesem", "ifca", "fedseq:grouping=random,max_clients=4"),
 )
 CASES = {
     "mlp 64-32-10": ((64,), "mlp", {"hidden": [32]}, 64, 160, "vectorised"),
-    "mlp 784-64-10": ((784,), "mlp", {"hidden": [64]}, 32, 160, "vectorised"),
+    "mlp 784-64-10": ((784,), "mlp", {"hidden": [64]}, 64, 160, "vectorised"),
     "mlp 784-64-10, loop": ((784,), "mlp", {"hidden": [64]}, 8, 160, "loop"),
     "lenet-5, loop": ((1, 28, 28), "lenet-small", {}, 8, 96, "loop"),
 }

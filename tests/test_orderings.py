@@ -47,7 +47,7 @@ def test_fedseq_reaches_fedavgs_final_accuracy_in_half_of_the_rounds(alpha):
     needs("fashion-mnist")
     final, reached = orderings.fedseq(alpha, SEEDS)
     for grouping in ("fedseq random", "fedseq greedy"):
-        assert np.mean(reached[grouping]) <= 20
+        assert np.mean(reached[grouping]) <= 30  # of 60
         assert np.mean(final[grouping]) > np.mean(final["fedavg"]) + 0.01
     assert abs(np.mean(final["fedseq random"]) - np.mean(final["fedseq greedy"])) < 0.04
 

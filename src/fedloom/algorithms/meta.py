@@ -131,7 +131,7 @@ class PFedMe(FedAvg):
             (w,) = slots
             return theta, (w - self.eta * self.lam * (w - theta),)
 
-        cycle = Cycle((cohort.lr,) * self.inner_steps, (0,) * self.inner_steps, settle)
+        cycle = Cycle((cohort.lr,) * self.inner_steps, (0,) * self.inner_steps, settle, looks_back=False)
         received = cohort.spread(message["row"])
         theta, w = cohort.train_in_cycles(received, cycle, pull=lambda theta, w: self.lam * (theta - w))
         cohort.keep("theta", theta)

@@ -31,6 +31,8 @@ class Cycle:
     parts: tuple[int, ...]
     settle: Callable[[int, Tensor, Tensor, Slots], tuple[Tensor, Slots]]
     slots: int = 1
+    looks_back: bool = True
+    """Whether ``settle`` needs ``before``; where it does not, no copy is made and ``before`` is empty."""
 
     @property
     def deals(self) -> int:
@@ -73,7 +75,7 @@ class Memory:
     def before(self, values: list[Tensor]) -> None:
         """Note the values before a step."""
         if self.cycle is not None:
-            self.start = [value.detach().clone() for value in values]
+            self.start = [value.detach().clone() if self.cycle.looks_back else value.new_empty(0) for value in values]
 
     @torch.no_grad()
     def settle(self, number: int, values: list[Tensor], cut: slice | Tensor) -> None:
@@ -81,10 +83,15 @@ class Memory:
         if self.cycle is None:
             return
         for name, before, value in zip(self.names, self.start, values, strict=True):
-            old = tuple(slot[cut].clone() for slot in self.slots[name])  # rows and slots may change places
+            old = tuple(slot[cut] for slot in self.slots[name])
             after = value.detach()
             new, slots = self.cycle.settle(number, before, after, old)
-            for slot, content in zip(self.slots[name], slots, strict=True):
-                slot[cut] = content
-            if new is not after:
-                after.copy_(new)
+            pairs = zip((*old, after), (*slots, new), strict=True)
+            moves = [(place, content) for place, content in pairs if content is not place]
+            # rows and slots may change places: what is still to be read is copied before anything is written
+            held = {id(tensor) for tensor in (*old, after)}
+            for place, content in [(p, c.clone() if id(c) in held else c) for p, c in moves]:
+                place.copy_(content)
+            if not isinstance(cut, slice):
+                for slot, content in zip(self.slots[name], old, strict=True):
+                    slot[cut] = content
