@@ -7,7 +7,7 @@ play the same studies and check them with margins; docs/orderings.md holds the n
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ FASHION = {"model": "mlp", "model_options": {"hidden": [64]}}
 """Fashion-MNIST is learnt by a small MLP, so that three seeds of a study take minutes."""
 
 
-def fedpredict(alpha: float, selector: str, seeds: int, rounds: int = 20) -> Results:
+def fedpredict(alpha: float, selector: str, seeds: int, rounds: int = 20, model: str = "cnn-two") -> Results:
     """FedAvg with and without FedPredict on GTSRB, 6 of 20 clients per round: mean client accuracy over the rounds.
 
     The stage does not touch training, so both are scored on the same trained models, every other round.
@@ -32,7 +32,7 @@ def fedpredict(alpha: float, selector: str, seeds: int, rounds: int = 20) -> Res
     local = {"lr": 0.01, "momentum": 0.9, "batch_size": 32}
     chosen = {"name": selector, "number": 6}
     for seed in range(seeds):
-        data = fl.task("gtsrb", clients=20, alpha=alpha, model="cnn-two", seed=seed)
+        data = fl.task("gtsrb", clients=20, alpha=alpha, model=model, seed=seed)
         game = played(data, fl.FedAvg(), 0, local, selection=chosen, personal=[FedPredict()], seed=seed, rounds=rounds)
         scores: Results = {name: [] for name in found}
         for _ in range(rounds // 2):
@@ -88,12 +88,14 @@ def _global(data: fl.Task, method: str, rounds: int, seed: int, local: dict[str,
 PERSONALISED = ("fedper", "lgfedavg", "fedrep", "ditto", "fedavg+finetune", "fedavg+fedpredict")
 
 
-def personalised(alpha: float, seeds: int, rounds: int = 15) -> Results:
+def personalised(
+    alpha: float, seeds: int, rounds: int = 15, methods: Sequence[str] = ("local", *PERSONALISED)
+) -> Results:
     """Personalised methods against FedAvg on Fashion-MNIST, 20 clients, half per round: final mean client accuracy."""
     found: Results = {}
     for seed in range(seeds):
         data = fl.task("fashion-mnist", clients=20, alpha=alpha, seed=seed, **FASHION)
-        for method in ("fedavg", "local", *PERSONALISED):
+        for method in ("fedavg", *methods):
             history = fl.run(data, method, rounds=rounds, seed=seed, selection={"fraction": 0.5}, eval_every=rounds)
             found.setdefault(method, []).append(float(history.series(CLIENTS)[1][-1]))
     return found

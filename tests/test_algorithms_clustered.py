@@ -48,12 +48,13 @@ def planted(classes: int = 4) -> Task:
 
 
 def line(optima: list[float]) -> Task:
-    """Clients with the loss (w - c)²/2 and a model of one weight that starts at 0."""
-    x, y = torch.ones(len(optima), 1), torch.tensor(optima)[:, None]
-    own = Ragged.of(list(np.arange(len(optima))[:, None]))
+    """Clients with the loss (w - c)²/2 and a model of one weight that starts at 0; their test parts say 5 - c."""
+    count = len(optima)
+    x, y = torch.ones(2 * count, 1), torch.tensor([*optima, *(5 - c for c in optima)])[:, None]
+    own, other = (Ragged.of(list(first + np.arange(count)[:, None])) for first in (0, count))
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
-    return Task("line", Federation({"x": x, "y": y}, own, own, Ragged.empty(len(optima)), 1), model, SquaredError())
+    return Task("line", Federation({"x": x, "y": y}, own, other, Ragged.empty(count), 1), model, SquaredError())
 
 
 def plane(clients: int) -> Task:

@@ -27,7 +27,7 @@ def needs(name: str) -> None:
 
 
 def gain(alpha: float, selector: str) -> float:
-    found = orderings.fedpredict(alpha, selector, SEEDS, rounds=10)
+    found = orderings.fedpredict(alpha, selector, SEEDS, rounds=16, model="lenet-small")
     return float(np.mean(found["fedavg+fedpredict"]) - np.mean(found["fedavg"]))
 
 
@@ -39,7 +39,7 @@ def test_fedpredict_gains_25_points_where_labels_are_skewed_and_few_are_selected
 
 def test_the_gain_of_fedpredict_shrinks_where_labels_are_less_skewed():
     needs("gtsrb")
-    assert gain(1.0, "random") < 0.15
+    assert gain(1.0, "random") < 0.15  # at alpha 0.1 it is above 0.25
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2])
@@ -60,7 +60,8 @@ def test_drift_control_beats_fedavg_where_labels_are_skewed():
 
 def test_personalised_methods_lead_where_clients_differ_and_lose_their_lead_where_they_do_not():
     needs("fashion-mnist")
-    skewed, alike = (orderings.personalised(alpha, SEEDS) for alpha in (0.1, 100.0))
-    for method in orderings.PERSONALISED:
+    methods = ("fedper", "fedrep", "fedavg+fedpredict")
+    skewed, alike = (orderings.personalised(alpha, SEEDS, 10, methods) for alpha in (0.1, 100.0))
+    for method in methods:
         assert np.mean(skewed[method]) > np.mean(skewed["fedavg"]) + 0.03, method
         assert np.mean(alike[method]) < np.mean(alike["fedavg"]) + 0.01, method

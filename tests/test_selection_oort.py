@@ -64,11 +64,11 @@ def test_one_client_far_above_the_rest_is_clipped_to_the_95th_percentile():
 
 
 def test_of_equal_utilities_the_one_that_took_part_long_ago_comes_first():
-    state = known([5.0, 5.0], [1.0, 99.0])
-    bonus = [math.sqrt(0.1 * math.log(100) / last) for last in (1, 99)]
-    assert bonus[1] < 0.95 * bonus[0]
+    state = known([5.0, 5.0], [99.0, 1.0])
+    bonus = [math.sqrt(0.1 * math.log(100) / last) for last in (99, 1)]
+    assert bonus[0] < 0.95 * bonus[1]
     for seed in range(20):
-        assert Oort(number=1)(pool(2, seed=seed, number=100, state=state)).places == [0]
+        assert Oort(number=1)(pool(2, seed=seed, number=100, state=state)).places == [1]
 
 
 def test_when_everybody_takes_part_nobody_is_asked():

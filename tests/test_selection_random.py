@@ -30,7 +30,7 @@ def test_nobody_is_asked_and_nothing_remembered():
 
 
 def test_more_clients_than_there_are_is_refused():
-    with pytest.raises(FedloomError, match="number=11 clients per round, but there are only 10"):
+    with pytest.raises(FedloomError, match="number=11 per round, but there are only 10"):
         Random(number=11)(pool(10))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "fedloom.runs.api": ("run", "compare", "resume"),
@@ -31,6 +31,8 @@ _WHERE = {
     "fedloom.core.stage": ("Stage",),
     "fedloom.core.pool": ("Pool", "Choice"),
     "fedloom.core.work": ("LocalWork",),
+    "fedloom.core.cycle": ("Cycle",),
+    "fedloom.core.stacked": ("Affine",),
     "fedloom.core.layout": ("Layout",),
     "fedloom.aggregation": ("ServerOptimizer",),
     "fedloom.selection.random": ("Random",),

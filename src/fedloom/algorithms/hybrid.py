@@ -50,8 +50,7 @@ class FedHybridAvgLG(FedAvg):
         check_head(self, task)
         if isinstance(self.threshold, str):
             return check_probe(task)
-        federation = task.federation
-        largest = int((federation.train.sizes + federation.valid.sizes + federation.test.sizes).max())
+        largest = int(task.federation.points.max())
         if largest <= self.threshold < math.inf:
             raise FedloomError(
                 f"threshold={self.threshold:g}: the largest client has {largest} points, so all are small and this is "

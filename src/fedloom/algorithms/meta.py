@@ -49,6 +49,10 @@ class PerFedAvg(FedAvg):
                 f"delta={self.delta}: the distance of the two gradients of a difference must be positive."
             )
 
+    @property
+    def compiles(self) -> bool:
+        return False
+
     def check(self, task: Task, work: LocalWork) -> None:
         _plain_steps("perfedavg", work)
 
@@ -115,6 +119,10 @@ class PFedMe(FedAvg):
                 f"eta={self.eta:g} with lam={self.lam:g}: their product is the share of the way from w to theta, and "
                 "must not exceed 1."
             )
+
+    @property
+    def compiles(self) -> bool:
+        return False
 
     def check(self, task: Task, work: LocalWork) -> None:
         _plain_steps("pfedme", work)

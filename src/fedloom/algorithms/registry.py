@@ -90,5 +90,9 @@ def split_method(spec: str) -> tuple[str, dict[str, Any]]:
         section = settings
         for parent in parents:
             section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise FedloomError(
+                    f"{spec}: {parent} is given as a value and as a section; write {parent}.name=... for its name."
+                )
         section[leaf] = plain(value.strip())
     return head, settings

@@ -50,6 +50,10 @@ class MOON(FedAvg):
         if not self.temperature > 0:
             raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
 
+    @property
+    def compiles(self) -> bool:
+        return False
+
     def check(self, task: Task, work: LocalWork) -> None:
         _has_features("moon", task)
 
@@ -87,6 +91,10 @@ class FedProto(Algorithm):
     def __post_init__(self) -> None:
         if not self.lam >= 0:
             raise FedloomError(f"lam={self.lam}: the pull towards the prototypes must not be negative.")
+
+    @property
+    def compiles(self) -> bool:
+        return False
 
     def check(self, task: Task, work: LocalWork) -> None:
         _has_features("fedproto", task)

@@ -90,6 +90,10 @@ class FedSeq(Algorithm):
     def server(self) -> ServerStep | None:
         return self.method.server
 
+    @property
+    def compiles(self) -> bool:
+        return self.method.compiles
+
     # -- before the first round
 
     def check(self, task: Task, work: LocalWork) -> None:
@@ -213,6 +217,10 @@ class FedSeqInter(FedSeq):
         super().__post_init__()
         if self.period < 0:
             raise FedloomError(f"period={self.period}: a number of rounds, or 0 for as many as there are chains.")
+
+    @property
+    def averages_every_round(self) -> bool:
+        return self.period == 1
 
     def play(self, server: State, ids: list[int], site: Site) -> Round:
         if (site.round - 1) % (self.period or len(server[f"{OWN}sizes"])) == 0:

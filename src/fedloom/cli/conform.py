@@ -38,6 +38,9 @@ def conform(
 
     if like is not None and len(methods or []) != 1:
         raise FedloomError("--like compares one method with a known one: name exactly one METHOD with it.")
+    for name in methods or []:
+        if "+" in name:
+            raise FedloomError(f"{name}: conform checks methods; leave out the stages behind the +.")
     every = dict(known_methods())
     chosen = {name: every.get(name) or method_from(name) for name in methods} if methods else every
     for name in chosen:

@@ -46,6 +46,16 @@ class Algorithm:
         """A server optimiser that belongs to the method; most have none."""
         return None
 
+    @property
+    def compiles(self) -> bool:
+        """Whether clients only take plain steps on the task's loss, which is what ``compiled`` execution can do."""
+        return True
+
+    @property
+    def averages_every_round(self) -> bool:
+        """Whether the shared row after a round is an average to go on from, which a server optimiser needs."""
+        return True
+
     def start(self, task: Task) -> State:
         """The server's state before the first round. A shared model is called ``row``."""
         return {"row": task.initial_row()}

@@ -71,8 +71,7 @@ class Cohort:
     @property
     def held(self) -> Tensor:
         """How many samples each client has in all: train, validation and test."""
-        federation, ids = self.task.federation, torch.tensor(self.ids)
-        return federation.train.sizes[ids] + federation.valid.sizes[ids] + federation.test.sizes[ids]
+        return self.task.federation.points[torch.tensor(self.ids)]
 
     def classes(self, part: str = "train") -> Tensor:
         """How many samples of each class each client has in its train, valid or test part: B×classes."""

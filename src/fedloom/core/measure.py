@@ -37,7 +37,7 @@ def over_clients(
     """
     if new is not None and bool(new.any()):
         here = ~new
-        chosen = [group for group, keep in zip(groups, here.tolist(), strict=True) if keep]
+        chosen = [group for group, keep in zip(groups, here.tolist(), strict=True) if keep] if groups else []
         there = new & ~torch.isnan(values)
         fresh = {f"{prefix}/new": float(values[there].double().mean())} if bool(there.any()) else {}
         return over_clients(prefix, values[here], sizes[here], chosen) | fresh

@@ -216,7 +216,7 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
     for kind, measured in ((name, values), ("loss", losses)):
         metrics |= over_clients(f"client_model/own_test/{kind}", measured, sizes, groups, new)
     if "recall" in columns:
-        metrics |= over_clients("client_model/own_test/withheld_recall", columns["recall"], sizes)
+        metrics |= over_clients("client_model/own_test/withheld_recall", columns["recall"], sizes, new=new)
     rows = [
         {
             "client": client,

@@ -89,6 +89,8 @@ class Federation:
     """A class and the clients from whose train and validation parts it was taken away."""
     later: Sequence[tuple[int, Federation]] = ()
     """What the federation becomes, and from which round on: concept drift."""
+    counted: Tensor | None = None
+    """How many samples clients count as having, where that is not what they have here (while methods are chosen)."""
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
@@ -103,6 +105,11 @@ class Federation:
     def clients(self) -> int:
         """How many clients train."""
         return len(self.train)
+
+    @property
+    def points(self) -> Tensor:
+        """How many samples each client has in all: train, validation and test."""
+        return self.counted if self.counted is not None else self.train.sizes + self.valid.sizes + self.test.sizes
 
     def name(self, client: int) -> str:
         """What a client is called: its natural name (a writer, a role) or its number."""
@@ -136,7 +143,7 @@ class Federation:
                 "for instance to 0.2."
             )
         later = tuple((since, federation.validated()) for since, federation in self.later)
-        return replace(self, test=self.valid, global_test=_nothing(), later=later)
+        return replace(self, test=self.valid, global_test=_nothing(), later=later, counted=self.points)
 
     def pooled(self, without: Sequence[int] = ()) -> Federation:
         """The same data with one client that holds everybody's training samples, in client order."""
@@ -146,4 +153,4 @@ class Federation:
         later = tuple((since, federation.pooled(without)) for since, federation in self.later)
         one = Ragged(order, torch.tensor([0, len(order)]))
         nobody = Ragged.empty(1)
-        return replace(self, train=one, test=nobody, valid=nobody, names=(), withheld=None, later=later)
+        return replace(self, train=one, test=nobody, valid=nobody, names=(), withheld=None, later=later, counted=None)

@@ -231,6 +231,7 @@ def _own_task(config: RunConfig) -> Task:
     chosen = config.task
     if chosen.path is None:
         raise FedloomError("task 'own' needs the path of your data: give --data FILE, or task.path in the config.")
+    seed = config.seed if chosen.seed is None else chosen.seed
     federation = own(
         chosen.path,
         target=chosen.target,
@@ -238,13 +239,13 @@ def _own_task(config: RunConfig) -> Task:
         clients=chosen.clients,
         partition=chosen.partition,
         ignore=chosen.ignore,
-        seed=config.seed,
+        seed=seed,
         test_share=chosen.test_share,
         valid_share=chosen.valid_share,
     )
-    federation = with_communal(federation, chosen.communal_per_class, config.seed)
-    federation, _ = alter(federation, chosen.withhold, chosen.drift, config.seed)
-    return task_of(federation, chosen.model or "mlp", seed=config.seed, model_options=chosen.model_options)
+    federation = with_communal(federation, chosen.communal_per_class, seed)
+    federation, _ = alter(federation, chosen.withhold, chosen.drift, seed)
+    return task_of(federation, chosen.model or "mlp", seed=seed, model_options=chosen.model_options)
 
 
 def local_values(task_name: str, given: Mapping[str, Any]) -> dict[str, Any]:

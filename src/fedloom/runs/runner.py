@@ -66,9 +66,17 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig) -> Prepared:
     if clients > 1 and hasattr(config.selection, "per_round"):
         config.selection.per_round(clients - len(new))
     if clients > 1 and hasattr(config.selection, "check"):
-        config.selection.check(task)
+        config.selection.check(task, algorithm)
     size_groups(task.federation.train.sizes, config.size_groups)
     algorithm.check(task, work)
+    if execution.name == "compiled" and not algorithm.compiles:
+        raise FedloomError(
+            f"{config.method.get('name')} has local steps of its own, and execution 'compiled' takes plain ones: use "
+            "vectorised or loop."
+        )
+    late = [since for since, _ in task.federation.later if since > config.rounds]
+    if late:
+        log.warning("the drift of round %s never comes: the run has %s rounds", late[0], config.rounds)
     for stage in config.personal:
         stage.check(algorithm, task)
     optimizer = _server_step(algorithm, config, task)
@@ -231,6 +239,8 @@ def fingerprint(task: Task) -> str:
         sample,
         federation.columns["y"],
         task.initial_row(),
+        federation.global_test,
+        federation.communal,
         *(t for part in lists for t in (part.order, part.starts)),
     ]
     for tensor in numbers:
@@ -241,6 +251,11 @@ def fingerprint(task: Task) -> str:
 def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerStep | None:
     """The run's server optimiser or the method's own; both at once, or one without a shared model, is refused."""
     name = config.method.get("name", "the method")
+    if (config.server_optimizer or algorithm.server) is not None and not algorithm.averages_every_round:
+        raise FedloomError(
+            f"{name} averages only every few rounds, and a server optimiser steps after every average: drop it, or set "
+            "period = 1."
+        )
     if config.server_optimizer is None:
         return algorithm.server
     if algorithm.server is not None:

@@ -34,7 +34,9 @@ class PerRound:
         if self.number is None:
             return max(1, math.ceil(self.fraction * clients - 1e-9))
         if self.number > clients:
-            raise FedloomError(f"number={self.number} clients per round, but there are only {clients}: choose fewer.")
+            raise FedloomError(
+                f"number={self.number} per round, but there are only {clients} to choose from: choose fewer."
+            )
         return self.number
 
 

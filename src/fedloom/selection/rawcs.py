@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.pool import Choice, Pool, Stopped
 from fedloom.core.task import Task
 from fedloom.errors import FedloomError
@@ -43,6 +44,12 @@ ARRIVES = 0.2
 """An upload over a weaker link fails."""
 
 
+GROUPS = (
+    "selection 'rawcs' knows the devices of clients, and this method selects groups of clients: use random or "
+    "powerofchoice."
+)
+
+
 @dataclass(frozen=True)
 class RAWCS:
     """Devices with battery, speed and link to spare, by chance; their number varies from round to round.
@@ -60,8 +67,10 @@ class RAWCS:
         if self.fraction is not None:
             check_fraction(self.fraction)
 
-    def check(self, task: Task) -> None:
-        """Refuse tasks without an accuracy, which the chance to be drawn depends on."""
+    def check(self, task: Task, algorithm: Algorithm) -> None:
+        """Refuse tasks without an accuracy, which the chance to be drawn depends on, and methods that select groups."""
+        if type(algorithm).groups is not Algorithm.groups:
+            raise FedloomError(GROUPS)
         if task.objective.score != "accuracy":
             raise FedloomError(
                 f"selection 'rawcs' weighs devices by accuracy and this task has {task.objective.score}: "
@@ -71,10 +80,7 @@ class RAWCS:
     def __call__(self, pool: Pool) -> Choice:
         """The devices whose uploads arrive, and those whose uploads fail. If all fail, the server tries again."""
         if pool.grouped:
-            raise FedloomError(
-                "selection 'rawcs' knows the devices of clients, and this method selects groups of clients: "
-                "use random or powerofchoice."
-            )
+            raise FedloomError(GROUPS)
         devices = draw_devices(pool.generator("devices", 0), pool.samples.double().numpy())
         battery = pool.state["battery"].numpy() if "battery" in pool.state else devices.charge
         links, luck, worked = pool.generator("links"), pool.generator("selection"), np.zeros(pool.size, dtype=bool)
