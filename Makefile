@@ -17,7 +17,7 @@ setup: .venv/ready
 demo: setup
 	rm -rf demo
 	$(BIN)/fedloom compare --task digits --clients 20 --alpha 0.1 --rounds 20 --seeds 3 --workers 2 --out demo \
-	    local fedsgd fedavg fedprox:mu=1 fedavgm fedadagrad fedyogi
+	    local fedavg scaffold fedseq fedrep ditto fedavg+fedpredict
 
 test: setup
 	$(BIN)/python -m pytest -n 2

@@ -44,20 +44,24 @@ def fedpredict(alpha: float, selector: str, seeds: int, rounds: int = 20, model:
     return found
 
 
-def fedseq(alpha: float, seeds: int, rounds: int = 60, lr: float = 0.02) -> tuple[Results, Results]:
+SEQUENTIAL = {
+    "fedavg": "fedavg",
+    "fedseq random": "fedseq:grouping=random,max_clients=8",
+    "fedseq greedy": "fedseq:grouping=greedy,approximator=conf,metric=kl,max_clients=8",
+}
+
+
+def fedseq(
+    alpha: float, seeds: int, rounds: int = 60, lr: float = 0.02, methods: Sequence[str] = tuple(SEQUENTIAL)
+) -> tuple[Results, Results]:
     """FedSeq against FedAvg on Fashion-MNIST, 100 clients, 20 % per round: final accuracy, rounds to FedAvg's final."""
     final: Results = {}
     reached: Results = {}
     for seed in range(seeds):
         partition = "shards(1)" if alpha == 0 else f"dirichlet({alpha})"
         data = fl.task("fashion-mnist", clients=100, partition=partition, communal_per_class=10, seed=seed, **FASHION)
-        methods = {
-            "fedavg": "fedavg",
-            "fedseq random": "fedseq:grouping=random,max_clients=8",
-            "fedseq greedy": "fedseq:grouping=greedy,approximator=conf,metric=kl,max_clients=8",
-        }
-        for name, method in methods.items():
-            accuracy = _global(data, method, rounds, seed, {"lr": lr, "batch_size": 32})
+        for name in methods:
+            accuracy = _global(data, SEQUENTIAL[name], rounds, seed, {"lr": lr, "batch_size": 32})
             final.setdefault(name, []).append(float(np.mean(accuracy[-5:])))
             smooth = np.convolve(accuracy, np.ones(3) / 3, mode="valid")
             target = final["fedavg"][-1]
@@ -66,12 +70,14 @@ def fedseq(alpha: float, seeds: int, rounds: int = 60, lr: float = 0.02) -> tupl
     return final, reached
 
 
-def drift(alpha: float, seeds: int, rounds: int = 30) -> Results:
+def drift(
+    alpha: float, seeds: int, rounds: int = 30, methods: Sequence[str] = ("fedavg", "scaffold", "feddyn")
+) -> Results:
     """FedAvg, SCAFFOLD and FedDyn on Fashion-MNIST, 50 clients, 20 % per round: global accuracy, last 10 rounds."""
     found: Results = {}
     for seed in range(seeds):
         data = fl.task("fashion-mnist", clients=50, alpha=alpha, seed=seed, **FASHION)
-        for method in ("fedavg", "scaffold", "feddyn"):
+        for method in methods:
             accuracy = _global(data, method, rounds, seed, {"epochs": 2, "lr": 0.02, "batch_size": 32})
             found.setdefault(method, []).append(float(np.mean(accuracy[-5:])))
     return found
