@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
-from fedloom.core.jobs import Shop
 from fedloom.core.local import Loom
 from fedloom.core.rounds import Composition, RunState, begin, play_prelude, play_round
 from fedloom.core.stage import Stage
@@ -68,21 +67,12 @@ def played(
     run = prepare(task, method, parse(values, "the check")).composition
     state = begin(run)
     with single_thread():
-        play_prelude(run, Inline(_shop(run)), state)
+        play_prelude(run, Inline(run.shop()), state)
     return _rounds(run, state, play, [])
 
 
 def _rounds(run: Composition, state: RunState, rounds: int, before: list[dict[str, Any]]) -> Played:
     with single_thread():
-        engine = Inline(_shop(run))
+        engine = Inline(run.shop())
         records = [play_round(run, engine, state) for _ in range(rounds)]
     return Played(run, state, [*before, *records])
-
-
-def _shop(run: Composition) -> Shop:
-    scoring = Loom(run.task, run.execution.name)
-    federation = run.algorithm.trains_on(run.task.federation, run.new_clients)
-    if federation is run.task.federation:
-        return Shop(run.algorithm, scoring, scoring, run.setting, run.stages)
-    training = Loom(replace(run.task, federation=federation), run.execution.name)
-    return Shop(run.algorithm, training, scoring, run.setting, run.stages)

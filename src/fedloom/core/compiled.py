@@ -24,7 +24,7 @@ from fedloom.errors import FedloomError
 
 if TYPE_CHECKING:
     from fedloom.core.local import Loom
-from fedloom.core.request import Request
+    from fedloom.core.request import Request
 
 Stacks = dict[str, Tensor]
 COMPILATIONS = 64

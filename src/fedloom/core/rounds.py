@@ -19,7 +19,7 @@ from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
 from fedloom.core.cohort import Setting
 from fedloom.core.exchange import Diverged, Ledger, check_values, exchange, merge
 from fedloom.core.execution import Execution
-from fedloom.core.jobs import Engine, Job, Tensors
+from fedloom.core.jobs import Engine, Job, Shop, Tensors
 from fedloom.core.keep import Keep
 from fedloom.core.local import Loom
 from fedloom.core.measure import over_clients, size_groups
@@ -65,8 +65,15 @@ class Composition:
 
     @cached_property
     def loom(self) -> Loom:
-        """The server's own machinery."""
+        """The machinery of the task itself: for scoring, and for the server's own passes."""
         return Loom(self.task, self.execution.name)
+
+    def shop(self) -> Shop:
+        """What a process needs to do this run's jobs."""
+        held = self.algorithm.trains_on(self.task.federation, self.new_clients)
+        same = held is self.task.federation
+        training = self.loom if same else Loom(replace(self.task, federation=held), self.execution.name)
+        return Shop(self.algorithm, training, self.loom, self.setting, self.stages)
 
     def site(self, round_number: int) -> Site:
         """The server's workplace in a round."""

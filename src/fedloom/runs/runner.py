@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ from fedloom import aggregation, engine
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import Setting
 from fedloom.core.execution import decide
-from fedloom.core.jobs import Shop
-from fedloom.core.local import Loom
 from fedloom.core.measure import per_selected, size_groups
 from fedloom.core.pool import Choice, Stopped
 from fedloom.core.rounds import Composition, RunState, begin, play_prelude, play_round, score, scored
@@ -157,12 +155,7 @@ def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
 def _play(prepared: Prepared, state: RunState, history: History, observers: Sequence[Observer]) -> History:
     run, folder = prepared.composition, history.folder
     with single_thread():
-        scoring = Loom(run.task, run.execution.name)
-        pooled = run.algorithm.trains_on(run.task.federation, run.new_clients)
-        same = pooled is run.task.federation
-        training = scoring if same else Loom(replace(run.task, federation=pooled), run.execution.name)
-        shop = Shop(run.algorithm, training, scoring, run.setting, run.stages)
-        cores = engine.start(shop, prepared.config.workers)
+        cores = engine.start(run.shop(), prepared.config.workers)
         try:
             if state.round == 0 and not history.records:
                 began = time.perf_counter()
