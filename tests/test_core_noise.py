@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from fedloom.core.noise import KeyedDropout, keyed, step_key
+from fedloom.core.noise import KeyedDropout, _mix, _mix_words, keyed, step_key
 
 
 def test_the_share_of_dropped_units_is_p_and_the_mean_is_kept():
@@ -20,6 +20,11 @@ def test_masks_differ_between_keys_layers_and_steps_and_repeat_for_the_same():
     for other in (KeyedDropout(0.5, 1).masked(x, key), KeyedDropout(0.5, 0).masked(x, step_key(key, 1))):
         agreement = float(((first == 0) == (other == 0)).float().mean())
         assert 0.4 < agreement < 0.6
+
+
+def test_words_of_32_bits_are_mixed_as_numbers_of_64_bits_are():
+    numbers = torch.tensor([0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, *range(12345, 1 << 32, 98765431)])
+    assert torch.equal(_mix_words(numbers.to(torch.int32)).long() & 0xFFFFFFFF, _mix(numbers))
 
 
 def test_many_clients_at_once_are_the_clients_one_by_one():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -69,11 +70,29 @@ class CropFlip:
 
 @dataclass(frozen=True)
 class TaskKind:
-    """A named task: its data set, its model if not the data's default, and local work that trains it."""
+    """A named task: its data set, its model if not the data's default, and local work that trains it.
+
+    A task whose samples are not entries of a column but flows or nodes of graphs has no data set of that kind: the
+    function that ``built_by`` names (``module:function``) makes it, and ``about`` says what it is.
+    """
 
     data: str
     local: LocalWork
     model: str | None = None
+    built_by: str | None = None
+    about: str = ""
+
+
+FLOWS = LocalWork(lr=0.1, batch_size=128)
+NODES = LocalWork(optimizer="adam", lr=0.01, weight_decay=5e-4, batch_size=0, epochs=3)
+
+
+def _flows(about: str) -> TaskKind:
+    return TaskKind("flows", FLOWS, "fullgn", "fedloom.flows.task:build", about)
+
+
+def _nodes(about: str) -> TaskKind:
+    return TaskKind("graph", NODES, "gcn", "fedloom.graphs.task:build", about)
 
 
 TASKS: dict[str, TaskKind] = {
@@ -88,6 +107,16 @@ TASKS: dict[str, TaskKind] = {
     "har": TaskKind("har", LocalWork(lr=0.02, batch_size=32)),
     "shakespeare": TaskKind("shakespeare", LocalWork(lr=1.0, batch_size=100, weight_decay=1e-4)),
     "stackexchange": TaskKind("stackexchange", LocalWork(lr=0.316, batch_size=16)),
+    "flows": _flows("the next action's kind in synthetic action flows of organisations"),
+    "flows-subkind": _flows("the same flows, the next action's subkind"),
+    "n8n": _flows("the next node in real n8n workflows, by owner"),
+    "bpmn": _flows("the next node in real BPMN models, by modelling exercise"),
+    "own-flows": _flows("the next node in flows of your own: a folder per organisation"),
+    "cora": _nodes("2,708 papers in a citation graph that clients share, 7 classes"),
+    "citeseer": _nodes("3,327 papers in a citation graph that clients share, 6 classes"),
+    "pubmed": _nodes("19,717 papers in a citation graph that clients share, 3 classes"),
+    "twitch": _nodes("streamers in seven countries, a graph each, 2 classes"),
+    "own-graph": _nodes("nodes of a graph of your own, dealt to clients by community"),
 }
 
 
@@ -105,6 +134,8 @@ def task_kind(name: str) -> TaskKind:
 
 def default_model(kind: TaskKind) -> str:
     """The model that a named task has when nobody names one."""
+    if kind.built_by is not None:
+        return str(kind.model)
     entry = dataset(kind.data)
     return kind.model or default_for(entry.shape, entry.classes, entry.kind)
 
@@ -123,21 +154,43 @@ def task(
     augment: bool = False,
     withhold: Withhold | Mapping[str, Any] | None = None,
     drift: Drift | Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    path: str | None = None,
     seed: int = 0,
 ) -> Task:
     """A named task. ``alpha`` is short for ``partition=dirichlet(alpha)``; ``model`` is a name or any module.
 
     ``withhold={"label": 3, "clients": 2}`` takes a class out of some clients' training data; ``drift={"rounds": [10]}``
     lets clients' data change hands in round 10; ``communal_per_class=10`` sets ten test samples of each class aside
-    that everyone may see.
+    that everyone may see. ``options`` are settings of the task's own, ``path`` the data of a task that reads yours.
     """
     name = canonical_task(name)
     kind = task_kind(name)
-    entry = dataset(kind.data)
     if alpha is not None:
         if partition is not None:
             raise FedloomError(f"alpha={alpha} and partition={partition} both say how to divide the data: give one.")
         partition = dirichlet(alpha)
+    if kind.built_by is not None:
+        unused = {"partition": partition is not None, "communal_per_class": communal_per_class, "augment": augment}
+        for setting in (setting for setting, given in unused.items() if given):
+            raise FedloomError(f"task {name} has its own way to divide its data, and no {setting}: leave it out.")
+        return _built(
+            name,
+            kind.built_by,
+            clients=clients,
+            options=options or {},
+            model=model,
+            model_options=model_options or {},
+            test_share=test_share,
+            valid_share=valid_share,
+            withhold=withhold,
+            drift=drift,
+            seed=seed,
+            path=path,
+        )
+    if options or path:
+        raise FedloomError(f"task {name} has no options and reads no file of yours: leave out options and path.")
+    entry = dataset(kind.data)
     federation = load(
         kind.data, clients=clients, partition=partition, seed=seed, test_share=test_share, valid_share=valid_share
     )
@@ -161,6 +214,13 @@ def task(
         augment=CropFlip() if augment else None,
         made_from=made_from,
     )
+
+
+def _built(name: str, built_by: str, **settings: Any) -> Task:
+    """A task from the function that makes it, imported when it is needed."""
+    module, _, function = built_by.partition(":")
+    made: Task = getattr(import_module(module), function)(name, **settings)
+    return made
 
 
 def alter(
@@ -206,6 +266,8 @@ def task_of(
 
 def describe(name: str) -> str:
     """One line about a named task."""
+    if TASKS[name].built_by is not None:
+        return f"{TASKS[name].about}; model {TASKS[name].model}"
     entry = DATASETS[TASKS[name].data]
     where = "" if entry.present() else " (data missing: fedloom data get)"
     return f"{entry.description}; model {default_model(TASKS[name])}{where}"

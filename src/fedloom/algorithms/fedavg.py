@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fedloom.aggregation import ServerOptimizer
 from fedloom.core.algorithm import Algorithm, State
@@ -59,8 +60,7 @@ class FedProx(FedAvg):
 
     def start(self, task: Task) -> State:
         state = {"row": task.initial_row()}
-        watch = {"mu": torch.tensor(self.mu), "loss": torch.tensor(torch.inf), "falls": torch.tensor(0)}
-        return {**state, **watch} if self.adaptive else state
+        return {**state, **watching(self.mu)} if self.adaptive else state
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         return Message({name: server[name] for name in ("row", "mu") if name in server})
@@ -76,13 +76,22 @@ class FedProx(FedAvg):
         state = {**server, "row": replies.mean("row")}
         if not self.adaptive:
             return state
-        loss = (replies.weights * replies["loss"]).sum()
-        fell = loss < server["loss"] < torch.inf  # the first round has nothing to fall from
-        falls = server["falls"] + 1 if fell else torch.tensor(0)
-        mu = server["mu"] + 0.1 if loss > server["loss"] else server["mu"]
-        if falls == 5:
-            mu, falls = (mu - 0.1).clamp(min=0), torch.tensor(0)
-        return {**state, "mu": mu, "loss": loss, "falls": falls}
+        return {**state, **watched(server, (replies.weights * replies["loss"]).sum())}
+
+
+def watching(mu: float) -> State:
+    """What the server remembers where mu adapts to the training loss."""
+    return {"mu": torch.tensor(mu), "loss": torch.tensor(torch.inf), "falls": torch.tensor(0)}
+
+
+def watched(server: State, loss: Tensor) -> State:
+    """FedProx's heuristic: mu grows by 0.1 when the loss rises, and falls by 0.1 after five falls in a row."""
+    fell = loss < server["loss"] < torch.inf  # the first round has nothing to fall from
+    falls = server["falls"] + 1 if fell else torch.tensor(0)
+    mu = server["mu"] + 0.1 if loss > server["loss"] else server["mu"]
+    if falls == 5:
+        mu, falls = (mu - 0.1).clamp(min=0), torch.tensor(0)
+    return {"mu": mu, "loss": loss, "falls": falls}
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,9 @@ class Algorithm:
     trains: ClassVar[bool] = True
     """Whether clients train a model of their own between a message and the answer (in FedSGD they do not)."""
 
+    on_graphs: ClassVar[bool] = False
+    """Whether the method means something on clients' graphs only."""
+
     @property
     def server(self) -> ServerStep | None:
         """A server optimiser that belongs to the method; most have none."""
@@ -79,6 +82,13 @@ class Algorithm:
         """One round; most methods are one wave."""
         replies = yield Wave(ids, self.broadcast(server, ids))
         return self.aggregate(server, replies)
+
+    def finished(self, server: State) -> bool:
+        """Whether the method has nothing more to do, before the run's last round."""
+        return False
+
+    def enter(self, cohort: Cohort) -> None:
+        """Before clients do anything: put what they kept into their data (edges that a client added to its graph)."""
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         """What goes down to the clients of a round."""

@@ -139,10 +139,16 @@ class Cohort:
         return self._trained(rows, work, part, pull, given, loss, only)[0]
 
     def train_in_cycles(
-        self, rows: Tensor, cycle: Cycle, *, pull: Pull | None = None, given: Given | None = None
+        self,
+        rows: Tensor,
+        cycle: Cycle,
+        *,
+        pull: Pull | None = None,
+        given: Given | None = None,
+        loss: Loss | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The rows after training in which every batch is used for a cycle of steps, and the cycle's anchor rows."""
-        return self._trained(rows, None, None, pull, given, None, None, cycle)
+        return self._trained(rows, None, None, pull, given, loss, None, cycle)
 
     def _trained(
         self,

@@ -67,6 +67,8 @@ def _cohort_size(name: str, width: int) -> int:
 
 
 def _rule(task: Task, batch_size: int) -> tuple[str, str]:
+    if _unequal(task):
+        return "loop", _unequal(task)
     fused = sorted({type(m).__name__ for m in task.model.modules() if isinstance(m, _FUSED)})
     if fused:
         return "loop", f"{', '.join(fused)} run best one client at a time"
@@ -78,8 +80,15 @@ def _rule(task: Task, batch_size: int) -> tuple[str, str]:
     return "vectorised", "small layers: batched over clients"
 
 
+def _unequal(task: Task) -> str:
+    """What a model says of inputs that cannot be stacked (``unequal = "graphs ..."``); nothing for most."""
+    return str(getattr(task.model, "unequal", ""))
+
+
 def _obstacle(task: Task) -> str | None:
     """Why a model cannot be vectorised, found by its layers and by one pass of two clients with a sample each."""
+    if _unequal(task):
+        return _unequal(task)
     for name, layer in task.model.named_modules():
         if isinstance(layer, _SHARED_STATISTICS):
             return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would spoil"

@@ -17,7 +17,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort, Setting
 from fedloom.core.local import Loom
 from fedloom.core.message import Message
-from fedloom.core.scoring import score_samples
+from fedloom.core.scoring import score_samples, scores_of
 from fedloom.core.stage import Stage
 
 Tensors = dict[str, Tensor]
@@ -58,6 +58,8 @@ class Shop:
     scoring: Loom
     setting: Setting
     stages: tuple[Stage, ...] = ()
+    clients_on_global: bool = False
+    """Whether clients' models are scored on the global test set too."""
 
     def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
         """Do one job."""
@@ -69,6 +71,7 @@ class Shop:
         own = {name: rows[places] for name, rows in kept.items()}
         loom, turn = (self.training, job.turn) if job.kind == "update" else (self.scoring, PREDICTING)
         cohort = Cohort(job.ids, loom, self.setting, job.round, own, turn)
+        self.algorithm.enter(cohort)
         message = message.for_clients(places)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":
@@ -96,11 +99,18 @@ class Shop:
         scores = cohort.evaluate(rows, part)
         return {"loss": scores.mean_loss, "score": scores.mean_score, "samples": cohort.samples}
 
-    def _score(self, cohort: Cohort, message: Message) -> Tensors:
+    def predicting(self, cohort: Cohort, message: Message) -> Tensor:
+        """What clients predict with, behind the run's stages: one row for all, or a row per client of the cohort."""
         rows = self.algorithm.weights_for(message, cohort)
         for stage in self.stages:
             rows = stage.weights(cohort.spread(rows), message, cohort)
+        return rows
+
+    def _score(self, cohort: Cohort, message: Message) -> Tensors:
+        rows = self.predicting(cohort, message)
         result = self._scores(cohort, rows)
+        if self.clients_on_global:
+            result |= {"global": self._everywhere(cohort, rows)}
         withheld = cohort.task.federation.withheld
         if withheld is not None:
             label, victims = withheld
@@ -108,6 +118,12 @@ class Shop:
             mine = torch.tensor([client in victims for client in cohort.ids])
             result |= {"recall": torch.where(mine, scores.mean_score, torch.nan)}
         return result
+
+    def _everywhere(self, cohort: Cohort, rows: Tensor) -> Tensor:
+        """Each client's mean score on the global test set."""
+        positions = cohort.task.federation.global_test
+        different = rows.unsqueeze(0) if rows.dim() == 1 else rows
+        return scores_of(self.scoring, different, [positions] * len(different)).mean_score.expand(len(cohort))
 
     def _scores(self, cohort: Cohort, rows: Tensor) -> Tensors:
         if rows.dim() == 2:

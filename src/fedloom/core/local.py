@@ -70,7 +70,8 @@ class Loom:
         """The rows after local training, and the anchors of a cycle (the rows themselves where there is none)."""
         if max(one.steps for one in request.assignments) == 0:
             return request.rows.clone(), request.rows
-        if request.cycle is not None and (request.work.optimizer != "sgd" or request.work.momentum):
+        several = request.cycle is not None and len(request.cycle.lrs) > 1
+        if several and (request.work.optimizer != "sgd" or request.work.momentum):
             raise FedloomError(
                 "this method's local step is made of plain gradient steps: use local.optimizer = sgd, momentum 0."
             )
@@ -137,7 +138,8 @@ class Loom:
         noise = torch.tensor(request.noise_key(work))
         steps = 0
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(noise))  # for layers that draw from torch's own generator
+            # for layers that draw from torch's own generator; torch.manual_seed would format a stack trace every time
+            torch.default_generator.manual_seed(int(noise))
             for positions in work:
                 whole_x, whole_y = self.task.inputs(positions), self.task.targets(positions)
                 if self.task.augment is not None and luck is not None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 _MASK = (1 << 32) - 1
+_SIGN = 1 << 31
 
 
 def _mix(x: Tensor) -> Tensor:
@@ -25,6 +26,13 @@ def _mix(x: Tensor) -> Tensor:
 def step_key(key: Tensor, step: int | Tensor) -> Tensor:
     """The key of one training step, from a client's key of the round."""
     return _mix((key + step * 0x9E3779B1) & _MASK)
+
+
+def _mix_words(x: Tensor) -> Tensor:
+    """The same finaliser for many numbers, in place, as 32-bit words: their products wrap and lose no bit."""
+    for shift, factor in ((16, 0x45D9F3B), (15, 0x2C1B3C6D)):
+        x = x.bitwise_xor_((x >> shift).bitwise_and_((1 << (32 - shift)) - 1)).mul_(factor)
+    return x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF))
 
 
 class KeyedDropout(nn.Module):
@@ -46,11 +54,14 @@ class KeyedDropout(nn.Module):
 
     def masked(self, x: Tensor, keys: Tensor, turn: int = 0) -> Tensor:
         """The same for given keys: a number, or one per client when ``x`` is clients × batch × ..."""
+        if self.p == 1:
+            return x * 0
         shape = x.shape[keys.dim() :]
-        units = torch.arange(shape.numel(), dtype=torch.int64).view(shape)
-        start = _mix((keys + self.layer * 0x85EBCA6B + turn * 0x27D4EB2F) & _MASK)
-        draws = _mix((start.view(*start.shape, *[1] * len(shape)) + units * 0x61C88647) & _MASK)
-        return x * (draws >= int(self.p * (1 << 32))).to(x.dtype) / (1 - self.p) if self.p < 1 else x * 0
+        units = torch.arange(shape.numel(), dtype=torch.int32).mul_(0x61C88647).view(shape)
+        start = _mix((keys + self.layer * 0x85EBCA6B + turn * 0x27D4EB2F) & _MASK).to(torch.int32)
+        draws = _mix_words(start.view(*start.shape, *[1] * len(shape)) + units).bitwise_xor_(-_SIGN)
+        kept = draws >= int(self.p * (1 << 32)) - _SIGN  # as unsigned numbers: their sign bit is turned
+        return x * kept.to(x.dtype).div_(1 - self.p)
 
 
 def rewind(model: nn.Module) -> None:

@@ -48,14 +48,18 @@ class Optimizer:
     def step(self, gradients: list[Tensor]) -> None:
         """One step down the gradients."""
         work, values = self.work, [v.detach() for v in self.values]
-        if work.clip is not None or work.weight_decay or work.nesterov:
+        count = self.state[-1][0]
+        count += 1
+        alone = work.optimizer == "adam" and len(count) == 1
+        if work.clip is not None or work.nesterov or (work.weight_decay and not alone):
             gradients = [g.clone() for g in gradients]  # autograd may give two parameters one and the same tensor
         if work.clip is not None:
             clip_(gradients, work.clip)
+        if alone:
+            self._fused_adam(values, gradients, count)
+            return
         if work.weight_decay:
             torch._foreach_add_(gradients, values, alpha=work.weight_decay)
-        count = self.state[-1][0]
-        count += 1
         if work.optimizer == "adam":
             self._adam(values, gradients, count)
             return
@@ -69,6 +73,25 @@ class Optimizer:
                 gradients = buffers
         torch._foreach_add_(values, gradients, alpha=-self.lr)
 
+    def _fused_adam(self, values: list[Tensor], gradients: list[Tensor], count: Tensor) -> None:
+        """Adam for one client: torch's own step, a single pass over each tensor, weight decay included."""
+        work, (first, second, _) = self.work, self.state
+        torch._fused_adam_(
+            values,
+            [_laid_out(g, v) for g, v in zip(gradients, values, strict=True)],
+            first,
+            second,
+            [],
+            [count[0].clone() for _ in values],
+            lr=self.lr,
+            beta1=work.beta1,
+            beta2=work.beta2,
+            weight_decay=work.weight_decay,
+            eps=work.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
+
     def _adam(self, values: list[Tensor], gradients: list[Tensor], count: Tensor) -> None:
         work, (first, second, _) = self.work, self.state
         torch._foreach_lerp_(first, gradients, 1 - work.beta1)
@@ -78,3 +101,8 @@ class Optimizer:
             lead = count.view(-1, *[1] * (value.dim() - 1))
             root = (v / (1 - work.beta2**lead)).sqrt_().add_(work.epsilon)
             value.sub_((m / root).mul_(self.lr / (1 - work.beta1**lead)))
+
+
+def _laid_out(gradient: Tensor, value: Tensor) -> Tensor:
+    """A gradient that lies in memory as its value does: the fused step reads both from end to end."""
+    return gradient if gradient.stride() == value.stride() else torch.empty_like(value).copy_(gradient)

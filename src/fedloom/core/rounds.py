@@ -30,7 +30,7 @@ from fedloom.core.site import Site
 from fedloom.core.stage import Stage
 from fedloom.core.task import Held, Task
 
-__all__ = ["Composition", "Diverged", "RunState", "begin", "play_prelude", "play_round", "score", "scored"]
+__all__ = ["Composition", "Diverged", "RunState", "begin", "ended", "play_prelude", "play_round", "score", "scored"]
 
 SCORED_TOGETHER = 64
 """Clients scored in one job."""
@@ -58,6 +58,7 @@ class Composition:
     eval_every: int = 1
     eval_clients: int | None = None
     size_bounds: Sequence[int] | None = None
+    clients_on_global: bool = False
 
     def training(self, round_number: int) -> Held:
         """The federation that is trained on in a round."""
@@ -73,7 +74,7 @@ class Composition:
         held = self.algorithm.trains_on(self.task.federation, self.new_clients)
         same = held is self.task.federation
         training = self.loom if same else Loom(replace(self.task, federation=held), self.execution.name)
-        return Shop(self.algorithm, training, self.loom, self.setting, self.stages)
+        return Shop(self.algorithm, training, self.loom, self.setting, self.stages, self.clients_on_global)
 
     def site(self, round_number: int) -> Site:
         """The server's workplace in a round."""
@@ -192,9 +193,14 @@ def _blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
         yield some, list(range(start, start + len(some)))
 
 
-def scored(run: Composition, number: int) -> bool:
+def scored(run: Composition, number: int, over: bool = False) -> bool:
     """Whether models are scored after a round (always after the last one; never when ``eval_every`` is 0)."""
-    return run.eval_every > 0 and (number % run.eval_every == 0 or number == run.setting.rounds)
+    return run.eval_every > 0 and (number % run.eval_every == 0 or number == run.setting.rounds or over)
+
+
+def ended(run: Composition, state: RunState) -> bool:
+    """Whether a run has no more rounds: they are all played, or its method has finished."""
+    return state.round >= run.setting.rounds or run.algorithm.finished(state.server)
 
 
 def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, float], list[dict[str, Any]]]:
@@ -222,6 +228,8 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
     new = torch.tensor([client in run.new_clients for client in ids])
     for kind, measured in ((name, values), ("loss", losses)):
         metrics |= over_clients(f"client_model/own_test/{kind}", measured, sizes, groups, new)
+    if "global" in columns:
+        metrics |= over_clients(f"client_model/global_test/{name}", columns["global"], sizes, groups, new)
     if "recall" in columns:
         metrics |= over_clients("client_model/own_test/withheld_recall", columns["recall"], sizes, new=new)
     rows = [
@@ -230,12 +238,15 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
             "name": federation.name(client),
             "train": int(size),
             "test": len(federation.test[client]),
+            "points": int(federation.points[client]),
             "group": "new" if client in run.new_clients else group,
             name: None if torch.isnan(value) else float(value),
             "loss": None if torch.isnan(loss) else float(loss),
         }
         for client, size, group, value, loss in zip(ids, sizes, groups, values, losses, strict=True)
     ]
+    for row, value in zip(rows, columns.get("global", ()), strict=False):
+        row[f"global_{name}"] = float(value)
     return metrics, rows
 
 

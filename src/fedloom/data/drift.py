@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from fedloom.core.seeds import numpy_generator
 from fedloom.data.federation import Federation, Ragged
@@ -61,4 +62,5 @@ def _dealt(federation: Federation, holds: np.ndarray) -> Federation:
     if withheld is not None:
         label, victims = withheld
         withheld = (label, tuple(np.isin(holds, victims).nonzero()[0].tolist()))
-    return replace(federation, train=train, test=test, valid=valid, withheld=withheld)
+    counted = None if federation.counted is None else federation.counted[torch.from_numpy(holds)]
+    return replace(federation, train=train, test=test, valid=valid, withheld=withheld, counted=counted)

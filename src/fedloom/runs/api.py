@@ -192,10 +192,13 @@ def completed(config: RunConfig) -> RunConfig:
         changes = {"model": chosen.model or "mlp", "path": chosen.path and str(Path(chosen.path).resolve())}
     else:
         kind = task_kind(chosen.name)
-        local, entry = kind.local, dataset(kind.data)
-        partition = partitioner(chosen.partition) if chosen.partition is not None else entry.partition
+        local = kind.local
         changes = {"name": canonical_task(chosen.name), "model": chosen.model or default_model(kind)}
-        changes["partition"] = partition_config(partition)
+        if kind.built_by is None:
+            partition = chosen.partition if chosen.partition is not None else dataset(kind.data).partition
+            changes["partition"] = partition_config(partitioner(partition))
+        elif chosen.path is not None:
+            changes["path"] = str(Path(chosen.path).resolve())
     if isinstance(name, str):
         where, _, kind_name = name.rpartition(":")
         own_file = f"{Path(where).resolve()}:{kind_name}" if where.endswith(".py") else canonical(name)
@@ -221,6 +224,8 @@ def make_task(config: RunConfig) -> Task:
         augment=chosen.augment,
         withhold=chosen.withhold,
         drift=chosen.drift,
+        options=chosen.options,
+        path=chosen.path,
         seed=config.seed if chosen.seed is None else chosen.seed,
     )
 

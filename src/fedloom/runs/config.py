@@ -53,6 +53,8 @@ class TaskConfig(Strict):
     augment: bool = False
     withhold: Withhold | None = None
     drift: Drift | None = None
+    options: dict[str, Any] = {}
+    """Settings of the task's own: which label a flow task predicts, and the like."""
     seed: int | None = None
     """The seed of the partition and of the initial model, where it is not the run's."""
 
@@ -67,6 +69,7 @@ class RunConfig(Strict):
     workers: int = 1
     eval_every: int = 1
     eval_clients: int | None = None
+    clients_on_global: bool = False
     checkpoint_every: int = 1
     size_groups: list[int] | None = None
     task: TaskConfig = TaskConfig()

@@ -34,8 +34,9 @@ class History:
     """A run's config, its per-round records, and (at its end) a row per client.
 
     A record is ``{"round", "selected": [...], "bytes_down", "bytes_up", "bytes_between", "steps", "metrics": {name:
-    value}}``; a client's row is ``{"client", "name", "train", "test", "group", "accuracy", "loss"}``. ``partition`` is
-    the table of training samples per client and class. ``stopped`` says why a run ended early, if it did.
+    value}}``; a client's row is ``{"client", "name", "train", "test", "points", "group", "accuracy", "loss"}`` (points:
+    all that it holds). ``partition`` is the table of training samples per client and class. ``stopped`` says why a run
+    ended early, if it did.
     """
 
     config: dict[str, Any]

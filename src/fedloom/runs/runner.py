@@ -10,8 +10,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,10 @@ from fedloom.core.cohort import Setting
 from fedloom.core.execution import decide
 from fedloom.core.measure import per_selected, size_groups
 from fedloom.core.pool import Choice, Stopped
-from fedloom.core.rounds import Composition, RunState, begin, play_prelude, play_round, score, scored
+from fedloom.core.rounds import Composition, RunState, begin, ended, play_prelude, play_round, score, scored
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread as single_thread
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
@@ -66,6 +66,8 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig) -> Prepared:
     if clients > 1 and hasattr(config.selection, "check"):
         config.selection.check(task, algorithm)
     size_groups(task.federation.train.sizes, config.size_groups)
+    if config.clients_on_global and not len(task.federation.global_test):
+        raise FedloomError("clients_on_global=true needs a global test set, and the task has none: leave it off.")
     algorithm.check(task, work)
     if execution.name == "compiled" and not algorithm.compiles:
         raise FedloomError(
@@ -92,6 +94,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig) -> Prepared:
         eval_every=config.eval_every,
         eval_clients=config.eval_clients,
         size_bounds=config.size_groups,
+        clients_on_global=config.clients_on_global,
     )
     return Prepared(composition, config, as_plain(config, algorithm))
 
@@ -164,17 +167,17 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
                     first["metrics"], history.clients = score(run, cores, state)
                 if run.eval_every or first["steps"]:
                     _note(history, first, observers, time.perf_counter() - began)
-            while state.round < run.setting.rounds:
+            while not ended(run, state):
                 began = time.perf_counter()
                 history.row = state.server.get("row")
                 record = play_round(run, cores, state)
-                if scored(run, state.round):
+                last = ended(run, state)
+                if scored(run, state.round, last):
                     metrics, history.clients = score(run, cores, state)
                     record["metrics"] |= metrics
                     chosen = len(record["selected"]) + len(record.get("lost", ()))
                     record["metrics"] |= per_selected(metrics, chosen) if run.algorithm.travels else {}
                 _note(history, record, observers, time.perf_counter() - began)
-                last = state.round == run.setting.rounds
                 if folder is not None and (last or state.round % prepared.config.checkpoint_every == 0):
                     save_checkpoint(folder, state)
             history.row = state.server.get("row")
@@ -236,6 +239,8 @@ def fingerprint(task: Task) -> str:
         federation.communal,
         *(t for part in lists for t in (part.order, part.starts)),
     ]
+    for part in (federation, task.prepare):  # the edges of graphs, the tables of flows
+        numbers += getattr(part, "made_of", ())
     for tensor in numbers:
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
@@ -256,14 +261,3 @@ def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerS
     if "row" not in algorithm.start(task):
         raise FedloomError(f"{name} has no shared model that a server optimiser could move: drop server_optimizer.")
     return config.server_optimizer
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """One torch thread: what a run computes must not depend on how many cores a machine has."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
