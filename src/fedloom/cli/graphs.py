@@ -1,0 +1,135 @@
+"""``fedloom graphs``: how a graph is divided among clients who share its border nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedloom.cli import options as o
+
+if TYPE_CHECKING:
+    from fedloom.graphs.labelled import LabelledGraph
+    from fedloom.graphs.split import Split
+
+COLUMNS = ("communities", "anchors", "nodes", "edges", "ratio")
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.callback()
+def graphs() -> None:
+    """Graphs that clients share: what a division into clients looks like.
+
+    Example:  fedloom graphs split cora --clients 8
+    """
+
+
+@app.command("split")
+def show_split(
+    name: Annotated[
+        str | None, typer.Argument(help="cora, citeseer, pubmed or twitch; leave it out with --data.")
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option("--clients", help="How many clients share the graph (default: 4).")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of the Louvain communities.")] = 0,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A graph of your own: .npz, or a folder with nodes.csv and edges.csv.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Draw the division into this picture.")] = None,
+    as_json: o.Json = False,
+) -> None:
+    """Divide a graph by Louvain communities and print what each client holds.
+
+    Both ends of every edge between two clients are held by both: they are [b]anchors[/b]. The averages of the citation
+    graphs stand beside table 4.2 of Tavakoli 2023 (Fed-GALA).
+
+    Examples:  fedloom graphs split cora --clients 4
+               fedloom graphs split --data my_graph.npz --clients 3 --out split.png
+    """
+    from fedloom.errors import FedloomError
+    from fedloom.graphs.read import named_graph, read_graph
+    from fedloom.graphs.split import split
+
+    if (name is None) == (data is None):
+        raise FedloomError("say which graph: a name (fedloom graphs split cora) or a file of your own (--data FILE).")
+    source = named_graph(name.strip().lower()) if name is not None else read_graph(data)  # type: ignore[arg-type]
+    divided = split(source, clients, seed)
+    told = _told(source, divided, seed)
+    if out is not None:
+        from fedloom.graphs.picture import picture
+
+        try:
+            picture(source, divided, out)
+        except OSError as error:
+            raise FedloomError(f"{out} cannot be written ({error.strerror}): name another place with --out.") from None
+        told["picture"] = str(out)
+    if as_json:
+        typer.echo(json.dumps(told))
+    else:
+        _print(source, told)
+
+
+def _told(source: LabelledGraph, divided: Split, seed: int) -> dict[str, Any]:
+    """What is printed, ready for JSON."""
+    from dataclasses import asdict
+
+    from fedloom.graphs.split import TABLE
+
+    held = divided.statistics
+    count = divided.graphs.clients
+    printed = TABLE.get((source.name, count))
+    ids = [divided.graphs.original(client).nodes for client in range(count)]
+    labelled = [] if source.parts is None else [int(source.parts["train"][some].sum()) for some in ids]
+    return {
+        "graph": source.name,
+        "nodes": len(source),
+        "edges": source.graph.edges.shape[1],
+        "features": source.graph.features.width,
+        "classes": source.classes,
+        "self_loops_left_out": source.loops,
+        "repeated_edges_left_out": source.repeated,
+        "clients": count,
+        "seed": seed,
+        "names": list(divided.names) or [str(client) for client in range(count)],
+        "per_client": {**{name: list(column) for name, column in asdict(held).items()}, "labelled": labelled},
+        "means": held.means(),
+        "thesis": None if printed is None else asdict(printed),
+    }
+
+
+def _print(source: LabelledGraph, told: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from fedloom.cli.progress import printer
+
+    console, held = printer(), told["per_client"]
+    table = Table(title=f"{source.name}: {told['nodes']:,} nodes, {told['edges']:,} edges, {told['classes']} classes")
+    table.add_column("client")
+    for column in (*COLUMNS[:-1], "anchors / nodes", *(["labelled"] if held["labelled"] else [])):
+        table.add_column(column, justify="right")
+    for client, name in enumerate(told["names"]):
+        ratio = held["anchors"][client] / max(held["nodes"][client], 1)
+        row = [f"{held[column][client]:,}" for column in COLUMNS[:-1]] + [f"{ratio:.3f}"]
+        table.add_row(name, *row, *([str(held["labelled"][client])] if held["labelled"] else []), end_section=False)
+    table.add_section()
+    empty = [""] if held["labelled"] else []
+    table.add_row(f"mean (seed {told['seed']})", *_means(told["means"]), *empty)
+    if told["thesis"] is not None:
+        table.add_row("thesis, table 4.2", *_means(told["thesis"]), *empty)
+    console.print(table)
+    if told["thesis"] is not None and told["thesis"]["note"]:
+        console.print(f"table 4.2: {told['thesis']['note']}.")
+    left = {"self-loops": source.loops, "repeated edges": source.repeated}
+    for what, number in left.items():
+        if number:
+            console.print(f"{number:,} {what} left out.")
+    if "picture" in told:
+        console.print(f"picture: {told['picture']}")
+
+
+def _means(means: dict[str, float]) -> list[str]:
+    return [f"{means[column]:,.2f}" for column in COLUMNS[:-1]] + [f"{means['ratio']:.3f}"]
