@@ -15,6 +15,7 @@ import torch
 
 import fedloom as fl
 from fedloom.algorithms.registry import METHODS
+from fedloom.conformance.overlap import overlapping
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
 from fedloom.personal import STAGES
@@ -45,17 +46,26 @@ def world() -> Task:
 
 
 TASK = world()
+GRAPHS = overlapping()
+
+
+def world_of(method: str) -> tuple[Task, dict[str, object]]:
+    """The task on which a method is tried, and the local work there."""
+    if METHODS[method].on_graphs:
+        return GRAPHS, {"batch_size": 0, "lr": 0.05}
+    return TASK, {"batch_size": 8, "lr": 0.05}
 
 
 def attempt(method: str, selector: str = "random", stage: str = NOTHING, optimizer: str = "plain") -> str | None:
     """None when two rounds run; the sentence when the combination is refused."""
     spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
+    task, work = world_of(method)
     try:
         history = fl.run(
-            TASK,
+            task,
             spec if stage == NOTHING else f"{spec}+{stage}",
             rounds=2,
-            local={"batch_size": 8, "lr": 0.05},
+            local=work,
             selection={"name": selector, **SELECTION.get(selector, {})},
             server_optimizer=OPTIMIZER[optimizer],
             eval_every=2,

@@ -9,7 +9,9 @@ from fedloom.algorithms.baselines import Centralised, FedSGD, Local
 from fedloom.algorithms.clustered import CFL, IFCA, FeSEM
 from fedloom.algorithms.decoupled import FedBABU, FedPer, FedRep, LGFedAvg
 from fedloom.algorithms.drift import SCAFFOLD, FedDyn
+from fedloom.algorithms.exits import FedAvgExit, FedProxExit
 from fedloom.algorithms.fedavg import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
+from fedloom.algorithms.gala import FedGala, FedGalaP
 from fedloom.algorithms.hybrid import FedHybridAvgLG, FedHybridAvgLGDual
 from fedloom.algorithms.meta import PerFedAvg, PFedMe
 from fedloom.algorithms.multitask import Ditto, FedU
@@ -30,6 +32,7 @@ METHODS: dict[str, type[Algorithm]] = {
         *(CFL, FeSEM, IFCA),
         *(FedSeq, FedSeqInter),
         *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
+        *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
     )
 }
 ALIASES = {

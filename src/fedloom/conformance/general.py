@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fedloom.conformance.claim import Claim
+from fedloom.conformance.overlap import overlapping
 from fedloom.conformance.play import played
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.task import Task
@@ -20,7 +21,8 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.errors import FedloomError
 from fedloom.runs.api import resume, run
 
-WORK = {"epochs": 1, "batch_size": 8, "lr": 0.05}
+WORK: dict[str, object] = {"epochs": 1, "batch_size": 8, "lr": 0.05}
+WHOLE: dict[str, object] = {"epochs": 2, "batch_size": 0, "optimizer": "adam", "lr": 0.01}
 SIZES = (30, 12, 21, 17, 26)
 FEATURES, CLASSES = 6, 3
 
@@ -43,9 +45,15 @@ def labelled() -> Task:
     return Task("labelled", federation, model)
 
 
+def world_of(method: Algorithm) -> tuple[Task, dict[str, object]]:
+    """A small problem that a method means something for, and local work that fits it."""
+    return (overlapping(), WHOLE) if method.on_graphs else (labelled(), WORK)
+
+
 def between_executions(method: Algorithm) -> float:
     """The largest relative difference between what clients predict with after training vectorised and in a loop."""
-    rows = [played(labelled(), method, 2, WORK, execution=how).predicting() for how in ("vectorised", "loop")]
+    task, work = world_of(method)
+    rows = [played(task, method, 2, work, execution=how).predicting() for how in ("vectorised", "loop")]
     return float((rows[0] - rows[1]).abs().max() / rows[1].abs().max())
 
 
@@ -54,7 +62,8 @@ def between_workers(method: Algorithm) -> float:
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder, "one"), Path(folder, "two")
         for where, workers in ((one, 1), (two, 2)):
-            run(labelled(), method, rounds=2, local=WORK, selection={"number": 3}, workers=workers, out=where)
+            task, work = world_of(method)
+            run(task, method, rounds=2, local=work, selection={"number": 3}, workers=workers, out=where)
         return _differences(one, two)
 
 
@@ -71,12 +80,13 @@ def after_a_stop(method: Algorithm) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         whole, part = Path(folder, "whole"), Path(folder, "part")
-        settings = {"rounds": 3, "local": WORK, "selection": {"number": 3}}
-        run(labelled(), method, out=whole, **settings)  # type: ignore[arg-type]
+        task, work = world_of(method)
+        settings = {"rounds": 3, "local": work, "selection": {"number": 3}}
+        run(task, method, out=whole, **settings)  # type: ignore[arg-type]
         try:
-            run(labelled(), method, out=part, observers=[stop], **settings)  # type: ignore[arg-type]
+            run(task, method, out=part, observers=[stop], **settings)  # type: ignore[arg-type]
         except _Stop:
-            resume(part, task=labelled(), method=method)
+            resume(part, task=task, method=method)
         else:
             raise FedloomError("the run ended before it could be stopped: a method must play all its rounds.")
         return _differences(whole, part)

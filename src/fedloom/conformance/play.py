@@ -45,7 +45,10 @@ class Played:
     def _everybody(self) -> Cohort:
         run, state = self.run, self.state
         ids = list(range(run.task.federation.clients))
-        return Cohort(ids, Loom(run.task, run.execution.name), run.setting, state.round, state.keep.read(ids))
+        loom = Loom(run.task, run.execution.name)
+        cohort = Cohort(ids, loom, run.setting, state.round, state.keep.read(ids))
+        run.algorithm.enter(cohort)
+        return cohort
 
     def _rows(self, cohort: Cohort, stages: Sequence[Stage]) -> Tensor:
         message = self.run.algorithm.broadcast(self.state.server, cohort.ids)

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from fedloom.algorithms.exits import FedProxExit
 from fedloom.algorithms.fedavg import FedAdagrad, FedAdam, FedProx
 from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim, settled
 from fedloom.conformance.play import played
@@ -44,8 +45,8 @@ def to_descent(method: Algorithm) -> float:
 
 def to_proximal(method: Algorithm) -> float:
     """The distance of FedProx (with mu = 1) from its own fixed point."""
-    mu = method.mu if isinstance(method, FedProx) and method.mu > 0.1 else 1.0
-    near = replace(method, mu=mu) if isinstance(method, FedProx) else method
+    mu = method.mu if isinstance(method, FedProx | FedProxExit) and method.mu > 0.1 else 1.0
+    near = replace(method, mu=mu) if isinstance(method, FedProx | FedProxExit) else method
     return relative(settled(near, WORLD).row, WORLD.fedprox(mu).fixed)
 
 
@@ -104,6 +105,7 @@ def _mean_kept(method: Algorithm, kept: str, held: str) -> float:
 
 
 FEDAVG = Claim("stops at FedAvg's biased fixed point, not at the optimum", to_fedavg)
+PROXIMAL = Claim("stops at its own fixed point, which is neither FedAvg's nor the optimum", to_proximal)
 DESCENT = Claim("with one client is gradient descent", to_descent)
 OPTIMUM = Claim("reaches the global optimum, everybody taking part", to_optimum)
 OPTIMUM_FEW = Claim("reaches the global optimum, two clients of five taking part", to_optimum_with_few)
@@ -112,7 +114,9 @@ SHARED: dict[str, tuple[Claim, ...]] = {
     "centralised": (Claim("is gradient descent on the mean of all losses", to_pooled),),
     "fedsgd": (Claim("is gradient descent on the mean of all losses, a step per round", to_one_step),),
     "fedavg": (FEDAVG, DESCENT),
-    "fedprox": (Claim("stops at its own fixed point, which is neither FedAvg's nor the optimum", to_proximal),),
+    "fedprox": (PROXIMAL,),
+    "fedavgexit": (FEDAVG, DESCENT),
+    "fedproxexit": (PROXIMAL,),
     "fedavgm": (FEDAVG,),
     "fedadagrad": (Claim("takes the first two steps of its paper's Algorithm 2", to_server_rule),),
     "fedadam": (Claim("takes the first two steps of its paper's Algorithm 2", to_server_rule),),

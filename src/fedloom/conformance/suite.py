@@ -9,6 +9,7 @@ from fedloom.algorithms.registry import METHODS, canonical
 from fedloom.conformance.claim import Claim, Finding
 from fedloom.conformance.decoupled import DECOUPLED
 from fedloom.conformance.general import GENERAL
+from fedloom.conformance.graphs import GRAPHS
 from fedloom.conformance.personal import PERSONAL
 from fedloom.conformance.prototypes import PROTOTYPES
 from fedloom.conformance.shared import SHARED
@@ -17,11 +18,13 @@ from fedloom.core.exchange import Diverged
 from fedloom.errors import FedloomError, unknown
 
 SPECIFIC = {
-    name: tuple(claim for family in (SHARED, PERSONAL, DECOUPLED, PROTOTYPES) for claim in family.get(name, ()))
+    name: tuple(claim for family in (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, GRAPHS) for claim in family.get(name, ()))
     for name in METHODS
 }
 """The claims that a method's own paper makes for it."""
 HANDY: dict[str, dict[str, float]] = {
+    "fedavgexit": {"tolerance": 0},
+    "fedproxexit": {"tolerance": 0, "adaptive": False},
     "feddyn": {"alpha": 1.0},
     "fedhybridavglg": {"threshold": 0},
     "fedhybridavglgdual": {"threshold": 0},

@@ -1,0 +1,65 @@
+"""Claims about methods on overlapping graphs: what is averaged, and which edges are drawn, worked out one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedloom.algorithms.gala import CHOSEN, FedGala
+from fedloom.conformance.claim import Claim
+from fedloom.conformance.overlap import CLIENTS, overlapping
+from fedloom.conformance.play import Played, played
+from fedloom.core.algorithm import Algorithm
+from fedloom.graphs.federation import GraphFederation
+
+WORK: dict[str, Any] = {"epochs": 3, "batch_size": 0, "optimizer": "adam", "lr": 0.01}
+
+
+def _played(method: Algorithm, rounds: int, of: int) -> Played:
+    if not isinstance(method, FedGala):
+        raise KeyError("only methods with Fed-GALA's phases are asked about them")
+    return played(overlapping(), replace(method, tolerance=0.0, first_tolerance=0.0), rounds, WORK, rounds=of)
+
+
+def to_labels_times_nodes(method: Algorithm) -> float:
+    """How far the shared model is from the mean of all clients' last models by labels times nodes."""
+    end = _played(method, 4, 4)
+    held = end.run.task.federation
+    weights = (held.train.sizes * held.points).double()
+    wanted = (weights / weights.sum()) @ end.state.server["models"].double()
+    return float((end.row - wanted).norm() / wanted.norm())
+
+
+def from_nearest(method: Algorithm) -> float:
+    """How many anchors were joined to another node than the nearest to the mean of their owners' embeddings."""
+    end = _played(method, 1, 2)  # the one round of phase 1, and the edges at its end
+    task, models = end.run.task, end.state.server["models"]
+    held = task.federation
+    assert isinstance(held, GraphFederation)  # noqa: S101
+    pieces, embedded = [held.graphs.original(client) for client in range(CLIENTS)], []
+    told: dict[int, list[Tensor]] = {}
+    for client, model in enumerate(models):
+        task.layout.fill(task.model, model)
+        with torch.no_grad():
+            embedded.append(task.model.eval()(held.graphs.positions(client)).double())
+        for anchor in held.graphs.anchors[client].tolist():
+            told.setdefault(int(pieces[client].nodes[anchor]), []).append(embedded[client][anchor])
+    wrong = 0
+    for client, piece in enumerate(pieces):
+        known = {frozenset(pair) for pair in piece.edges.t().tolist()}
+        for place, anchor in enumerate(held.graphs.anchors[client].tolist()):
+            mean = torch.stack(told[int(piece.nodes[anchor])]).mean(0)
+            free = [node for node in range(len(piece)) if node != anchor and frozenset((node, anchor)) not in known]
+            best = max(free, key=lambda node: float(mean @ embedded[client][node]))  # noqa: B023
+            wrong += int(end.state.keep.rows[CHOSEN][client, place]) != best
+    return float(wrong)
+
+
+_CLAIMS = (
+    Claim("averages all last models by labels times nodes, normalised", to_labels_times_nodes, within=1e-5),
+    Claim("joins anchors to the nodes nearest to their owners' mean embedding", from_nearest, within=0.0),
+)
+GRAPHS: dict[str, tuple[Claim, ...]] = {"fedgala": _CLAIMS, "fedgalap": _CLAIMS}
