@@ -90,6 +90,10 @@ def test_commands_parse(page: Path, line: str) -> None:  # noqa: ARG001
         return
     command = group.get_command(click.Context(group), verb)
     assert command is not None, f"there is no command {verb}"
+    if isinstance(command, click.Group):
+        verb, *rest = rest
+        command = command.get_command(click.Context(command), verb)
+        assert command is not None, f"there is no command {line}"
     if "--help" not in rest:
         command.make_context(verb, rest)
 
@@ -103,7 +107,11 @@ def test_cli_page_names_every_command_and_option() -> None:
     page = (HOME / "docs" / "cli.md").read_text()
     group = typer.main.get_command(app)
     assert isinstance(group, click.Group)
+    verbs = dict(group.commands)
     for verb, command in group.commands.items():
+        if isinstance(command, click.Group):
+            verbs |= {f"{verb} {below}": inside for below, inside in command.commands.items()}
+    for verb, command in verbs.items():
         assert f"## fedloom {verb}" in page
         for parameter in command.params:
             for option in parameter.opts if isinstance(parameter, click.Option) else ():

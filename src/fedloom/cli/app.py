@@ -13,7 +13,10 @@ from fedloom.cli.advise import advise
 from fedloom.cli.compare import compare
 from fedloom.cli.conform import conform
 from fedloom.cli.data import data
+from fedloom.cli.flows import flows
+from fedloom.cli.graphs import app as graphs
 from fedloom.cli.listing import listing
+from fedloom.cli.reproduce import reproduce
 from fedloom.cli.run import resume, run
 from fedloom.cli.show import report
 from fedloom.cli.sweep import sweep
@@ -38,6 +41,9 @@ app.command()(resume)
 app.command()(report)
 app.command()(data)
 app.command("list")(listing)
+app.command()(reproduce)
+app.add_typer(flows, name="flows")
+app.add_typer(graphs, name="graphs")
 
 
 @app.callback(invoke_without_command=True)

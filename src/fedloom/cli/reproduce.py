@@ -1,0 +1,96 @@
+"""``fedloom reproduce``: a document's experiment, our numbers beside its findings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedloom.cli import options as o
+
+if TYPE_CHECKING:
+    from fedloom.reproduce.study import Outcome
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="The study; without one, all are listed.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", help="Seeds 0, 1, ... (default: the study's own).")] = None,
+    data: Annotated[
+        str, typer.Option("--data", help="The corpus, where a study knows several: synthetic or n8n.")
+    ] = "",
+    workers: o.Workers = None,
+    settings: o.Set = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The folder of its runs (default: runs/STUDY).", rich_help_panel=o.OUTPUT),
+    ] = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Play a document's experiment; show our numbers beside its findings, each with ✓ (holds here) or ✗ (does not).
+
+    STUDY is one of those that [b]fedloom reproduce[/b] lists. A study that was stopped goes on where it was. Its folder
+    holds the runs, outcome.json and outcome.md.
+
+    Example:  fedloom reproduce gala-cora --seeds 3 --workers 2
+    """
+    from fedloom.cli.live import LiveTable
+    from fedloom.errors import unknown
+    from fedloom.reproduce import STUDIES
+    from fedloom.reproduce.study import Asked, finished
+    from fedloom.runs.config import RunConfig
+
+    if name is None:
+        _list()
+        return
+    if name not in STUDIES:
+        raise unknown("study", name, STUDIES)
+    study = STUDIES[name]
+    corpus = data or (study.data[0] if study.data else "")
+    folder = out or Path("runs") / (f"{name}-{corpus}" if corpus else name)
+    plan = Asked(study.seeds if seeds is None else seeds, folder, workers or 1, corpus, tuple(settings or ()))
+    rounds = {member.label: int(member.values.get("rounds", RunConfig().rounds)) for member in study.members(plan)}
+    with LiveTable(list(rounds), plan.seeds, rounds, quiet or as_json, what="run") as live:
+        outcome = finished(study, plan.watched(lambda label, seed: [live.observer(label, seed)]))
+    if as_json:
+        typer.echo(outcome.to_json())
+        return
+    _show(outcome)
+    typer.echo(f"Everything is in {folder}: outcome.md, outcome.json and the runs.")
+
+
+def _list() -> None:
+    from rich.table import Table
+
+    from fedloom.cli.progress import printer
+    from fedloom.reproduce import STUDIES
+
+    table = Table(title="studies", show_header=False)
+    for study in STUDIES.values():
+        corpora = f"  [dim](data: {', '.join(study.data)})[/dim]" if study.data else ""
+        table.add_row(study.name, study.about + corpora)
+    printer().print(table)
+
+
+def _show(outcome: Outcome) -> None:
+    from rich.table import Table
+
+    from fedloom.cli.progress import printer
+
+    console = printer()
+    for part in outcome.tables:
+        table = Table(title=part.title)
+        for column in part.columns:
+            table.add_column(column, justify="left" if column == part.columns[0] else "right")
+        for row in part.rows:
+            table.add_row(*row)
+        console.print(table)
+    colours = {"✓": "green", "✗": "red", "–": "dim"}
+    for finding in outcome.findings:
+        mark = finding.mark
+        console.print(f"[{colours[mark]}]{mark}[/] {finding.says} [dim]Ours: {finding.ours}[/dim]", soft_wrap=True)
+    for note in outcome.notes:
+        console.print(note, soft_wrap=True)

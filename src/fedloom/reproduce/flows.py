@@ -1,0 +1,5 @@
+"""Placeholder."""
+
+from fedloom.reproduce.study import Study
+
+STUDIES: tuple[Study, ...] = ()
