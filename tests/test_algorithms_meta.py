@@ -10,9 +10,9 @@ import fedloom as fl
 from checkpoints import final, same
 from fedloom.core.message import Message
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
-from fedloom.runs.runner import single_thread
 from synthetic import cohort, distance, federation, mlp, quadratic
 
 SIZES = [33, 9, 50, 20]

@@ -13,11 +13,11 @@ from checkpoints import WORK, final, same
 from fedloom.core.batches import Assignment
 from fedloom.core.message import Message
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.core.work import LocalWork
 from fedloom.data.federation import Federation, Ragged
 from fedloom.errors import FedloomError
 from fedloom.models import build
-from fedloom.runs.runner import single_thread
 from synthetic import Branching, cohort, distance, federation, mlp
 
 SIZES = [33, 9, 50, 20]

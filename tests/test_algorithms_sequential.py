@@ -21,11 +21,11 @@ from fedloom.core.local import Loom
 from fedloom.core.rounds import RunState
 from fedloom.core.seeds import generator
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
 from fedloom.runs.api import label_of, method_from
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.runs.runner import single_thread
 from synthetic import distance, federation, mlp
 from test_algorithms_fedavg import quadratic
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fedloom import __version__
 from fedloom.cli.app import main
 from fedloom.cli.listing import KINDS
 
@@ -258,7 +259,7 @@ def test_a_config_with_an_unknown_key_and_one_that_is_no_toml_are_refused(inside
 def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_path):
     inside("run", *SMALL, "--out", "a")
     config = tmp_path / "a" / "config.toml"
-    config.write_text(config.read_text().replace('fedloom = "0.2.0"', 'fedloom = "0.0.1"'))
+    config.write_text(config.read_text().replace(f'fedloom = "{__version__}"', 'fedloom = "0.0.1"'))
     assert "was made by fedloom 0.0.1" in refused(inside("resume", "a"))
     assert "not a run's folder" in refused(inside("resume", "."))
 

@@ -12,11 +12,11 @@ from fedloom.algorithms.meta import PerFedAvg
 from fedloom.core.batches import Assignment
 from fedloom.core.cycle import Cycle, Memory
 from fedloom.core.task import SquaredError, Task
+from fedloom.core.threads import single_thread
 from fedloom.core.work import LocalWork
 from fedloom.data.federation import Federation, Ragged
 from fedloom.errors import FedloomError
 from fedloom.models import build
-from fedloom.runs.runner import single_thread
 from synthetic import Branching, cohort, distance, federation, mlp, trained
 
 UNEQUAL = [40, 33, 31, 19, 18, 7, 5, 4, 3, 2, 1]

@@ -271,9 +271,7 @@ def killed(arguments: list[str], metrics: Path, luck: random.Random) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("repetition", [1, 2])
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("method", KILLED)
+@pytest.mark.parametrize(("method", "workers", "repetition"), [(m, w, w) for m in KILLED for w in (1, 2)])
 def test_kill_9_at_a_random_moment_and_resume_give_the_same_bytes(tmp_path, undisturbed, method, workers, repetition):
     luck = random.Random(f"{method} {workers} {repetition}")
     folder = tmp_path / "run"

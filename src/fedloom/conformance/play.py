@@ -14,9 +14,10 @@ from fedloom.core.local import Loom
 from fedloom.core.rounds import Composition, RunState, begin, play_prelude, play_round
 from fedloom.core.stage import Stage
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.engine.inline import Inline
 from fedloom.runs.config import parse
-from fedloom.runs.runner import prepare, single_thread
+from fedloom.runs.runner import prepare
 
 
 @dataclass(frozen=True)

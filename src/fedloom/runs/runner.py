@@ -27,7 +27,7 @@ from fedloom.core.pool import Choice, Stopped
 from fedloom.core.rounds import Composition, RunState, begin, ended, play_prelude, play_round, score, scored
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread as single_thread
+from fedloom.core.threads import single_thread
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
