@@ -83,7 +83,7 @@ class TaskKind:
     about: str = ""
 
 
-FLOWS = LocalWork(lr=0.1, batch_size=128)
+FLOWS = LocalWork(lr=0.05, batch_size=128)
 NODES = LocalWork(optimizer="adam", lr=0.01, weight_decay=5e-4, batch_size=0, epochs=3)
 
 
