@@ -91,8 +91,9 @@ class FedAvgExit(FedAvg):
         models = server["models"].index_copy(0, ids, replies["row"])
         seen = server["seen"].index_fill(0, ids, True)
         left = server["left"].index_copy(0, ids, replies["leaves"])
-        some = seen.nonzero().flatten()
-        row = replies.aggregator(models[some], self.omega(replies.site)[some] / self.omega(replies.site)[some].sum())
+        omega = self.omega(replies.site)
+        known, weights = (models, omega) if seen.all() else (models[seen], omega[seen])
+        row = replies.aggregator(known, weights / weights.sum())
         return {**server, "row": row, "models": models, "seen": seen, "left": left}
 
     def omega(self, site: Site) -> Tensor:

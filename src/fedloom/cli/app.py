@@ -16,6 +16,7 @@ from fedloom.cli.data import data
 from fedloom.cli.flows import flows
 from fedloom.cli.graphs import app as graphs
 from fedloom.cli.listing import listing
+from fedloom.cli.memory import keep_freed_memory
 from fedloom.cli.reproduce import reproduce
 from fedloom.cli.run import resume, run
 from fedloom.cli.show import report
@@ -57,6 +58,7 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run the command line."""
+    keep_freed_memory()
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
         sys.exit(app(standalone_mode=False) or 0)
