@@ -1,8 +1,8 @@
 """Memory that was freed is kept for the next step.
 
 Every local step makes and drops the same temporary tensors. glibc gives large ones back to the system at once and asks
-for new, empty pages a moment later: an LSTM then trains a quarter slower (docs/models.md), a graph network a tenth. This
-is a setting of the whole process, so the command line makes it for its own and the library never does.
+for new, empty pages a moment later: an LSTM then trains a quarter slower (docs/models.md), a graph network a tenth.
+This is a setting of the whole process, so the command line makes it for its own and the library never does.
 """
 
 from __future__ import annotations
