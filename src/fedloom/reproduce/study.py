@@ -93,14 +93,14 @@ class Asked:
         """The same, with observers for each run."""
         return replace(self, watch=watch)
 
-    def play(self, members: Sequence[Member]) -> dict[str, list[History]]:
-        """A history per member and seed: read, gone on with, or run."""
+    def play(self, members: Sequence[Member], may_stop: bool = False) -> dict[str, list[History]]:
+        """A history per member and seed: read, gone on with, or run. A run that diverged is refused, unless it may."""
         changed = [Member(m.label, m.place, override(_copied(m.values), self.settings), m.algorithm) for m in members]
         workshop = Workshop(workers=self.workers, remembers=2)
         found = go_on(self.out, changed, range(self.seeds), self.watch, workshop)
         for label, histories in found.items():
             for seed, history in enumerate(histories):
-                if history.stopped:
+                if history.stopped and not may_stop:
                     raise FedloomError(f"{label} with seed {seed} stopped: {history.stopped}")
         return found
 
@@ -129,6 +129,7 @@ def finished(study: Study, asked: Asked) -> Outcome:
         known = f"it knows {', '.join(study.data)}" if study.data else "it has one corpus only: leave --data out"
         raise FedloomError(f"study {study.name} has no data '{asked.data}': {known}.")
     outcome = study.run(asked)
+    asked.out.mkdir(parents=True, exist_ok=True)
     write_whole(asked.out / "outcome.json", outcome.to_json().encode())
     write_whole(asked.out / "outcome.md", outcome.to_markdown().encode())
     return outcome
