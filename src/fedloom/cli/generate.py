@@ -1,0 +1,105 @@
+"""``fedloom flows generate``: a synthetic corpus of action flows, on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedloom.cli import options as o
+
+if TYPE_CHECKING:
+    from fedloom.flows.corpus import Corpus
+
+
+def generate(
+    out: Annotated[
+        Path, typer.Option("--out", help="A new folder (one sub-folder per organisation), or one .npz file.")
+    ],
+    clients: Annotated[int, typer.Option("--clients", help="How many organisations, of the document's 33.")] = 33,
+    largest: Annotated[int, typer.Option("--largest", help="Data points of the largest of the 33.")] = 14_000,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same flows.")] = 0,
+    as_json: o.Json = False,
+) -> None:
+    """Write a synthetic corpus of action flows with the class frequencies and client sizes of the document.
+
+    A folder has one sub-folder per organisation with a JSON file per flow, as the task own-flows reads it. One .npz
+    file holds the same and, for small organisations, the extra flows that are only for testing.
+
+    Printed are organisations, flows and points by group of size, and the ceiling: the accuracy of somebody who knows
+    what every name means, which no model can beat.
+
+    Example:  fedloom flows generate --clients 33 --largest 14000 --seed 0 --out corpus
+    """
+    from fedloom.flows import generator
+
+    _check(out)
+    corpus = generator.generate(clients, largest, seed)
+    _write(corpus, out)
+    groups = _groups(corpus, clients, largest, seed)
+    if as_json:
+        typer.echo(json.dumps({"written": str(out), "groups": groups}))
+        return
+    from rich.table import Table
+
+    from fedloom.cli.progress import printer
+
+    table = Table(title=corpus.title, caption=f"written to {out}")
+    for column in ("group", "organisations", "flows", "points", "extra flows", "ceiling"):
+        table.add_column(column, justify="left" if column == "group" else "right")
+    for name, told in groups.items():
+        numbers = (f"{told[key]:,}" for key in ("organisations", "flows", "points", "extra_flows"))
+        table.add_row(name, *numbers, f"{100 * told['ceiling']:.1f} %")
+    printer().print(table)
+
+
+def _check(out: Path) -> None:
+    from fedloom.errors import FedloomError
+
+    if out.exists() and not (out.is_dir() and out.suffix != ".npz" and not any(out.iterdir())):
+        raise FedloomError(f"{out} exists already: name a new folder or file with --out.")
+
+
+def _write(corpus: Corpus, out: Path) -> None:
+    from fedloom.errors import FedloomError
+    from fedloom.flows import write_flow, write_packed
+
+    try:
+        if out.suffix == ".npz":
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_packed(corpus, out)
+            return
+        for organisation in corpus.organisations:
+            folder = out / organisation.name
+            folder.mkdir(parents=True)
+            for flow in organisation.flows:
+                write_flow(folder / f"{flow.name}.json", flow, corpus.dialect)
+    except OSError as error:
+        raise FedloomError(f"{out} cannot be written ({error.strerror}): name another place with --out.") from None
+
+
+def _groups(corpus: Corpus, clients: int, largest: int, seed: int) -> dict[str, dict[str, Any]]:
+    """What each group of sizes has, ready for JSON."""
+    from fedloom.flows.generator import ceiling
+    from fedloom.flows.sizes import GROUPS, SIZES, group, picked
+
+    places = picked(clients)
+    told: dict[str, dict[str, Any]] = {}
+    for name in GROUPS:
+        members = [
+            (place, held)
+            for place, held in zip(places, corpus.organisations, strict=True)
+            if group(SIZES[place]) == name
+        ]
+        if members:
+            flows = [flow for _, held in members for flow in held.flows]
+            told[name] = {
+                "organisations": len(members),
+                "flows": len(flows),
+                "points": sum(len(flow.nodes) - 1 for flow in flows),
+                "extra_flows": sum(len(held.extra) for _, held in members),
+                "ceiling": sum(ceiling(place, largest, seed) for place, _ in members) / len(members),
+            }
+    return told
