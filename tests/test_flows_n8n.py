@@ -89,7 +89,7 @@ def test_several_workflows_on_one_page_become_one_through_the_start() -> None:
         ("Start", "c", ""),
         ("a", "b", "main"),
         ("b", "End", "main"),
-        ("c", "End 2", ""),
+        ("c", "End 2", "main"),
     }
 
 

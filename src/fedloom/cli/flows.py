@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.generate import generate
+from fedloom.cli.recommend import export, recommend
 
 if TYPE_CHECKING:
     from fedloom.flows.closing import Reading
@@ -17,7 +19,7 @@ ENDINGS = (".json", ".bpmn", ".npz")
 
 flows = typer.Typer(
     no_args_is_help=True,
-    help="Action flows: look at them, check them, convert them.\n\n"
+    help="Action flows: look at them, check them, convert them, ask what comes next.\n\n"
     "A flow file is our JSON, an n8n workflow export or a BPMN 2.0 file; which one is seen from its content.\n\n"
     "Start with:  fedloom flows show my_workflow.json",
 )
@@ -113,6 +115,11 @@ def convert(
         return
     _print_changes(reading)
     typer.echo(f"{out}: {_counted(reading)}")
+
+
+flows.command()(recommend)
+flows.command()(export)
+flows.command()(generate)
 
 
 def _told(reading: Reading) -> dict[str, Any]:

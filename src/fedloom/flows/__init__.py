@@ -16,6 +16,7 @@ from fedloom.flows.rules import BPMN, DIALECTS, N8N, PLATFORM, RULES, Dialect, v
 _LATER = {
     "fedloom.flows.packed": ("read_bpmn", "read_corpus", "read_n8n"),
     "fedloom.flows.bundle": ("read_packed", "write_packed"),
+    "fedloom.flows.recommend": ("Recommender", "Suggestion"),
 }
 _HOME = {name: module for module, names in _LATER.items() for name in names}
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "Node",
     "Organisation",
     "Reading",
+    "Recommender",
+    "Suggestion",
     "outline",
     "picture",
     "read",
