@@ -84,3 +84,17 @@ def test_the_withheld_action_is_named_by_its_class():
 def test_hybrids_get_the_corpus_threshold():
     assert member("synthetic", "Dual").values["method"]["threshold"] == setting("synthetic").threshold
     assert member("synthetic", "Dual").values["local"]["batch_size"] == BATCH
+
+
+@pytest.mark.slow
+def test_small_clients_need_the_others_and_big_ones_are_better_alone():
+    """The document's premise, on five organisations and one seed: margins of 8 and 2 points (docs/reproduce.md: all)."""
+    small_to, intermediate_to = thresholds(2_000)
+    shares = {"test_share": 0.15, "valid_share": 0.15}
+    shape = {"width": 32, "blocks": 2}
+    task = fl.task("flows", clients=5, options={"largest": 2_000}, model_options=shape, **shares)
+    how = {"rounds": 24, "eval_every": 24, "size_groups": [round(0.7 * small_to), round(0.7 * intermediate_to)]}
+    local, fedavg = (fl.run(task, method, local={"lr": 0.1, "batch_size": 16}, **how) for method in ("local", "fedavg"))
+    small, big = (f"client_model/own_test/accuracy/{name}" for name in ("small", "big"))
+    assert fedavg.last(small) > local.last(small) + 0.08
+    assert local.last(big) > fedavg.last(big) + 0.02
