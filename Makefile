@@ -37,6 +37,7 @@ bench: setup
 	$(BIN)/python bench/scale.py
 	$(BIN)/python bench/methods.py
 	$(BIN)/python bench/state.py
+	$(BIN)/python bench/graphs.py
 
 clean:
 	rm -rf .venv demo runs build .pytest_cache .mypy_cache .ruff_cache

@@ -88,7 +88,7 @@ def test_hybrids_get_the_corpus_threshold():
 
 @pytest.mark.slow
 def test_small_clients_need_the_others_and_big_ones_are_better_alone():
-    """The document's premise, on five organisations and one seed: margins of 8 and 2 points (docs/reproduce.md: all)."""
+    """The document's premise, on five organisations and one seed, by 8 and 2 points; all of it: docs/reproduce.md."""
     small_to, intermediate_to = thresholds(2_000)
     shares = {"test_share": 0.15, "valid_share": 0.15}
     shape = {"width": 32, "blocks": 2}
