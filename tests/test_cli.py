@@ -305,6 +305,6 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     while not list((tmp_path / "a").glob("checkpoints/round-*")) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=150)
     assert process.returncode == 130
     assert "fedloom resume a" in error

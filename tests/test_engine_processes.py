@@ -295,7 +295,7 @@ def command(folder: Path, workers: int = 2, rounds: int = 60) -> list[str]:
 def begun(folder: Path, process: subprocess.Popen) -> bool:
     """Wait until a run has measured something, with its workers at work."""
     metrics = folder / "metrics.jsonl"
-    return eventually(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000), 60)
+    return eventually(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000), 150)
 
 
 @pytest.mark.slow
@@ -306,7 +306,7 @@ def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_b
     workers = children(process.pid)
     assert len(workers) == 2
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the parent and its workers
-    told = process.communicate(timeout=30)[1]
+    told = process.communicate(timeout=120)[1]
     assert process.returncode == 130
     assert f"stopped: go on with  fedloom resume {stopped}" in told
     assert "Traceback" not in told
@@ -340,7 +340,7 @@ def test_a_parent_that_is_killed_takes_workers_along_that_are_deep_in_their_work
     )
     arguments = [*command(tmp_path / "run"), "--method", f"{tmp_path / 'sleepy.py'}:Sleepy", "--execution", "loop"]
     process = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.PIPE)
-    assert eventually(lambda: process.poll() is not None or len(list(tmp_path.glob("*.asleep"))) == 2, 60)
+    assert eventually(lambda: process.poll() is not None or len(list(tmp_path.glob("*.asleep"))) == 2, 150)
     workers = [int(path.stem) for path in tmp_path.glob("*.asleep")]
     assert len(workers) == 2
     os.kill(process.pid, signal.SIGKILL)

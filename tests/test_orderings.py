@@ -51,16 +51,15 @@ def test_the_gain_of_fedpredict_shrinks_where_labels_are_less_skewed():
     assert gain(1.0, "random") < 0.15  # at alpha 0.1 it is above 0.25
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2])
-def test_fedseq_reaches_fedavgs_final_accuracy_in_half_of_the_rounds(alpha):
+def test_fedseq_reaches_fedavgs_final_accuracy_in_half_of_the_rounds():
+    """With one class per client; alpha 0.2 is in docs/orderings.md."""
     needs("fashion-mnist")
-    chains = ("fedseq random", "fedseq greedy") if alpha == 0 else ("fedseq random",)
-    final, reached = orderings.fedseq(alpha, SEEDS, methods=("fedavg", *chains))
+    chains = ("fedseq random", "fedseq greedy")
+    final, reached = orderings.fedseq(0.0, SEEDS, methods=("fedavg", *chains))
     for grouping in chains:
         assert np.mean(reached[grouping]) <= 30  # of 60
         assert np.mean(final[grouping]) > np.mean(final["fedavg"]) + 0.01
-    if alpha == 0:  # grouping matters little
-        assert abs(np.mean(final["fedseq random"]) - np.mean(final["fedseq greedy"])) < 0.04
+    assert abs(np.mean(final["fedseq random"]) - np.mean(final["fedseq greedy"])) < 0.04  # grouping matters little
 
 
 def test_drift_control_beats_fedavg_where_labels_are_skewed():
