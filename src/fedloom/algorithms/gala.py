@@ -106,7 +106,7 @@ class FedGala(FedAvgExit):
             yield Wave(ids, Message({"draw": torch.tensor(True)}), turn=1)
         if self.augment == "anchors":
             replies = yield Wave(ids, Message({"ask": torch.tensor(True)}), turn=1)
-            graphs = _graphs(site.task)
+            graphs, ids = _graphs(site.task), replies.ids
             means = anchor_means(replies["anchors"], [graphs.anchor_ids[client] for client in ids])
             yield Wave(ids, Message({"draw": torch.tensor(True)}, {"anchors": means}), turn=2)
         return {}

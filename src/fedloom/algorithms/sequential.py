@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from fedloom.algorithms.approximators import Normalisation, check_approximator, 
 from fedloom.algorithms.grouping import METRICS, Draw, at_random, by_clusters, check_chains, filled, greedily
 from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.exchange import Abandoned
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.seeds import generator
 from fedloom.core.site import Site
@@ -121,31 +121,34 @@ class FedSeq(Algorithm):
             kept = [[client for client in chain if client in able] for chain in self.chains]
             groups = [chain for chain in kept if chain]
         else:
-            samples = site.samples[torch.tensor(site.clients)].numpy()
+            clients = site.clients
             if self.grouping == "random":
-                draw = at_random(len(samples), site.numpy_generator("grouping"))
+                draw = at_random(len(clients), site.numpy_generator("grouping"))
             else:
-                draw = yield from self._informed(server, samples, site)
+                clients, draw = yield from self._informed(server, site)
+            samples = site.samples[torch.tensor(clients)].numpy()
             places = filled(draw, samples, self.min_samples, self.max_clients)
-            groups = [[site.clients[place] for place in group] for group in places]
+            groups = [[clients[place] for place in group] for group in places]
         members, sizes = [client for group in groups for client in group], [len(group) for group in groups]
         return {**server, f"{OWN}members": torch.tensor(members), f"{OWN}sizes": torch.tensor(sizes)}
 
-    def _informed(self, server: State, samples: np.ndarray, site: Site) -> Generator[Wave, Replies, Draw]:
+    def _informed(self, server: State, site: Site) -> Generator[Wave, Replies, tuple[list[int], Draw]]:
         """Clients train alone from the initial model; what they send back says who completes whom."""
+        clients: list[int] = []
         parts = []
         block = max(8, PRETRAINED_NUMBERS // site.layout.width)
         for start in range(0, len(site.clients), block):
             some = site.clients[start : start + block]
             replies = yield Wave(some, Message({"initial": server["row"]}))
-            sent = replies["pretrained"]
+            clients, sent = [*clients, *replies.ids], replies["pretrained"]
             parts.append(confidences(site, sent, self.normalise) if self.approximator == "conf" else sent)
         found = torch.cat(parts)
         vectors = found.numpy() if self.approximator == "conf" else principal(found)
         random = site.numpy_generator("grouping")
         if self.grouping == "kmeans":
-            return by_clusters(vectors, site.task.federation.classes, random)
-        return greedily(vectors, samples, METRICS[self.metric], random)
+            return clients, by_clusters(vectors, site.task.federation.classes, random)
+        samples = site.samples[torch.tensor(clients)].numpy()
+        return clients, greedily(vectors, samples, METRICS[self.metric], random)
 
     def groups(self, server: State) -> list[list[int]]:
         sizes: list[int] = server[f"{OWN}sizes"].tolist()
@@ -155,7 +158,7 @@ class FedSeq(Algorithm):
 
     def play(self, server: State, ids: list[int], site: Site) -> Round:
         ends = yield from self.walk(server["row"].expand(len(ids), -1), ids, server, site)
-        return {**server, **self.method.aggregate(inner_state(server), ends)}
+        return {**server, **self.method.aggregate(inner_state(server), ends.only(ends.steps > 0))}
 
     def walk(self, rows: Tensor, ids: list[int], server: State, site: Site) -> Generator[Wave, Replies, Replies]:
         """Take rows along some chains, a row per chain; what arrives at their ends, as replies of the chains."""
@@ -167,11 +170,16 @@ class FedSeq(Algorithm):
                 clients = [orders[chain][place] for chain in on.tolist()]
                 first = torch.full((len(on),), turn == place == 0)
                 last = torch.tensor([turn + 1 == self.passes and len(orders[c]) == place + 1 for c in on.tolist()])
-                replies = yield Wave(clients, Message(each={"row": rows[on]}), turn, first, last)
+                replies = yield Wave(clients, Message(each={"row": rows[on]}), turn, first, last, optional=True)
+                if not replies.ids:  # a member that does not answer is skipped: its chain's model goes on to the next
+                    continue
                 if set(replies.tensors) != {"row"}:
                     raise unfit(self.method, f"its clients send back {', '.join(replies.tensors)}")
+                on = on[torch.isin(torch.tensor(clients), torch.tensor(replies.ids))]
                 rows[on] = replies["row"]
                 steps[on] += replies.steps
+        if not steps.any():
+            raise Abandoned("no client of any chain answered")
         samples = torch.stack([site.samples[torch.tensor(groups[group])].sum() for group in ids])
         weights, shares = site.weigh(samples, steps), torch.full((len(ids),), 1 / replies.clients)
         sent = {"row": rows}

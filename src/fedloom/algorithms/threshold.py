@@ -52,12 +52,15 @@ def check_probe(task: Task) -> None:
 
 def probing(server: State, site: Site, rounds: int) -> Round:
     """The server's half: ``rounds`` waves of FedAvg, one wave for the verdict, and the state with what was found."""
-    row, accuracies = server["row"], []
-    for turn in range(rounds):
-        replies = yield Wave(site.clients, Message({"row": row, "probe": torch.tensor(0)}), turn)
-        row = replies.mean("row")
-        accuracies.append(replies["shared"])
-    replies = yield Wave(site.clients, Message({"row": row, "probe": torch.tensor(rounds)}), rounds)
+    row, clients, accuracies = server["row"], site.clients, list[Tensor]()
+    for turn in range(rounds + 1):
+        probe = torch.tensor(rounds if turn == rounds else 0)
+        replies = yield Wave(clients, Message({"row": row, "probe": probe}), turn)
+        answered = torch.isin(torch.tensor(clients), torch.tensor(replies.ids))
+        clients, accuracies = replies.ids, [earlier[answered] for earlier in accuracies]
+        if turn < rounds:
+            row = replies.mean("row")
+            accuracies.append(replies["shared"])
     shared = torch.stack([*accuracies[1:], replies["shared"]])[-LAST:].mean(0)  # the first was the untrained model's
     curve = torch.stack([replies["size"], replies["local"], shared])[:, replies["points"] > 0]
     curve = curve[:, curve[0].argsort(stable=True)]

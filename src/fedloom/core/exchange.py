@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +14,7 @@ from fedloom.core.jobs import Engine, Job, Tensors
 from fedloom.core.message import Replies, Wave
 from fedloom.core.pool import Stopped
 from fedloom.core.site import Site
+from fedloom.errors import FedloomError
 
 if TYPE_CHECKING:
     from fedloom.core.rounds import Composition, RunState
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 class Diverged(Stopped):
     """A method whose numbers are no longer finite."""
+
+
+class Abandoned(FedloomError):  # noqa: N818
+    """A round that too few clients answered: nothing has changed, and it may be tried again."""
 
 
 @dataclass
@@ -34,16 +39,19 @@ class Ledger:
     selected: set[int] = field(default_factory=set)
     measured: dict[int, dict[str, float]] = field(default_factory=dict)
 
+    def send(self, wave: Wave) -> None:
+        """Add what a wave costs on its way down, to those too who will not answer."""
+        down = wave.message.bytes_for(len(wave.ids))
+        near = 0 if wave.from_server is None else int((~wave.from_server).sum())
+        self.bytes_between += down * near // len(wave.ids)
+        self.bytes_down += down - down * near // len(wave.ids)
+
     def book(self, wave: Wave, merged: Tensors, travels: bool) -> None:
-        """Add a wave."""
+        """Add what came back of a wave."""
         ids = wave.ids
         self.selected.update(ids)
         self.steps += int(merged["steps"].sum())
         if travels:
-            down = wave.message.bytes_for(len(ids))
-            near = 0 if wave.from_server is None else int((~wave.from_server).sum())
-            self.bytes_between += down * near // len(ids)
-            self.bytes_down += down - down * near // len(ids)
             sent = merged["bytes"] if wave.to_server is None else merged["bytes"][wave.to_server]
             self.bytes_up += int(sent.sum())
         for name in (name for name in merged if name.startswith(("received/", "trained/"))):
@@ -61,10 +69,18 @@ def exchange(
         Job("update", site.round, cohort, [places[client] for client in cohort], measure, wave.turn)
         for cohort in cohorts(wave.ids, federation.train.sizes, run.execution)
     ]
-    results = engine.run(jobs, wave.message, state.keep.read(wave.ids))
+    if run.algorithm.travels:
+        ledger.send(wave)
+    jobs, results, answered = done(jobs, engine.run(jobs, wave.message, state.keep.read(wave.ids)))
+    need = 0 if wave.optional else min(run.quorum, len(wave.ids))
+    if len(answered) < need:
+        raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, and {need} are needed")
+    wave = wave.only(answered)
     for result in results:
         check_finite(run, result, site.round)
-    merged = merge(jobs, [{k: v for k, v in result.items() if not k.startswith("kept/")} for result in results])
+    nothing = {name: torch.zeros(0, dtype=torch.int64) for name in ("steps", "samples", "bytes")}
+    sent = [{name: t for name, t in result.items() if not name.startswith("kept/")} for result in results]
+    merged = nothing | merge(jobs, sent)
     for job, result in zip(jobs, results, strict=True):
         state.keep.write(job.ids, group(result, "kept/"))
     ledger.book(wave, merged, run.algorithm.travels)
@@ -77,17 +93,31 @@ def exchange(
         samples=samples,
         steps=merged["steps"],
         weights=run.weigh(samples, merged["steps"]),
-        shares=shares[torch.tensor(wave.ids)],
+        shares=shares[torch.tensor(wave.ids, dtype=torch.int64)],
         aggregator=run.aggregator,
         clients=len(site.clients),
         site=site,
     )
 
 
+def done(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
+    """The jobs that somebody did, with their results, and the places in the wave of the clients who did.
+
+    The jobs' places are counted anew, among those clients.
+    """
+    pairs = [(job, result) for job, result in zip(jobs, results, strict=True) if result is not None]
+    places = sorted(place for job, _ in pairs for place in job.places)
+    if len(pairs) == len(jobs):
+        return jobs, [result for _, result in pairs], places
+    rank = {place: number for number, place in enumerate(places)}
+    moved = [replace(job, places=[rank[place] for place in job.places]) for job, _ in pairs]
+    return moved, [result for _, result in pairs], places
+
+
 def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
     """The results of all jobs as one, in the order of the clients' places."""
     count, merged = sum(len(job.places) for job in jobs), {}
-    for name, first in results[0].items():
+    for name, first in results[0].items() if results else ():
         merged[name] = first.new_empty((count, *first.shape[1:]))
         for job, result in zip(jobs, results, strict=True):
             merged[name].index_copy_(0, torch.tensor(job.places), result[name])

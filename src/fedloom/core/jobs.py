@@ -6,9 +6,9 @@ engine moves them; it knows nothing of methods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -43,10 +43,27 @@ class Job:
 
 
 class Engine(Protocol):
-    """Where jobs run. Results come back in the order of the jobs."""
+    """Where jobs run. Results come back in the order of the jobs; None where nobody did a job.
 
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]: ...
+    ``begin`` says that a round begins, or begins again. ``left_out`` tells, once, who was left out since the last time
+    and why; on machines of one's own that is nobody.
+    """
+
+    def begin(self, round_number: int) -> None: ...
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]: ...
+    def left_out(self) -> list[dict[str, Any]]: ...
     def close(self) -> None: ...
+
+
+class Here:
+    """What engines on machines of one's own have in common: every job is done, or the run fails."""
+
+    def begin(self, round_number: int) -> None:
+        """A round is like any other."""
+
+    def left_out(self) -> list[dict[str, Any]]:
+        """Nobody is ever left out."""
+        return []
 
 
 @dataclass(frozen=True)
@@ -95,8 +112,9 @@ class Shop:
     def _ask(self, cohort: Cohort, message: Message) -> Tensors:
         """What clients' current models score on their own validation part, or without one on their training part."""
         rows = cohort.spread(self.algorithm.weights_for(message, cohort))
-        part = "valid" if int(cohort.task.federation.valid.sizes.min()) > 0 else "train"
-        scores = cohort.evaluate(rows, part)
+        federation = cohort.task.federation
+        lists = [federation.valid[client] if len(federation.valid[client]) else federation.train[client] for client in cohort.ids]  # fmt: skip # noqa: E501
+        scores = scores_of(cohort.loom, rows, lists)
         return {"loss": scores.mean_loss, "score": scores.mean_score, "samples": cohort.samples}
 
     def predicting(self, cohort: Cohort, message: Message) -> Tensor:

@@ -57,7 +57,8 @@ class Wave:
 
     ``turn`` counts how often these clients were already at work in this round. Where clients hand models to each
     other, ``from_server`` and ``to_server`` say (per client) whether the message comes from the server and whether
-    the answer goes there; the rest is counted as bytes between clients.
+    the answer goes there; the rest is counted as bytes between clients. A wave that is ``optional`` may stay without
+    any answer: the method goes on without it.
     """
 
     ids: list[int]
@@ -65,11 +66,25 @@ class Wave:
     turn: int = 0
     from_server: Tensor | None = None
     to_server: Tensor | None = None
+    optional: bool = False
+
+    def only(self, places: list[int]) -> Wave:
+        """The same wave to the clients at some places of it."""
+        if len(places) == len(self.ids):
+            return self
+        index = torch.tensor(places, dtype=torch.int64)
+        return replace(
+            self,
+            ids=[self.ids[place] for place in places],
+            message=self.message.for_clients(index),
+            from_server=None if self.from_server is None else self.from_server[index],
+            to_server=None if self.to_server is None else self.to_server[index],
+        )
 
 
 @dataclass(frozen=True)
 class Replies:
-    """All replies of a wave, in the order of its ids."""
+    """The replies of a wave, in the order of its ids: of everyone it went to, or of those whose answer was taken."""
 
     ids: list[int]
     tensors: Mapping[str, Tensor]

@@ -7,7 +7,7 @@ state after a round depends on the state before it and on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
 from fedloom.core.cohort import Setting
-from fedloom.core.exchange import Diverged, Ledger, check_values, exchange, merge
+from fedloom.core.exchange import Abandoned, Diverged, Ledger, check_values, done, exchange, merge
 from fedloom.core.execution import Execution
 from fedloom.core.jobs import Engine, Job, Shop, Tensors
 from fedloom.core.keep import Keep
@@ -30,7 +30,18 @@ from fedloom.core.site import Site
 from fedloom.core.stage import Stage
 from fedloom.core.task import Held, Task
 
-__all__ = ["Composition", "Diverged", "RunState", "begin", "ended", "play_prelude", "play_round", "score", "scored"]
+__all__ = [
+    "Abandoned",
+    "Composition",
+    "Diverged",
+    "RunState",
+    "begin",
+    "ended",
+    "play_prelude",
+    "play_round",
+    "score",
+    "scored",
+]
 
 SCORED_TOGETHER = 64
 """Clients scored in one job."""
@@ -59,6 +70,14 @@ class Composition:
     eval_clients: int | None = None
     size_bounds: Sequence[int] | None = None
     clients_on_global: bool = False
+    quorum: int = 1
+    """The fewest clients whose answers make a round."""
+    retries: int = 0
+    """How often a round with fewer is tried again."""
+    scored_together: int = SCORED_TOGETHER
+    present: Callable[[], Collection[int]] | None = None
+    """Who can be reached now, and so be scored; everyone where nobody asks. A round is for all clients: those who are
+    away do not answer."""
 
     def training(self, round_number: int) -> Held:
         """The federation that is trained on in a round."""
@@ -84,6 +103,13 @@ class Composition:
         setting = self.setting
         return Site(self.loom, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh)
 
+    def reachable(self, clients: list[int]) -> list[int]:
+        """Those of some clients who can be reached now."""
+        if self.present is None:
+            return clients
+        present = set(self.present())
+        return [client for client in clients if client in present]
+
 
 @dataclass
 class RunState:
@@ -103,6 +129,7 @@ def begin(run: Composition) -> RunState:
 
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
     """What a method does once before its first round: changes ``state`` and returns the record of round 0."""
+    engine.begin(0)
     site, ledger = run.site(0), Ledger()
     prelude = run.algorithm.prelude(state.server, site)
     if prelude is not None:
@@ -113,6 +140,7 @@ def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str,
 def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
     """One round: changes ``state`` and returns its record, without scores of the finished model."""
     number = state.round + 1
+    engine.begin(number)
     site, ledger = run.site(number), Ledger()
     choice = _chosen(run, engine, state, site, ledger)
     measure = scored(run, number) and run.algorithm.travels
@@ -161,7 +189,7 @@ def _chosen(run: Composition, engine: Engine, state: RunState, site: Site, ledge
         asked = [client for place in places for client in members[place]]
         replies = _ask(run, engine, state, site, asked, ledger)
         owner = torch.repeat_interleave(torch.arange(len(places)), torch.tensor([len(members[p]) for p in places]))
-        weight = torch.zeros(len(places)).index_add_(0, owner, replies["samples"].float())
+        weight = torch.zeros(len(places)).index_add_(0, owner, replies["samples"].float()).clamp(min=1)
         sums = [torch.zeros(len(places)).index_add_(0, owner, (replies[k] * replies["samples"]).float()) for k in ("loss", "score")]  # fmt: skip # noqa: E501
         return Probe(*(total / weight for total in sums))
 
@@ -173,17 +201,34 @@ def _chosen(run: Composition, engine: Engine, state: RunState, site: Site, ledge
     ids, lost = ([site.clients[place] for place in places] for places in (choice.places, choice.lost))
     if lost and run.algorithm.travels:  # they were sent what the others got, and nothing came back
         ledger.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
+    if run.present is not None:
+        ids = _stood_in(ids, [c for c in run.reachable(site.clients) if c not in lost], site)
     return replace(choice, places=ids, lost=lost)
+
+
+def _stood_in(ids: list[int], there: list[int], site: Site) -> list[int]:
+    """The chosen clients, with others who are there, as far as there are any, for those of them who are away."""
+    away, free = [c for c in ids if c not in there], [c for c in there if c not in ids]
+    drawn = site.numpy_generator("stand-ins").permutation(free)[: len(away)].astype(int).tolist()
+    return sorted([c for c in ids if c in there] + drawn + away[len(drawn) :])
 
 
 def _ask(run: Composition, engine: Engine, state: RunState, site: Site, ids: list[int], ledger: Ledger) -> Tensors:
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
-    jobs = [Job("ask", site.round, some, places) for some, places in _blocks(ids, SCORED_TOGETHER)]
+    jobs = [Job("ask", site.round, some, places) for some, places in _blocks(ids, run.scored_together)]
     message = run.algorithm.broadcast(state.server, ids)
     if run.algorithm.travels:
         ledger.bytes_down += message.bytes_for(len(ids))
         ledger.bytes_up += 8 * len(ids)
-    return merge(jobs, engine.run(jobs, message, state.keep.read(ids)))
+    jobs, results, answered = done(jobs, engine.run(jobs, message, state.keep.read(ids)))
+    replies = merge(jobs, results)  # of a client that does not answer nothing is known: zeros
+    places = torch.tensor(answered, dtype=torch.int64)
+    return {
+        name: torch.zeros(len(ids), dtype=torch.float64).index_copy(0, places, replies[name].double())
+        if name in replies
+        else torch.zeros(len(ids))
+        for name in ("loss", "score", "samples")
+    }
 
 
 def _blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
@@ -211,15 +256,18 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
         total = len(federation.global_test)
         slices = [[i, min(i + SCORED_SAMPLES, total)] for i in range(0, total, SCORED_SAMPLES)]
         jobs = [Job("global", state.round, part, []) for part in slices]
-        results = engine.run(jobs, Message({"row": state.server["row"]}), {})
-        sums = {key: sum(float(result[key]) for result in results) for key in ("loss", "score", "counts")}
-        metrics[f"global_model/global_test/{name}"] = sums["score"] / sums["counts"]
-        metrics["global_model/global_test/loss"] = sums["loss"] / sums["counts"]
-    ids = list(range(federation.clients))
+        results = done(jobs, engine.run(jobs, Message({"row": state.server["row"]}), {}))[1]
+        if len(results) == len(jobs):
+            sums = {key: sum(float(result[key]) for result in results) for key in ("loss", "score", "counts")}
+            metrics[f"global_model/global_test/{name}"] = sums["score"] / sums["counts"]
+            metrics["global_model/global_test/loss"] = sums["loss"] / sums["counts"]
+    ids = run.reachable(list(range(federation.clients)))
     if run.eval_clients is not None and run.eval_clients < len(ids):
         drawn = numpy_generator(setting.seed, "evaluation").choice(len(ids), run.eval_clients, replace=False)
-        ids = sorted(int(client) for client in drawn)
-    columns = _score_clients(run, engine, state, ids)
+        ids = sorted(ids[place] for place in drawn)
+    ids, columns = _score_clients(run, engine, state, ids)
+    if not ids:
+        return metrics, []
     values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
     check_values(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])
     sizes = federation.train.sizes[torch.tensor(ids)]
@@ -250,14 +298,20 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
     return metrics, rows
 
 
-def _score_clients(run: Composition, engine: Engine, state: RunState, ids: list[int]) -> Tensors:
-    """Sums of loss, score and counts per client; clients' kept rows are only read a few thousand at a time."""
-    parts = []
+def _score_clients(run: Composition, engine: Engine, state: RunState, ids: list[int]) -> tuple[list[int], Tensors]:
+    """Those of some clients who answer, and sums of loss, score and counts for each of them.
+
+    Clients' kept rows are only read a few thousand at a time.
+    """
+    who, parts = [], []
     for some in (ids[i : i + SCORED_AT_ONCE] for i in range(0, len(ids), SCORED_AT_ONCE)):
-        jobs = [Job("score", state.round, block, places) for block, places in _blocks(some, SCORED_TOGETHER)]
+        jobs = [Job("score", state.round, block, places) for block, places in _blocks(some, run.scored_together)]
         message = run.algorithm.broadcast(state.server, some)
-        parts.append(merge(jobs, engine.run(jobs, message, state.keep.read(some))))
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        jobs, results, answered = done(jobs, engine.run(jobs, message, state.keep.read(some)))
+        if answered:
+            who += [some[place] for place in answered]
+            parts.append(merge(jobs, results))
+    return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 
 
 def _local_metrics(run: Composition, site: Site, ledger: Ledger) -> dict[str, float]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from fedloom.core.jobs import Job, Shop, Tensors
+from fedloom.core.jobs import Here, Job, Shop, Tensors
 from fedloom.core.message import Message
 
 
-class Inline:
+class Inline(Here):
     """One job after another."""
 
     def __init__(self, shop: Shop) -> None:

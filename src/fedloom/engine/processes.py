@@ -20,7 +20,7 @@ from multiprocessing.context import ForkProcess
 import torch
 from torch import Tensor
 
-from fedloom.core.jobs import Job, Shop, Tensors
+from fedloom.core.jobs import Here, Job, Shop, Tensors
 from fedloom.core.message import Message
 from fedloom.engine.board import Board, Header
 from fedloom.errors import FedloomError
@@ -51,7 +51,7 @@ class Worker:
         self.board.close()
 
 
-class Processes:
+class Processes(Here):
     """``workers`` forked processes that share this process's data."""
 
     def __init__(self, shop: Shop, workers: int) -> None:
