@@ -9,7 +9,7 @@ import pytest
 import fedloom as fl
 from fedloom.errors import FedloomError
 from fedloom.runs import sweep as s
-from fedloom.runs.config import read
+from fedloom.validation import read
 from synthetic import federation, mlp
 
 ACCURACY = "client_model/own_test/accuracy/mean"

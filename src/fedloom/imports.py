@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 from fedloom.errors import FedloomError
@@ -38,6 +39,11 @@ def own_class(name: str, base: type[Kind], what: str) -> type[Kind]:
         described = "a fedloom " + base.__name__ if base is not object else f"a {what}"
         raise FedloomError(f"{what} '{name}': {where} has no class {kind} that is {described}.")
     return found
+
+
+def own_modules() -> list[ModuleType]:
+    """The files of a user's own that are loaded: no other process can import them by the names they have here."""
+    return [module for name, module in sys.modules.items() if name.startswith(_FILE)]
 
 
 def own_name(kind: type) -> str:

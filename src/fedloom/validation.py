@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -41,3 +42,15 @@ def plain(text: str) -> Any:
         return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The values of a TOML file."""
+    path = Path(path)
+    if not path.is_file():
+        raise FedloomError(f"there is no configuration file {path}: name an existing TOML file.")
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FedloomError(f"{path} is not valid TOML: {error}.") from None

@@ -89,7 +89,8 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
     from fedloom.report.html import write
     from fedloom.report.table import summary, verdict
     from fedloom.runs.comparison import PLAN, continue_comparison
-    from fedloom.runs.config import RunConfig, read
+    from fedloom.runs.config import RunConfig
+    from fedloom.validation import read
 
     plan = read(folder / PLAN)
     rounds = int(plan["config"].get("rounds", RunConfig().rounds))

@@ -73,6 +73,20 @@ Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same bytes 
 Workers = Annotated[
     int | None, typer.Option("--workers", help="Worker processes; they never change a result.", rich_help_panel=ROUND)
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Where clients train: auto, or one of [b]fedloom list engines[/b]; it never changes a result.",
+        rich_help_panel=ROUND,
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address", help="A Ray cluster's host:port, or auto; without it a local Ray.", rich_help_panel=ROUND
+    ),
+]
 Execution = Annotated[
     str | None,
     typer.Option("--execution", help="auto, vectorised, loop or compiled.", rich_help_panel=ROUND),
@@ -105,7 +119,8 @@ def collect(
     from fedloom.algorithms.registry import split_method
     from fedloom.data.partitions import dirichlet, partition_config, partitioner
     from fedloom.errors import FedloomError
-    from fedloom.runs.config import override, read
+    from fedloom.runs.config import override
+    from fedloom.validation import read
 
     values: dict[str, Any] = read(config) if config is not None else {}
     for section in ("task", "local", "selection"):

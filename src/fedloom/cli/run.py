@@ -40,6 +40,8 @@ def run(
     new_clients: o.NewClients = None,
     seed: o.Seed = None,
     workers: o.Workers = None,
+    engine: o.Engine = None,
+    ray_address: o.RayAddress = None,
     execution: o.Execution = None,
     eval_every: o.EvalEvery = None,
     settings: o.Set = None,
@@ -62,7 +64,7 @@ def run(
         task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__ignore=ignore,
         task__clients=clients, task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
         rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
-        execution=execution, eval_every=eval_every, new_clients=new_clients,
+        engine=engine, ray_address=ray_address, execution=execution, eval_every=eval_every, new_clients=new_clients,
     )  # fmt: skip
     if method is not None:
         values = with_method(values, method)
@@ -76,14 +78,20 @@ def run(
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep or an advice.")],
     workers: o.Workers = None,
+    engine: o.Engine = None,
+    ray_address: o.RayAddress = None,
     track: o.Track = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Go on with a stopped run, comparison, sweep or advice, to the same bytes as if it had never stopped."""
+    from fedloom.errors import FedloomError
     from fedloom.runs import advise, comparison, sweep
-    from fedloom.runs.config import read
+    from fedloom.validation import read
 
+    several = any((folder / plan).exists() for plan in (comparison.PLAN, sweep.PLAN, advise.PLAN))
+    if several and (engine or ray_address):
+        raise FedloomError("--engine and --ray-address are for the resume of one run: leave them out here.")
     if (folder / comparison.PLAN).exists():
         from fedloom.cli.compare import finish_comparison
 
@@ -104,7 +112,8 @@ def resume(
     from fedloom.runs.api import resume as resume_run
 
     rounds = load_config(folder).rounds
-    _finish(lambda watch: resume_run(folder, workers=workers, observers=watch), folder, rounds, track, as_json, quiet)
+    where: dict[str, Any] = {"workers": workers, "engine": engine, "ray_address": ray_address}
+    _finish(lambda watch: resume_run(folder, observers=watch, **where), folder, rounds, track, as_json, quiet)
 
 
 def fresh_folder(name: str) -> Path:
@@ -129,12 +138,13 @@ def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_js
     if any(record["metrics"] for record in history.records):
         write({history.label: [history]}, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps(_result(history, folder)))
+        typer.echo(json.dumps(result(history, folder)))
         return
-    _print(history, folder)
+    printed(history, folder)
 
 
-def _result(history: History, folder: Path) -> dict[str, Any]:
+def result(history: History, folder: Path) -> dict[str, Any]:
+    """What a finished run came to, for machines."""
     return {
         "folder": str(folder),
         "method": history.config["method"],
@@ -148,7 +158,8 @@ def _result(history: History, folder: Path) -> dict[str, Any]:
     }
 
 
-def _print(history: History, folder: Path) -> None:
+def printed(history: History, folder: Path) -> None:
+    """Print what a finished run came to, for people."""
     from rich.table import Table
 
     from fedloom.cli.progress import printer

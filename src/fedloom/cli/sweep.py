@@ -92,8 +92,9 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     """Do what is left of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable
     from fedloom.report.sweep import verdict, write
-    from fedloom.runs.config import RunConfig, read
+    from fedloom.runs.config import RunConfig
     from fedloom.runs.sweep import PLAN, members, play
+    from fedloom.validation import read
 
     plan = read(folder / PLAN)
     rounds = {m.label: int(m.values.get("rounds", RunConfig().rounds)) for m in members(plan)}

@@ -27,7 +27,8 @@ TESTS = {
     "client_accuracy": "On the clients' own test sets (mean of clients)",
     "global_accuracy": "On the global test set",
 }
-MAY_DIFFER = ("method", "personal", "seed", "out", "workers", "checkpoint_every", "made_by.task")
+WHERE = ("workers", "engine", "ray_address")
+MAY_DIFFER = ("method", "personal", "seed", "out", *WHERE, "checkpoint_every", "made_by.task")
 
 
 def summary(histories: Histories, reach: float | None = None) -> list[Row]:

@@ -27,12 +27,13 @@ from fedloom.runs.advice import Advice, Cost, picks
 from fedloom.runs.api import local_values, task_values, with_method
 from fedloom.runs.candidates import ANCHOR, Candidate, candidates, families, method_of
 from fedloom.runs.checkpoint import write_whole
-from fedloom.runs.config import RunConfig, hyperparameters, read
+from fedloom.runs.config import RunConfig, hyperparameters
 from fedloom.runs.family import Member, TaskOf, Workshop, as_read, begin, file_name, finished, played
 from fedloom.runs.grid import split_methods
 from fedloom.runs.halving import MOST_SEEDS, Budget, Move, Outcome, Tournament, schedule
 from fedloom.runs.history import History
 from fedloom.runs.runner import fingerprint, rescore
+from fedloom.validation import read
 
 PLAN = "advice.toml"
 

@@ -17,13 +17,13 @@ from fedloom.data.communal import with_communal
 from fedloom.data.datasets import dataset
 from fedloom.data.partitions import partition_config, partitioner
 from fedloom.errors import FedloomError
-from fedloom.runs.config import RunConfig, parse, read
+from fedloom.runs.config import RunConfig, parse
 from fedloom.runs.history import History
 from fedloom.runs.runner import Observer, execute, prepare
 from fedloom.runs.runner import resume as resume_prepared
 from fedloom.tasks import TASKS, alter, canonical_task, default_model, task_kind, task_of
 from fedloom.tasks import task as make
-from fedloom.validation import validated
+from fedloom.validation import read, validated
 
 
 def method_from(spec: str | Algorithm | type[Algorithm], options: Mapping[str, Any] | None = None) -> Algorithm:
@@ -157,13 +157,18 @@ def resume(
     task: Task | None = None,
     method: Algorithm | None = None,
     workers: int | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
     observers: Sequence[Observer] = (),
 ) -> History:
-    """Go on with a stopped run. ``task`` and ``method`` are only needed where they are objects of one's own."""
+    """Go on with a stopped run. ``task`` and ``method`` are only needed where they are objects of one's own; where the
+    rest is computed (``workers``, ``engine``, ``ray_address``) is free to change."""
     folder = Path(folder)
     config = load_config(folder)
-    if workers is not None:
-        config = config.model_copy(update={"workers": workers})
+    if engine is not None:
+        config = config.model_copy(update={"engine": engine, "ray_address": None})
+    changes = {"workers": workers, "ray_address": ray_address}
+    config = config.model_copy(update={key: value for key, value in changes.items() if value is not None}).check()
     config = completed(config) if task is None else config  # a given task may have any name
     prepared = prepare(task or make_task(config), method or method_of(config), config)
     return resume_prepared(prepared, folder, observers)

@@ -15,9 +15,10 @@ from fedloom.errors import FedloomError
 from fedloom.personal import STAGES
 from fedloom.runs import sweep
 from fedloom.runs.api import label_of, method_from, with_method
-from fedloom.runs.config import named_part, read
+from fedloom.runs.config import named_part
 from fedloom.runs.family import Member, Watch, Workshop, begin, file_name, go_on
 from fedloom.runs.history import History
+from fedloom.validation import read
 
 PLAN = "comparison.toml"
 

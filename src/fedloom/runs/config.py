@@ -5,10 +5,9 @@ An unknown key, a wrong type or an impossible value ends in one sentence with th
 
 from __future__ import annotations
 
-import tomllib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
@@ -21,6 +20,7 @@ from fedloom.core.stage import Stage
 from fedloom.core.work import LocalWork
 from fedloom.data.drift import Drift
 from fedloom.data.withhold import Withhold
+from fedloom.engine import ENGINES
 from fedloom.errors import FedloomError, unknown
 from fedloom.imports import own_class, own_name
 from fedloom.personal import STAGES
@@ -60,13 +60,16 @@ class TaskConfig(Strict):
 
 
 class RunConfig(Strict):
-    """Everything that decides what a run computes, and a few things that do not (workers, checkpoint_every)."""
+    """Everything that decides what a run computes, and a few things that do not: workers, engine, checkpoint_every."""
 
     rounds: int = 20
     seed: int = 0
     weight_by: Literal["samples", "steps", "uniform"] = "samples"
     execution: str = "auto"
     workers: int = 1
+    engine: str = "auto"
+    ray_address: str | None = None
+    """The Ray cluster's ``host:port``, or ``auto`` for the one of this machine; a local Ray is started by default."""
     eval_every: int = 1
     eval_clients: int | None = None
     clients_on_global: bool = False
@@ -101,7 +104,22 @@ class RunConfig(Strict):
             raise FedloomError(f"selection={self.selection!r}: a selector has a __call__(self, pool) that chooses.")
         if self.execution not in EXECUTIONS:
             raise unknown("execution", self.execution, EXECUTIONS)
+        self._check_engine()
         return self
+
+    def _check_engine(self) -> None:
+        if self.engine not in ("auto", *ENGINES):
+            raise unknown("engine", self.engine, ("auto", *ENGINES))
+        if self.engine == "inline" and self.workers > 1:
+            raise FedloomError(f"engine=inline works alone: use workers=1, or engine=processes for {self.workers}.")
+        if self.ray_address is None:
+            return
+        if self.engine != "ray":
+            raise FedloomError(
+                f"ray_address={self.ray_address} is for engine=ray, and this is {self.engine}: drop one."
+            )
+        if self.ray_address != "auto" and not re.fullmatch(r"[^/\s]+:\d{1,5}", self.ray_address):
+            raise FedloomError(f"ray_address={self.ray_address}: write host:port, for instance 10.0.0.5:6379, or auto.")
 
 
 def parse(values: Mapping[str, Any], where: str = "the configuration") -> RunConfig:
@@ -161,18 +179,6 @@ def name_of(part: Any, known: Mapping[str, Any]) -> str:
     """The name under which a selector or a stage is found again."""
     kind = type(part)
     return next((name for name, made in known.items() if made is kind), own_name(kind))
-
-
-def read(path: str | Path) -> dict[str, Any]:
-    """The values of a TOML file."""
-    path = Path(path)
-    if not path.is_file():
-        raise FedloomError(f"there is no configuration file {path}: name an existing TOML file.")
-    try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FedloomError(f"{path} is not valid TOML: {error}.") from None
 
 
 def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:

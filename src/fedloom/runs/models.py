@@ -27,12 +27,13 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class ClientModel:
-    """A row of a task's model, whose it is (empty: everybody's), and the method that made it."""
+    """A row of a task's model, whose it is (empty: everybody's), the method that made it and in how many rounds."""
 
     task: Task
     row: Tensor
     client: str
     method: str
+    round: int
 
 
 def client_model(
@@ -71,7 +72,8 @@ def client_model(
             f"{_some(federation)}."
         )
     name = federation.name(number) if client is not None or own else ""
-    return ClientModel(run.task, rows[0].clone() if own else rows.clone(), name, History(prepared.plain).label)
+    row, label = rows[0].clone() if own else rows.clone(), History(prepared.plain).label
+    return ClientModel(run.task, row, name, label, state.round)
 
 
 def _number(client: str, federation: Held, folder: Path) -> int:

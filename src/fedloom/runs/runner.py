@@ -22,9 +22,10 @@ from fedloom import aggregation, engine
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import Setting
 from fedloom.core.execution import decide
+from fedloom.core.jobs import Engine
 from fedloom.core.measure import per_selected, size_groups
 from fedloom.core.pool import Choice, Stopped
-from fedloom.core.rounds import Composition, RunState, begin, ended, play_prelude, play_round, score, scored
+from fedloom.core.rounds import Abandoned, Composition, RunState, begin, ended, play_prelude, play_round, score, scored
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
@@ -52,12 +53,16 @@ class Prepared:
     plain: dict[str, Any]
 
 
-def prepare(task: Task, algorithm: Algorithm, config: RunConfig) -> Prepared:
-    """Put a run together; everything that can be refused is refused here, before any work."""
+def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | None = None) -> Prepared:
+    """Put a run together; everything that can be refused is refused here, before any work.
+
+    ``made_of`` says what the task is made of, where its data do not: it stands for their fingerprint.
+    """
+    engine.check(config.engine, config.ray_address)
     work = config.local or LocalWork()
     execution = decide(task, config.execution, work.batch_size)
     log.info("execution: %s (%s)", execution.name, execution.reason)
-    made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": fingerprint(task)}
+    made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
     config = config.model_copy(update={"execution": execution.name, "local": work, "made_by": made_by})
     new = _new_clients(task, config)
     clients = algorithm.trains_on(task.federation, new).clients
@@ -110,8 +115,13 @@ def _new_clients(task: Task, config: RunConfig) -> tuple[int, ...]:
     return tuple(sorted(int(client) for client in drawn))
 
 
-def execute(prepared: Prepared, folder: Path | None = None, observers: Sequence[Observer] = ()) -> History:
-    """Run from the beginning, in memory or into a new folder."""
+def execute(
+    prepared: Prepared,
+    folder: Path | None = None,
+    observers: Sequence[Observer] = (),
+    cores: Engine | None = None,
+) -> History:
+    """Run from the beginning, in memory or into a new folder; on ``cores``, or on the engine the config names."""
     history = History(prepared.plain, partition=_partition(prepared.composition.task), folder=folder)
     if folder is not None:
         if (folder / "config.toml").exists():
@@ -122,10 +132,12 @@ def execute(prepared: Prepared, folder: Path | None = None, observers: Sequence[
             write_whole(folder / "config.toml", to_toml(prepared.plain))
         except OSError as error:
             raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
-    return _play(prepared, begin(prepared.composition), history, observers)
+    return _play(prepared, begin(prepared.composition), history, observers, cores)
 
 
-def resume(prepared: Prepared, folder: Path, observers: Sequence[Observer] = ()) -> History:
+def resume(
+    prepared: Prepared, folder: Path, observers: Sequence[Observer] = (), cores: Engine | None = None
+) -> History:
     """Go on with a run's folder from its last checkpoint, to the same bytes as if it had never stopped."""
     history = History.load(folder)
     if history.stopped is not None:
@@ -144,7 +156,7 @@ def resume(prepared: Prepared, folder: Path, observers: Sequence[Observer] = ())
     for observe in observers:
         for record in history.records:
             observe(record)
-    return _play(prepared, state, history, observers)
+    return _play(prepared, state, history, observers, cores)
 
 
 def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
@@ -155,30 +167,38 @@ def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
     return _play(prepared, state, History(prepared.plain), ()).clients
 
 
-def _play(prepared: Prepared, state: RunState, history: History, observers: Sequence[Observer]) -> History:
-    run, folder = prepared.composition, history.folder
+def _play(
+    prepared: Prepared,
+    state: RunState,
+    history: History,
+    observers: Sequence[Observer],
+    given: Engine | None = None,
+) -> History:
+    run, config, folder = prepared.composition, prepared.config, history.folder
     with single_thread():
-        cores = engine.start(run.shop(), prepared.config.workers)
+        cores = given or engine.start(run.shop(), config.workers, config.engine, config.ray_address)
         try:
             if state.round == 0 and not history.records:
                 began = time.perf_counter()
-                first = play_prelude(run, cores, state)
+                first = _patiently(lambda: play_prelude(run, cores, state), run, 0)
                 if run.eval_every:
                     first["metrics"], history.clients = score(run, cores, state)
+                _say_left_out(cores, first)
                 if run.eval_every or first["steps"]:
                     _note(history, first, observers, time.perf_counter() - began)
             while not ended(run, state):
                 began = time.perf_counter()
                 history.row = state.server.get("row")
-                record = play_round(run, cores, state)
+                record = _patiently(lambda: play_round(run, cores, state), run, state.round + 1)
                 last = ended(run, state)
                 if scored(run, state.round, last):
                     metrics, history.clients = score(run, cores, state)
                     record["metrics"] |= metrics
                     chosen = len(record["selected"]) + len(record.get("lost", ()))
                     record["metrics"] |= per_selected(metrics, chosen) if run.algorithm.travels else {}
+                _say_left_out(cores, record)
                 _note(history, record, observers, time.perf_counter() - began)
-                if folder is not None and (last or state.round % prepared.config.checkpoint_every == 0):
+                if folder is not None and (last or state.round % config.checkpoint_every == 0):
                     save_checkpoint(folder, state)
             history.row = state.server.get("row")
             if not history.clients and run.eval_every:  # stopped after the last round, before its clients were noted
@@ -191,6 +211,26 @@ def _play(prepared: Prepared, state: RunState, history: History, observers: Sequ
     if folder is not None:
         write_whole(folder / "clients.json", _json(history.clients))
     return history
+
+
+def _patiently(play: Callable[[], dict[str, Any]], run: Composition, number: int) -> dict[str, Any]:
+    """Play a round, and again when too few clients answer: nothing has changed then."""
+    for tries_left in range(run.retries, -1, -1):
+        try:
+            return play()
+        except Abandoned as why:
+            told = f"round {number} was abandoned, the model is unchanged: {why}"
+            if not tries_left:
+                raise FedloomError(f"{told}; go on when more clients are connected.") from None
+            log.warning("%s; it is tried again", told)
+    raise AssertionError("a round ends, or it is abandoned")
+
+
+def _say_left_out(cores: Engine, record: dict[str, Any]) -> None:
+    """Write into a round's record whose answers did not count, and why."""
+    left_out = cores.left_out()
+    if left_out:
+        record["excluded"] = left_out
 
 
 def _note(history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float) -> None:

@@ -18,11 +18,11 @@ from fedloom.core.task import Task
 from fedloom.core.work import LocalWork
 from fedloom.errors import FedloomError, unknown
 from fedloom.runs.api import local_values, method_from, task_values, with_method
-from fedloom.runs.config import RunConfig, hyperparameters, read
+from fedloom.runs.config import RunConfig, hyperparameters
 from fedloom.runs.family import Member, TaskOf, Watch, Workshop, as_read, begin, file_name, go_on
 from fedloom.runs.grid import Grid, Settings, applied, checked, combinations, label
 from fedloom.runs.history import History
-from fedloom.validation import validated
+from fedloom.validation import read, validated
 
 PLAN = "sweep.toml"
 DEFAULT_METRICS = ("clients", "global")
