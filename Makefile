@@ -11,7 +11,7 @@ setup: .venv/ready
 	$(PYTHON) -c 'import sys; sys.exit("Fedloom needs Python 3.11 or newer, and this is " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0 -c constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[parquet,frame,tensorboard,mlflow,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[parquet,frame,tensorboard,mlflow,ray,deploy,dev]'
 	touch $@
 
 demo: setup

@@ -13,10 +13,12 @@ from fedloom.cli.advise import advise
 from fedloom.cli.compare import compare
 from fedloom.cli.conform import conform
 from fedloom.cli.data import data
+from fedloom.cli.deploy import app as deploy
 from fedloom.cli.flows import flows
 from fedloom.cli.graphs import app as graphs
 from fedloom.cli.listing import listing
 from fedloom.cli.memory import keep_freed_memory
+from fedloom.cli.predict import predict
 from fedloom.cli.reproduce import reproduce
 from fedloom.cli.run import resume, run
 from fedloom.cli.show import report
@@ -40,11 +42,13 @@ app.command()(advise)
 app.command()(conform)
 app.command()(resume)
 app.command()(report)
+app.command()(predict)
 app.command()(data)
 app.command("list")(listing)
 app.command()(reproduce)
 app.add_typer(flows, name="flows")
 app.add_typer(graphs, name="graphs")
+app.add_typer(deploy, name="deploy")
 
 
 @app.callback(invoke_without_command=True)

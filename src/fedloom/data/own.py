@@ -97,7 +97,7 @@ def own_samples(
         raise FedloomError(f"{where}: {len(inputs)} inputs and labels of shape {targets.shape}: give one label each.")
     if len(inputs) < 2:
         raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
-    _finite(inputs, features, where)
+    check_finite(inputs, features, where)
     labels, names, count = numbered(targets, classes, where)
     natural, keys = None, np.zeros(0)
     if client is not None:
@@ -121,7 +121,8 @@ def own_samples(
     )
 
 
-def _finite(inputs: np.ndarray, features: Sequence[str], where: str) -> None:
+def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> None:
+    """Refuse inputs with a number that is none, or infinite, and say which column and row it is."""
     if inputs.dtype.kind != "f":
         return
     step = max(1, (1 << 22) // max(1, int(np.prod(inputs.shape[1:]))))

@@ -14,6 +14,8 @@ from fedloom.errors import FedloomError
 
 CHUNK = 20_000
 LONGEST = 200  # characters of a label or a client
+TABLES = (".csv", ".tsv", ".parquet")
+LISTED = 12  # names in a sentence, at most
 
 
 @dataclass(frozen=True)
@@ -26,22 +28,60 @@ class Table:
     features: list[str]
 
 
-def _columns(path: Path, header: Sequence[str], target: str, client: str, ignore: Sequence[str]) -> list[str]:
-    """The feature columns, after checking that every column that was named is there."""
+def _columns(
+    path: Path,
+    header: Sequence[str],
+    target: str,
+    client: str,
+    ignore: Sequence[str],
+    wanted: Sequence[str] = (),
+) -> list[str]:
+    """The feature columns, after checking that every column that was named is there.
+
+    Features that are ``wanted`` must be these and no others, and come in the order wanted.
+    """
     twice = [name for name in header if list(header).count(name) > 1]
     if twice:
         raise FedloomError(f"{path.name} has the column '{twice[0]}' twice: give each column its own name.")
-    named = [target, *ignore, *([] if client == "client" else [client])]
+    named = [target, *ignore, *([] if client == "client" or wanted else [client])]
     for name in named:
         if name not in header:
-            raise FedloomError(f"{path.name} has no column '{name}': its columns are {', '.join(header)}.")
+            raise FedloomError(f"{path.name} has no column '{name}': its columns are {listed(header)}.")
     features = [name for name in header if name not in {target, client, *ignore}]
     if not features:
         raise FedloomError(f"{path.name} has no feature column beside '{target}': add the inputs.")
-    return features
+    return in_order(features, wanted, path.name)
 
 
-def read_csv(path: Path, target: str, client: str, ignore: Sequence[str]) -> Table:
+def in_order(features: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
+    """The feature columns as they come; or, where some are wanted, these in their order, and no others."""
+    missing = [name for name in wanted if name not in features]
+    if missing:
+        raise FedloomError(
+            f"{where} has no feature column '{missing[0]}': it has {listed(features)}, and must have {listed(wanted)}."
+        )
+    extra = [name for name in features if name not in wanted] if wanted else []
+    if extra:
+        raise FedloomError(
+            f"{where} has the column '{extra[0]}', which is none of the features {listed(wanted)}: take it out, or "
+            "ignore it."
+        )
+    return list(wanted or features)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, not too many of them."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"{', '.join(names[:LISTED])}{more}"
+
+
+def read_tabular(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str] = ()) -> Table:
+    """Read a table of one of these kinds, by its ending."""
+    reader = read_parquet if path.suffix.lower() == ".parquet" else read_csv
+    return reader(path, target, client, ignore, wanted)
+
+
+def read_csv(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str] = ()) -> Table:
     """Read a CSV (or TSV) with a header, in bounded pieces."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -49,7 +89,7 @@ def read_csv(path: Path, target: str, client: str, ignore: Sequence[str]) -> Tab
             header = [name.strip() for name in next(reader, [])]
             if not header:
                 raise FedloomError(f"{path.name} is empty: the first row names the columns.")
-            features = _columns(path, header, target, client, ignore)
+            features = _columns(path, header, target, client, ignore, wanted)
             places = [header.index(name) for name in features]
             inputs, labels, clients, seen = [], [], [], 0
             while rows := list(itertools.islice(reader, CHUNK)):
@@ -58,7 +98,7 @@ def read_csv(path: Path, target: str, client: str, ignore: Sequence[str]) -> Tab
                         raise FedloomError(
                             f"{path.name}, row {number}: {len(row)} cells where the header has {len(header)}."
                         )
-                inputs.append(_numbers(rows, places, features, seen, path.name))
+                inputs.append(numbers(rows, places, features, seen, path.name))
                 labels.append(_words(rows, header, target, seen, path.name))
                 if client in header:
                     clients.append(_words(rows, header, client, seen, path.name))
@@ -70,9 +110,10 @@ def read_csv(path: Path, target: str, client: str, ignore: Sequence[str]) -> Tab
     return Table(np.concatenate(inputs), np.concatenate(labels), np.concatenate(clients) if clients else None, features)
 
 
-def _numbers(
+def numbers(
     rows: Sequence[Sequence[str]], places: Sequence[int], features: Sequence[str], seen: int, where: str
 ) -> np.ndarray:
+    """Cells at these places as numbers, or the sentence that says which is none; ``seen`` rows came before these."""
     try:
         return np.array([[float(row[place]) for place in places] for row in rows], dtype=np.float32)
     except ValueError:
@@ -99,7 +140,7 @@ def _words(rows: Sequence[Sequence[str]], header: Sequence[str], name: str, seen
     return np.array(words)
 
 
-def read_parquet(path: Path, target: str, client: str, ignore: Sequence[str]) -> Table:
+def read_parquet(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str] = ()) -> Table:
     """Read a parquet file; needs pyarrow."""
     try:
         import pyarrow as arrow
@@ -110,7 +151,7 @@ def read_parquet(path: Path, target: str, client: str, ignore: Sequence[str]) ->
         table = parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
         raise FedloomError(f"{path.name} is not a readable parquet file.") from error
-    features = _columns(path, table.column_names, target, client, ignore)
+    features = _columns(path, table.column_names, target, client, ignore, wanted)
     if table.num_rows == 0:
         raise FedloomError(f"{path.name} has no rows: add samples.")
     inputs = np.empty((table.num_rows, len(features)), dtype=np.float32)

@@ -7,6 +7,7 @@ PyTorch Geometric downloads becomes one with ``save_graph(graph_of(data), path)`
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import numpy as np
 import torch
 
 from fedloom.data.format import data_folder, read_arrays, write_arrays
+from fedloom.data.tables import in_order
 from fedloom.errors import FedloomError, unknown
 from fedloom.graphs.labelled import PARTS, LabelledGraph, labelled_graph, one_of
 from fedloom.graphs.sparse import Sparse
 
 NAMED = ("citeseer", "cora", "pubmed", "twitch")
 _FILES = {"twitch": "twitch_countries.npz"}
+_NO_FEATURES = ("id", "label", "split", "client")
 _CSR = ("feat_indptr", "feat_indices", "feat_shape")
 _SPLITS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test", "": ""}
 
@@ -38,11 +41,16 @@ def named_graph(name: str, folder: Path | None = None) -> LabelledGraph:
     return _countries(path) if name == "twitch" else _npz(path, name, 0, None)
 
 
-def read_graph(path: str | Path, *, mask: int = 0, normalise: bool | None = None) -> LabelledGraph:
-    """A user's own graph: an NPZ, or a folder with ``nodes.csv`` and ``edges.csv``."""
+def read_graph(
+    path: str | Path, *, mask: int = 0, normalise: bool | None = None, features: Sequence[str] = ()
+) -> LabelledGraph:
+    """A user's own graph: an NPZ, or a folder with ``nodes.csv`` and ``edges.csv``.
+
+    Where ``features`` are named, those of a folder must be these and no others, and are put in this order.
+    """
     path = Path(path).expanduser()
     if path.is_dir():
-        return _folder(path, normalise)
+        return _folder(path, normalise, features)
     if path.suffix != ".npz":
         raise FedloomError(f"{path.name}: a graph is an .npz file, or a folder with nodes.csv and edges.csv.")
     return _npz(path, path.name, mask, normalise)
@@ -131,7 +139,12 @@ def _countries(path: Path) -> LabelledGraph:
     return labelled_graph(np.concatenate(edges, 1), features, np.concatenate(labels), client=owners, name="twitch")
 
 
-def _folder(folder: Path, normalise: bool | None) -> LabelledGraph:
+def node_features(folder: Path) -> list[str]:
+    """The feature columns of a folder's ``nodes.csv``."""
+    return [name for name in _table(folder / "nodes.csv", ["id", "label"])[0] if name not in _NO_FEATURES]
+
+
+def _folder(folder: Path, normalise: bool | None, wanted: Sequence[str] = ()) -> LabelledGraph:
     header, rows = _table(folder / "nodes.csv", ["id", "label"])
     ids = [row[header.index("id")] for row in rows]
     number = {key: place for place, key in enumerate(ids)}
@@ -148,7 +161,7 @@ def _folder(folder: Path, normalise: bool | None) -> LabelledGraph:
                     f"edges.csv, row {place + 1}: the {column} '{key}' is not in nodes.csv: add it or drop the edge."
                 )
             edges[side, place] = number[key]
-    features = [name for name in header if name not in ("id", "label", "split", "client")]
+    features = in_order([name for name in header if name not in _NO_FEATURES], wanted, "nodes.csv")
     return labelled_graph(
         edges,
         _numbers(rows, header, features),

@@ -1,0 +1,215 @@
+"""``fedloom deploy``: the run that was simulated, on real machines, over Flower."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedloom.cli import options as o
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+Folder = Annotated[Path, typer.Argument(help="The participant's folder, as fedloom deploy init wrote it.")]
+
+
+@app.callback()
+def deploy() -> None:
+    """Take a run from the simulator to real machines: a server, and sites that keep their data.
+
+    1. [b]fedloom deploy init run.toml --clients site-1,site-2,site-3[/b]   a folder per participant
+    2. [b]fedloom deploy explain run.toml[/b]   what leaves a site, in bytes and in words
+    3. [b]fedloom deploy server deploy/server[/b]   on the server's machine
+    4. [b]fedloom deploy client deploy/site-1[/b]   at each site
+    5. [b]fedloom deploy run deploy/server[/b]   the run, with the same folder as a simulation's
+    """
+
+
+@app.command()
+def init(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file that was simulated.")],
+    clients: Annotated[str, typer.Option("--clients", help="The sites' names, by client number: site-1,site-2,…")],
+    out: Annotated[Path, typer.Option("--out", help="Where the folders are written.")] = Path("deploy"),
+    host: Annotated[str, typer.Option("--host", help="The server's name or address, as sites reach it.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port that sites reach.")] = 8443,
+    control_port: Annotated[
+        int, typer.Option("--control-port", help="The SuperLink's own port, loopback only.")
+    ] = 8000,
+    site_port: Annotated[
+        int, typer.Option("--site-port", help="The first site's loopback port; the others' count on from it.")
+    ] = 9094,
+    evaluator: Annotated[
+        str | None, typer.Option("--evaluator", help="A site that only scores the shared model and never trains.")
+    ] = None,
+    proxy: Annotated[
+        bool, typer.Option("--proxy/--no-proxy", help="nginx in front; without it, for one machine only.")
+    ] = True,
+    rehearsal: Annotated[
+        bool, typer.Option("--rehearsal", help="Sites use their shares of the run file's own data: to try things out.")
+    ] = False,
+    days: Annotated[int, typer.Option("--days", help="How long the certificates are valid.")] = 365,
+) -> None:
+    """Write a folder for the server and one for each site: keys, certificates, settings, a start script, a README.
+
+    RUN.toml is the run file that was simulated. Each folder goes to its participant and to nobody else; the authority's
+    folder stays with you.
+
+    Example:  fedloom deploy init run.toml --clients north,south,west --host fl.example.org
+    """
+    from fedloom.deploy.folders import init as write
+
+    names = [name.strip() for name in clients.split(",") if name.strip()]
+    folders = write(
+        run_file, out, names, evaluator=evaluator, host=host, port=port, control_port=control_port, proxy=proxy,
+        rehearsal=rehearsal, days=days, first_site_port=site_port,
+    )  # fmt: skip
+    for folder in folders:
+        typer.echo(f"{folder}")
+    typer.echo("Give each folder to its participant alone; keep the authority's. Each has a README.md.")
+
+
+@app.command()
+def explain(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file, or config.toml of a folder.")],
+) -> None:
+    """Print exactly what leaves a site and what it gets, per round, in bytes and in words."""
+    from fedloom.deploy.explain import explained
+    from fedloom.deploy.settings import SERVER_FILE, load_server
+    from fedloom.runs.api import complete_local, completed
+    from fedloom.runs.config import parse
+    from fedloom.validation import read
+
+    config = completed(parse(complete_local(read(run_file)), str(run_file)))
+    beside = run_file.parent
+    settings = load_server(beside) if (beside / SERVER_FILE).is_file() else None
+    typer.echo(explained(config, settings))
+
+
+@app.command()
+def server(folder: Folder) -> None:
+    """Run a deployment's server: Flower's SuperLink on loopback and nginx in front. Ctrl-C ends it."""
+    from fedloom.deploy.supervise import server as supervise
+
+    _supervised(lambda: supervise(folder, _say))
+
+
+@app.command()
+def client(folder: Folder) -> None:
+    """Run a site: check its data, connect, train when asked. Ctrl-C ends it; its state stays on its disk."""
+    from fedloom.deploy.supervise import client as supervise
+
+    _supervised(lambda: supervise(folder, _say))
+
+
+@app.command()
+def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None:
+    """Play the run of a deployment whose server and sites are up, from wherever it stands.
+
+    Shows progress as the simulator does and leaves the same folder, below the server's, with a report. Ctrl-C stops
+    watching; the run goes on, and the same command watches it again. [b]fedloom deploy stop[/b] ends it.
+    """
+    from fedloom.cli.progress import bars, observer
+    from fedloom.deploy.operate import run as play
+    from fedloom.deploy.settings import load_server
+    from fedloom.validation import read
+
+    load_server(folder)
+    rounds = int(read(folder / "config.toml")["rounds"])
+    try:
+        with bars(quiet or as_json) as progress:
+            show = observer(progress, folder.resolve().parent.name, rounds)
+            done = play(folder, _say if not (quiet or as_json) else lambda _: None, show)
+    except KeyboardInterrupt:
+        typer.echo(f"the run goes on: watch it again with  fedloom deploy run {folder}", err=True)
+        raise
+    _report(done, as_json)
+
+
+@app.command()
+def status(folder: Folder, as_json: o.Json = False) -> None:
+    """Say how a participant stands: its programs, and at the server the sites, the run and who was left out."""
+    from fedloom.deploy.operate import status as find
+
+    found = find(folder)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for line in _status_lines(found):
+        typer.echo(line)
+
+
+@app.command()
+def stop(folder: Folder) -> None:
+    """End a participant's programs, and at the server its run. Everything can go on later."""
+    from fedloom.deploy.operate import stop as end
+
+    typer.echo("stopped" if end(folder) else "nothing was running")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _supervised(work: Any) -> None:
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        work()
+    except KeyboardInterrupt:
+        typer.echo("stopped", err=True)
+
+
+def _status_lines(found: dict[str, Any]) -> list[str]:
+    running = f"running (process {found['running']})" if found["running"] else "not running"
+    if "site" in found:
+        last = [f"last: {line}" for line in found["last"]]
+        model = "its final model is saved: fedloom predict" if found["model"] else "no final model yet"
+        return [f"site {found['site']}: {running}", *last, model]
+    lines = [f"server: {running}"]
+    lines += [f"  {name}: {'connected' if there else 'not connected'}" for name, there in found["sites"].items()]
+    if found["waiting"]:
+        lines.append(f"waiting: {found['waiting']}")
+    if found["round"] is not None:
+        lines.append(f"run: {'at work' if found['at_work'] else 'not at work'}, {found['round']} rounds done")
+    for name, value in found["metrics"].items():
+        if name.endswith(("accuracy", "accuracy/mean")):
+            lines.append(f"  {name}: {value:.4g}")
+    for one in found["excluded"][-10:]:
+        lines.append(f"  round {one['round']}: {one['name']} left out of '{one['what']}': {one['reason']}")
+    if "error" in found["outcome"]:
+        lines.append(f"the run stopped: {found['outcome']['error']}")
+    elif found["outcome"]:
+        lines.append("the run is finished")
+    return lines
+
+
+def _report(folder: Path, as_json: bool) -> None:
+    from fedloom.cli.run import printed, result
+    from fedloom.report.html import write
+    from fedloom.runs.history import History
+
+    history = History.load(folder)
+    if any(record["metrics"] for record in history.records):
+        write({history.label: [history]}, folder / "report.html")
+    if as_json:
+        typer.echo(json.dumps(result(history, folder)))
+        return
+    printed(history, folder)
+    cross = folder / "cross_site.json"
+    if cross.exists():
+        _print_cross(json.loads(cross.read_text()))
+
+
+def _print_cross(found: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from fedloom.cli.progress import printer
+
+    table = Table(title=found["what"])
+    for name in ("model of", *found["sites"]):
+        table.add_column(name, justify="left" if name == "model of" else "right")
+    for name, scores in zip(found["models"], found["scores"], strict=True):
+        table.add_row(name, *("" if score is None else f"{score:.4g}" for score in scores))
+    printer().print(table)

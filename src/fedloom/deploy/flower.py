@@ -1,0 +1,400 @@
+"""All contact with Flower: its programs, its letters, and the two things about its SuperNode that we change.
+
+Flower 1.41's SuperLink and SuperNodes carry bytes; what the bytes mean is ours (``wire``). Nothing else in Fedloom
+imports flwr, and tests/test_deploy_flower.py says what we rely on, so its next release breaks this file at most.
+
+* A SuperNode runs with ``isolation=process``: it starts no Python process per call. The site's own long-lived process
+  takes messages from the SuperNode's runtime API on a loopback port (``Letterbox``) with Flower's own client. The app
+  bundle that Flower sends to nodes is never unpacked or run at a site.
+* Our launcher makes the SuperNode present a client certificate, which Flower has no option for, and look for messages
+  every tenth of a second instead of every three seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import ssl
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from fedloom.errors import FedloomError
+
+VERSION = "1.41.0"
+LINK = "link"
+"""The name of the SuperLink in Flower's own configuration."""
+POLL, SLOWEST = 0.1, 1.0
+"""Seconds between two looks for messages: at first, and when nothing has come for long."""
+BACKOFF = 0.02
+"""Seconds before a part of a message that is still on its way is asked for again."""
+IDLE = 3
+"""Seconds for which a SuperNode sleeps when it finds no message."""
+NODE_READY, NODE_RETRIES, NODE_FAILED = "SuperNode ID:", "Connection attempt failed", "Exit Code:"
+"""What a SuperNode says when it is connected, when it finds nobody and tries again, and when it gives up."""
+_TENSORS, _BYTES = "tensors", "safetensors"
+
+
+def check_installed() -> None:
+    """Refuse, in one sentence, to deploy without Flower or with another release of it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("flwr")
+    except PackageNotFoundError:
+        raise FedloomError("deployment needs Flower, which is not installed: pip install 'fedloom[deploy]'.") from None
+    if found != VERSION:
+        raise FedloomError(
+            f"deployment was built for Flower {VERSION} and this is {found}: pip install flwr=={VERSION}."
+        )
+
+
+# -- Flower's programs
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of Flower's programs: its files below ``home``, no telemetry, programs of this Python."""
+    programs = str(Path(sys.executable).parent)
+    return os.environ | {
+        "FLWR_HOME": str(home.resolve()),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": str(POLL),
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        raise FedloomError(f"Flower's program {name} is not found: pip install 'fedloom[deploy]'.")
+    return found
+
+
+def superlink(folder: Path, port: int) -> list[str]:
+    """The SuperLink's command: TLS, authenticated nodes, loopback only, nothing installed at run time."""
+    return [
+        _program("flower-superlink"), "--host", "127.0.0.1", "--port", str(port),
+        "--ssl-ca-certfile", str(folder / "ca.crt"), "--ssl-certfile", str(folder / "server.pem"),
+        "--ssl-keyfile", str(folder / "server.key"), "--database", str(folder / "flower" / "link.db"),
+        "--enable-supernode-auth", "--disable-runtime-dependency-installation",
+    ]  # fmt: skip
+
+
+def supernode(folder: Path, server: str, port: int) -> list[str]:
+    """The SuperNode's command, through our launcher."""
+    return [
+        sys.executable, "-m", "fedloom.deploy.flower", str(folder / "client.pem"), str(folder / "client.key"),
+        "--root-certificates", str(folder / "ca.crt"), "--superlink", server, "--host", "127.0.0.1",
+        "--port", str(port), "--isolation", "process", "--auth-supernode-private-key", str(folder / "node.key"),
+    ]  # fmt: skip
+
+
+def write_connection(home: Path, port: int, authority: Path) -> None:
+    """Tell Flower's command line where the SuperLink is."""
+    home.mkdir(parents=True, exist_ok=True)
+    text = f'[superlink]\ndefault = "{LINK}"\n\n[superlink.{LINK}]\naddress = "127.0.0.1:{port}"\n'
+    (home / "config.toml").write_text(f'{text}root-certificates = "{authority.resolve()}"\n')
+
+
+def write_app(home: Path, folder: Path) -> Path:
+    """A Flower app whose server half is our round loop; it holds no code but the names of ours."""
+    app = home / "app"
+    (app / "fedloom_app").mkdir(parents=True, exist_ok=True)
+    (app / "fedloom_app" / "__init__.py").write_text("")
+    (app / "fedloom_app" / "server.py").write_text(
+        "from fedloom.deploy.flower import server_app\n\napp = server_app()\n"
+    )
+    (app / "fedloom_app" / "client.py").write_text(
+        "from fedloom.deploy.flower import client_app\n\napp = client_app()\n"
+    )
+    (app / "pyproject.toml").write_text(
+        '[project]\nname = "fedloom-app"\nversion = "1.0.0"\ndescription = "A Fedloom run"\nlicense = "Apache-2.0"\n'
+        f'dependencies = ["flwr=={VERSION}"]\n\n[tool.flwr.app]\npublisher = "fedloom"\n\n'
+        '[tool.flwr.app.components]\nserverapp = "fedloom_app.server:app"\nclientapp = "fedloom_app.client:app"\n\n'
+        f"[tool.flwr.app.config]\nfolder = '{folder.resolve()}'\n"
+    )
+    return app
+
+
+def run_command(app: Path) -> list[str]:
+    """The command that submits a run."""
+    return [_program("flwr"), "run", str(app), LINK]
+
+
+def submitted(output: str) -> str | None:
+    """The number of the run that ``run_command`` says it started."""
+    _, found, rest = output.partition("Successfully started run ")
+    return rest.split()[0] if found else None
+
+
+class Control:
+    """The SuperLink's control, which only this machine reaches: who is let in, who is there, which runs are on."""
+
+    def __init__(self, port: int, authority: Path) -> None:
+        from flwr.supercore.control import ControlHttpClient
+        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+
+        passes = [RuntimeVersionHttpInterceptor(component_name="flwr CLI")]
+        self.client = ControlHttpClient.from_server_address(f"127.0.0.1:{port}", False, str(authority), passes)
+
+    def register(self, key: bytes) -> None:
+        """Let a node in."""
+        from flwr.proto.control_pb2 import RegisterNodeRequest
+
+        self.client.RegisterNode(RegisterNodeRequest(public_key=key))
+
+    def nodes(self) -> list[Node]:
+        """All nodes that were let in."""
+        from flwr.proto.control_pb2 import ListNodesRequest
+
+        return _nodes(self.client.ListNodes(ListNodesRequest()).nodes_info)
+
+    def stop(self, run_id: str) -> None:
+        """End a run."""
+        from flwr.proto.control_pb2 import StopRunRequest
+
+        self.client.StopRun(StopRunRequest(run_id=int(run_id)))
+
+
+def unreachable() -> tuple[type[Exception], ...]:
+    """What Flower's clients raise when the other side is not there or says no."""
+    import httpx
+
+    return (httpx.HTTPError, OSError)
+
+
+# -- the server's side
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that the SuperLink knows: its key, whether it is there, and since when (seconds since 1970)."""
+
+    number: int
+    key: bytes
+    online: bool
+    since: float
+
+
+@dataclass(frozen=True)
+class Letter:
+    """An answer: what it answers, who sent it, and its bytes or why there are none."""
+
+    answers: str
+    node: int
+    data: bytes = b""
+    error: str = ""
+
+
+class Post:
+    """Letters to nodes and back, for the server's half of a run."""
+
+    def __init__(self, grid: Any) -> None:
+        from flwr.supercore.inflatable import inflatable_utils
+        from flwr.superlink.grid import http_grid
+
+        _replace(http_grid, "pull_objects", functools.partial(inflatable_utils.pull_objects, initial_backoff=BACKOFF))
+        self.grid = grid
+
+    def nodes(self) -> list[Node]:
+        """All nodes that were let in."""
+        return _nodes(self.grid.get_nodes())
+
+    def send(self, letters: Mapping[int, bytes], seconds: float, group: str) -> dict[int, str]:
+        """Send each node its bytes, which lapse after some seconds; the letters' names by node."""
+        from flwr.app import Message
+
+        sent: dict[int, str] = {}
+        for node, data in letters.items():
+            letter = Message(_record(data), node, "train", ttl=seconds, group_id=group)
+            names = [name for name in self.grid.push_messages([letter]) if name]
+            sent |= dict.fromkeys([node], names[0]) if names else {}
+        return sent
+
+    def fetch(self, names: Collection[str]) -> list[Letter]:
+        """The answers to some letters that have come in."""
+        return [_letter(message) for message in self.grid.pull_messages(list(names))] if names else []
+
+
+def _record(data: bytes) -> Any:
+    """Bytes as a record: an array of a kind that Flower passes on in chunks and never reads."""
+    from flwr.app import Array, ArrayRecord, RecordDict
+
+    return RecordDict({_TENSORS: ArrayRecord({_TENSORS: Array(_BYTES, (len(data),), _BYTES, data)})})
+
+
+def _data(message: Any) -> bytes:
+    try:
+        array = message.content[_TENSORS][_TENSORS]
+        return bytes(array.data) if array.stype == _BYTES else b""
+    except (KeyError, TypeError, AttributeError):
+        return b""
+
+
+def _letter(message: Any) -> Letter:
+    about = message.metadata
+    if message.has_error():
+        return Letter(about.reply_to_message_id, about.src_node_id, error=str(message.error.reason)[:300])
+    return Letter(about.reply_to_message_id, about.src_node_id, _data(message))
+
+
+def _nodes(known: Iterable[Any]) -> list[Node]:
+    return [Node(n.node_id, bytes(n.public_key), n.status == "online", _seconds(n.last_activated_at)) for n in known]
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp() if moment else 0.0
+
+
+def server_app() -> Any:
+    """The ServerApp: our round loop."""
+    from flwr.serverapp import ServerApp
+
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Any, context: Any) -> None:
+        from fedloom.deploy.server import serve
+
+        serve(Post(grid), Path(str(context.run_config["folder"])))
+
+    return app
+
+
+def client_app() -> Any:
+    """The ClientApp that the bundle must name; a site answers in its own process and never runs it."""
+    from flwr.clientapp import ClientApp
+
+    return ClientApp()
+
+
+def key_of(public: Path) -> bytes:
+    """A node's public key as the SuperLink tells it."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
+
+    key = load_ssh_public_key(public.read_bytes())
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+# -- the site's side
+
+
+class Patience:
+    """Waits that begin short and grow while nothing happens, so that a fleet at rest costs little."""
+
+    def __init__(self, shortest: float = POLL) -> None:
+        self.shortest = self.next = shortest
+
+    def sleep(self) -> None:
+        """Wait a little longer than the last time."""
+        time.sleep(self.next)
+        self.next = min(self.next * 1.05, SLOWEST)
+
+    def reset(self) -> None:
+        """Something has happened."""
+        self.next = self.shortest
+
+
+class Letterbox:
+    """Messages for a site, taken one at a time from its SuperNode's runtime API."""
+
+    def __init__(self, port: int) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.client = self._client("SuperExec")
+
+    def _client(self, name: str, *more: Any) -> Any:
+        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+        from flwr.supercore.runtime import RuntimeHttpClient
+
+        passes = [RuntimeVersionHttpInterceptor(component_name=name), *more]
+        return RuntimeHttpClient.from_server_address(self.address, True, None, passes)
+
+    def serve(self, answer: Callable[[bytes], bytes], ready: Callable[[], None] = lambda: None) -> None:
+        """Answer messages for ever. A SuperNode that is not there (yet, or again) is waited for."""
+        import httpx
+        from flwr.proto.runtime_pb2 import AcquireTaskRequest
+        from flwr.supercore.constant import TaskType
+
+        patience = Patience(POLL / 2)
+        while True:
+            try:
+                task = self.client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+                ready()
+                if task.token:
+                    self._work(task.token, answer)
+                    patience.reset()
+                    continue
+            except httpx.HTTPError:
+                time.sleep(POLL)
+            patience.sleep()
+
+    def _work(self, token: str, answer: Callable[[bytes], bytes]) -> None:
+        from flwr.app import Message
+        from flwr.common.constant import SubStatus
+        from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+        from flwr.supercore.inflatable import inflatable_utils
+        from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
+        from flwr.supernode.runtime import run_clientapp as flower
+
+        patient = functools.partial(inflatable_utils.pull_and_inflate_object_from_tree, initial_backoff=BACKOFF)
+        _replace(flower, "pull_and_inflate_object_from_tree", patient)
+        client = self._client("flwr-clientapp", RuntimeTokenHttpInterceptor(token))
+        alive = HeartbeatSender(make_task_heartbeat_fn_http(client))
+        alive.start()
+        try:
+            message, context, _, _ = flower.pull_task_input(client)
+            flower.push_message(client, Message(_record(answer(_data(message))), reply_to=message), context)
+            flower.push_task_output(client, context, SubStatus.COMPLETED, "")
+        finally:
+            alive.stop()
+            client.close()
+
+
+def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
+    """Flower's own SuperNode, with a client certificate, and with shorter waits."""
+    from flwr.supercore.inflatable import inflatable_utils
+    from flwr.supernode import fleet_http_connection, start_client_internal
+    from flwr.supernode.cli.flower_supernode import flower_supernode
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+
+    class Certified(FleetHttpClient):
+        def __init__(self, base_url: str, *, verify: Any = True, **rest: Any) -> None:
+            context = verify
+            if not isinstance(verify, ssl.SSLContext):
+                context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+            context.load_cert_chain(certificate, key)
+            super().__init__(base_url, verify=context, **rest)
+
+    patience = Patience()
+
+    def short_sleep(seconds: float) -> None:
+        if seconds < IDLE:  # it waits for its site's answer
+            patience.reset()
+            time.sleep(min(seconds, POLL / 2))
+        else:  # there was no message
+            patience.sleep()
+
+    _replace(fleet_http_connection, "FleetHttpClient", Certified)
+    _replace(start_client_internal, "time", SimpleNamespace(sleep=short_sleep))
+    patient = functools.partial(inflatable_utils.pull_objects, initial_backoff=BACKOFF)
+    _replace(start_client_internal, "pull_objects", patient)
+    sys.argv = ["flower-supernode", *arguments]
+    flower_supernode()
+
+
+def _replace(module: Any, name: str, by: Any) -> None:
+    """Put something of ours in the place of something of Flower's."""
+    if not hasattr(module, name):
+        raise FedloomError(f"Flower's {module.__name__} has no {name} any more: pip install flwr=={VERSION}.")
+    setattr(module, name, by)
+
+
+if __name__ == "__main__":
+    run_supernode(sys.argv[1], sys.argv[2], sys.argv[3:])

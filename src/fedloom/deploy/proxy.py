@@ -1,0 +1,135 @@
+"""The door between sites and the SuperLink: the text of an ``nginx.conf``.
+
+Flower's SuperLink answers everybody who reaches it: whoever has ``ca.crt`` could register a node or submit a run. So
+it listens on loopback, and sites reach this proxy instead. It asks for a certificate of the deployment's authority and
+passes on nothing but the fleet's own calls, written exactly as Flower writes them: no dots, no escapes, no queries.
+
+``nginx -p FOLDER -c nginx.conf -g 'daemon off;'`` runs it, as root or not: what it writes is below ``FOLDER/proxy``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+
+from fedloom.deploy.settings import ServerSettings
+
+CONFIG, FOLDER = "nginx.conf", "proxy"
+"""The proxy's settings, and the folder for its pid, its logs and its temporary files."""
+ACCESS_LOG, ERROR_LOG, PID = f"{FOLDER}/access.log", f"{FOLDER}/error.log", f"{FOLDER}/nginx.pid"
+OVERHEAD = 1.05
+"""What Flower's envelope may add to a message, as a factor; a megabyte is added besides."""
+
+_TEMPLATE = """\
+# Written by fedloom deploy init from deploy.toml.
+# Start it with:  nginx -p THIS_FOLDER -c nginx.conf -g 'daemon off;'
+worker_processes 1;
+pid @PID@;
+error_log @ERROR_LOG@ notice;
+
+events {
+    worker_connections 1024;
+}
+
+http {
+    server_tokens off;
+
+    # The name in a site's certificate, if this deployment's authority signed it.
+    map "$ssl_client_verify $ssl_client_s_dn" $site {
+        default "-";
+        "~^SUCCESS CN=(?<name>[A-Za-z0-9._-]+)$" $name;
+    }
+    log_format sites '$time_iso8601 site=$site certificate="$ssl_client_verify" from=$remote_addr '
+                     '"$request" $status in=$request_length out=$bytes_sent seconds=$request_time';
+    access_log @ACCESS_LOG@ sites;
+
+    client_body_temp_path @FOLDER@/body;
+    proxy_temp_path @FOLDER@/passing;
+    fastcgi_temp_path @FOLDER@/unused;
+    uwsgi_temp_path @FOLDER@/unused;
+    scgi_temp_path @FOLDER@/unused;
+
+    upstream superlink {
+        server 127.0.0.1:@CONTROL_PORT@;
+        keepalive 32;
+        keepalive_timeout 3s;  # the SuperLink itself hangs up after 5
+    }
+
+    server {
+        listen @LISTEN@ ssl;
+
+        ssl_certificate server.pem;
+        ssl_certificate_key server.key;
+        ssl_protocols TLSv1.2 TLSv1.3;
+        ssl_client_certificate ca.crt;
+        ssl_verify_client on;
+        ssl_verify_depth 1;
+
+        client_max_body_size @MEGABYTES@m;
+        client_header_timeout 30s;
+        client_body_timeout 60s;
+        send_timeout 60s;
+        keepalive_timeout 120s;
+        keepalive_requests 100000;
+
+        # One path, written plainly. What has to be decoded or tidied up first is not a call of Flower's.
+        if ($request_uri !~ "^/v1/fleet/[a-z-]+$") {
+            return 404;
+        }
+
+        # Who belongs to the fleet is for the operator to say.
+        location = /v1/fleet/register-node { return 403; }
+        location = /v1/fleet/unregister-node { return 403; }
+
+        location /v1/fleet/ {
+            limit_except POST { deny all; }
+            proxy_pass https://superlink;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_ssl_verify on;
+            proxy_ssl_trusted_certificate ca.crt;
+            proxy_ssl_name localhost;
+            proxy_ssl_protocols TLSv1.2 TLSv1.3;
+            proxy_connect_timeout 10s;
+            proxy_send_timeout 60s;
+            proxy_read_timeout 120s;
+
+            # Messages pass through memory and never lie on this disk.
+            proxy_request_buffering off;
+            proxy_max_temp_file_size 0;
+        }
+
+        location / { return 404; }
+    }
+}
+"""
+
+
+def nginx_config(settings: ServerSettings) -> str:
+    """The proxy's settings as nginx reads them; paths are relative to the server's folder."""
+    values = {
+        "ACCESS_LOG": ACCESS_LOG,
+        "CONTROL_PORT": str(settings.control_port),
+        "ERROR_LOG": ERROR_LOG,
+        "FOLDER": FOLDER,
+        "LISTEN": listen_on(settings.host, settings.port),
+        "MEGABYTES": str(math.ceil(settings.max_megabytes * OVERHEAD) + 1),
+        "PID": PID,
+    }
+    text = _TEMPLATE
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def listen_on(host: str, port: int) -> str:
+    """Where to listen for a host: on loopback alone if that is where sites look, else on every address."""
+    if host == "localhost":
+        return f"127.0.0.1:{port}"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return str(port)
+    if address.version == 6:
+        return f"[{address if address.is_loopback else '::'}]:{port}"
+    return f"{address}:{port}" if address.is_loopback else str(port)
