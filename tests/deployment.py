@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 from torch import Tensor
 
+from fedloom.core.pool import Choice, Pool
 from fedloom.deploy import flower, operate, supervise
 from fedloom.deploy.blueprint import Blueprint
 from fedloom.deploy.folders import init
@@ -37,12 +40,17 @@ Answer = Callable[[bytes], bytes]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody has."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of this machine that nobody has, one after the other, and that no outgoing connection is given."""
+    first = 10_000 + 37 * os.getpid() % 20_000
+    for start in range(first, first + 2000, count):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(start, start + count):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return list(range(start, start + count))
+    raise AssertionError("this machine has no free ports")
 
 
 def values(method: str, rounds: int, **more: Any) -> dict[str, Any]:
@@ -61,14 +69,14 @@ class Deployment:
     """The programs, the sites' threads, and runs one after the other."""
 
     def __init__(self, folder: Path) -> None:
-        port, *site_ports = free_ports(4)
-        first = _run_of(site_ports)
+        port, first, *_ = free_ports(4)
         run_file = folder / "run.toml"
         run_file.write_bytes(tomli_w.dumps(values("fedavg", 1)).encode())
         self.folders = dict(zip(["server", *SITES], init(
             run_file, folder / "deploy", SITES, port=port, proxy=False, rehearsal=True, first_site_port=first
         ), strict=True))  # fmt: skip
         self.server = self.folders["server"]
+        self.usual = load_server(self.server)
         self.link: Program = supervise._superlink(self.server, load_server(self.server))
         supervise._register(self.server, load_server(self.server))
         self.nodes: dict[str, Program] = {}
@@ -95,8 +103,7 @@ class Deployment:
         """Give server and sites another run, and the server other settings."""
         shutil.rmtree(self.server / "run", ignore_errors=True)
         blueprint = Blueprint.of(parse(given), SITES)
-        old = load_server(self.server)
-        changed = ServerSettings(**{**old.model_dump(), "join_timeout": 60.0, "deadline": 60.0, **settings})
+        changed = ServerSettings(**{**self.usual.model_dump(), "join_timeout": 60.0, "deadline": 60.0, **settings})
         (self.server / SERVER_FILE).write_bytes(to_toml(changed))
         for name, folder in self.folders.items():
             blueprint.save(folder, server=name == "server")
@@ -117,14 +124,6 @@ class Deployment:
         """End every program."""
         for program in [*self.nodes.values(), self.link]:
             program.stop()
-
-
-def _run_of(ports: list[int]) -> int:
-    """A first port from which on as many are free."""
-    for first in ports:
-        if all(not supervise.listening(first + more) for more in range(len(ports))):
-            return first
-    return ports[0]
 
 
 @contextlib.contextmanager
@@ -157,3 +156,22 @@ def excluded(run_folder: Path) -> list[tuple[int, str, str, str]]:
         for record in records(run_folder)
         for one in record.get("excluded", ())
     ]
+
+
+@dataclass(frozen=True)
+class Only:
+    """A selection that is written down: which clients work in which round; everyone in rounds not named."""
+
+    rounds: dict[int, list[int]]
+
+    def __call__(self, pool: Pool) -> Choice:
+        return Choice(self.rounds.get(pool.round, [0, 1, 2]))
+
+
+def without(left: list[tuple[int, str, str, str]]) -> Only:
+    """The selection that leaves out whoever's update did not count; an answer that came late was counted out before."""
+    missed: dict[int, set[int]] = {}
+    for number, name, what, reason in left:
+        if what == "update" and "too late" not in reason:
+            missed.setdefault(number, set()).add(SITES.index(name))
+    return Only({number: [c for c in range(len(SITES)) if c not in some] for number, some in missed.items()})

@@ -1,12 +1,11 @@
 """A deployment without a network: letters reach stations of the same process, so that a fleet is tried in milliseconds.
 
-``LocalPost`` stands for Flower. ``Local`` is a whole deployment around it: sites with folders of their own, and a server
-that can be killed and started again. ``simulated`` is the same run in the simulator, of chosen clients only.
+``LocalPost`` stands for Flower. ``Local`` is a whole deployment around it: sites with folders of their own, and a
+server that can be killed and started again. ``simulated`` is the same run in the simulator, of chosen clients only.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,7 +85,7 @@ class LocalPost:
             if one is not None:
                 self.waiting.append(one if isinstance(one, Letter) else Letter(sent.name, sent.node, one))
 
-    def fetch(self, names: Collection[str]) -> list[Letter]:
+    def fetch(self, names: Collection[str], seconds: float) -> list[Letter]:
         found = [letter for letter in self.waiting if letter.answers in names]
         self.waiting = [letter for letter in self.waiting if letter.answers not in names]
         return found
@@ -106,7 +105,9 @@ def misled(client: int, round_number: int, by: Callable[[Sent], Any], kind: str 
     return meddle
 
 
-def rewritten(sent: Sent, tensors: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None, **header: Any) -> bytes:
+def rewritten(
+    sent: Sent, tensors: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None, **header: Any
+) -> bytes:
     """An honest answer with other tensors or another header."""
     answer, found = unpack(sent.answer, Answer, 1 << 40)
     return pack(answer.model_copy(update=header), found if tensors is None else tensors(found))

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 import checkpoints
 import fedloom as fl
+from deaf import missing, played, prepared
 from fedloom.algorithms.gala import CHOSEN, TASK, combined
 from fedloom.conformance.overlap import overlapping
 from fedloom.core.net import Net
@@ -17,6 +18,7 @@ from fedloom.core.rounds import RunState
 from fedloom.errors import FedloomError
 from fedloom.graphs.anchors import anchor_means, joined, nearest
 from fedloom.graphs.autoencoder import strangers
+from fedloom.runs.checkpoint import load_checkpoint
 
 WORK = {"epochs": 3, "batch_size": 0, "optimizer": "adam", "lr": 0.01, "weight_decay": 5e-4}
 NEVER = {"tolerance": 0.0, "first_tolerance": 0.0}
@@ -123,6 +125,34 @@ def test_a_client_is_scored_on_the_graph_that_it_augmented():
     again = fl.run(task, "fedavg", rounds=1, seed=3, local=WORK)  # a new run begins with the graphs as they came
     assert again.records
     assert [graphs.graph(k).edges.shape[1] for k in range(3)] == [graphs.original(k).edges.shape[1] for k in range(3)]
+
+
+def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_nothing(tmp_path):
+    run = prepared(overlapping(), fl.FedGala(**NEVER), rounds=2, local=WORK, eval_every=0)
+    played(run, lambda job: job.kind == "update" and job.turn == 1 and job.ids == [1], tmp_path / "run")
+    state = load_checkpoint(tmp_path / "run", 3)
+    assert state.keep.has[CHOSEN].tolist() == [1, 0, 1]
+    task = overlapping()
+    graphs, there = task.federation.graphs, [0, 2]
+    first = final(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
+    told, z = torch.zeros(2, graphs.most_anchors, 3), {}
+    for place, client in enumerate(there):
+        task.layout.fill(task.model, first[client])
+        z[client] = task.model.eval().embed(client).detach()
+        told[place, : len(graphs.anchors[client])] = z[client][graphs.anchors[client]]
+    about = anchor_means(told, [graphs.anchor_ids[client] for client in there])
+    for place, client in enumerate(there):
+        anchors = graphs.anchors[client]
+        expected = nearest(graphs.graph(client), anchors, z[client], about[place, : len(anchors)])
+        assert state.keep.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
+
+
+def test_a_client_that_misses_a_round_is_weighed_by_its_last_model(tmp_path):
+    run = prepared(overlapping(), fl.FedGala(**NEVER), rounds=3, local=WORK, eval_every=0)
+    played(run, missing(r3=[2]), tmp_path / "run")
+    server, held = load_checkpoint(tmp_path / "run", 3).server, overlapping().federation
+    omega = held.train.sizes * held.graphs.sizes / (held.train.sizes * held.graphs.sizes).sum()
+    assert torch.allclose(server["row"], omega.float() @ server["models"], atol=1e-6)
 
 
 # -- aggregation and variants

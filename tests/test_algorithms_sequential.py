@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fedloom as fl
 from checkpoints import WORK, final, same
+from deaf import missing, played, prepared
 from fedloom.algorithms.sequential import OWN
 from fedloom.core.cohort import Cohort, Setting
 from fedloom.core.local import Loom
@@ -329,6 +330,73 @@ class Chatty(fl.FedAvg):
 def test_a_method_of_ones_own_that_sends_more_is_refused_when_it_does():
     with pytest.raises(FedloomError, match="chatty cannot run inside chains: its clients send back row, extra"):
         fl.run(small(), fl.FedSeq(grouping="random", inner=Chatty()), rounds=1)
+
+
+# -- members that do not answer
+
+
+def ring(rounds: int = 1, **settings):
+    return prepared(small(), RING, rounds=rounds, local=WORK, eval_every=0, **settings)
+
+
+def test_a_member_that_does_not_answer_is_skipped_and_its_chain_goes_on():
+    history = played(ring(), missing(r1=[0]))
+    chain = [client for client in RING.chains[0] if client != 0]
+    assert same(history.row, along(small().initial_row(), chain))
+    assert history.records[-1]["selected"] == sorted(chain)
+
+
+def test_the_last_member_may_be_the_one_that_is_skipped():
+    history = played(ring(), missing(r1=[4, 2]))
+    assert same(history.row, along(small().initial_row(), RING.chains[0][:-2]))
+
+
+def test_a_chain_of_which_nobody_answers_does_not_count():
+    """The mean is that of the others, by the samples of their chains."""
+    history = played(prepared(small(), FIXED, rounds=1, local=WORK, eval_every=0), missing(r1=CHAINS[1]))
+    ends = torch.stack([along(small().initial_row(), chain) for chain in (CHAINS[0], CHAINS[2])])
+    samples = torch.tensor([float(sum(SIZES[client] for client in chain)) for chain in (CHAINS[0], CHAINS[2])])
+    assert distance(samples / samples.sum() @ ends, history.row) < 1e-6
+
+
+def test_where_nobody_answers_the_round_is_abandoned():
+    with pytest.raises(
+        FedloomError, match="round 1 was abandoned, the model is unchanged: no client of any chain answ"
+    ):
+        played(ring(), missing(r1=range(6)))
+
+
+def test_a_member_that_is_skipped_in_one_pass_works_in_the_next():
+    run = prepared(small(), replace(RING, passes=2), rounds=1, local=WORK, eval_every=0)
+    history = played(run, lambda job: job.ids == [0] and job.turn == 0)
+    chain = RING.chains[0]
+    first = along(small().initial_row(), [client for client in chain if client != 0])
+    assert same(history.row, along(first, chain, turn=1))
+
+
+def test_with_feddyn_inside_h_stays_the_mean_of_what_clients_remember(tmp_path):
+    method = fl.FedSeq(chains=CHAINS, inner={"name": "feddyn", "alpha": 0.3})
+    run = prepared(small(), method, local=WORK, eval_every=0)
+    played(run, missing(r1=[1, 3], r2=[0, 5], r3=[2]), tmp_path / "run")
+    state = load_checkpoint(tmp_path / "run", 6)
+    assert distance(state.keep.rows["g"].mean(0), state.server["h"]) < 1e-4
+
+
+def test_clients_that_do_not_answer_before_the_first_round_are_in_no_chain(tmp_path):
+    method = fl.FedSeq(max_clients=2, pretrain_epochs=1)
+    run = prepared(public(), method, rounds=1, local=WORK, eval_every=0)
+    played(run, missing(r0=[1, 4]), tmp_path / "run")
+    state = load_checkpoint(tmp_path / "run", 6)
+    assert sorted(client for chain in chains_of(state) for client in chain) == [0, 2, 3, 5]
+
+
+def test_a_running_model_has_seen_nothing_of_a_chain_that_did_not_answer(tmp_path):
+    method = fl.FedSeqInter(chains=CHAINS, reshuffle=False)
+    run = prepared(small(), method, rounds=1, local=WORK, eval_every=0)
+    played(run, missing(r1=CHAINS[1]), tmp_path / "run")
+    seen = load_checkpoint(tmp_path / "run", 6).server[f"{OWN}seen"]
+    sizes = [sum(SIZES[client] for client in chain) for chain in CHAINS]
+    assert sorted(seen.tolist()) == sorted([0, sizes[0], sizes[2]])
 
 
 # -- FedSeqInter

@@ -12,6 +12,7 @@ from torch import nn
 
 import fedloom as fl
 from checkpoints import final, same
+from deaf import played, prepared
 from fedloom.algorithms.threshold import crossover
 from fedloom.core.cohort import Cohort, Setting
 from fedloom.core.local import Loom
@@ -123,6 +124,20 @@ def test_a_client_without_validation_points_has_no_say(tmp_path):
     task = Task("t", replace(held, valid=valid), PLANTED.model)
     curve = fl.curve_of(final(tmp_path / "run", QUICK, task, **SETTINGS).server)
     assert curve.sizes.tolist() == HELD[1::2]
+
+
+def test_a_client_that_stops_answering_has_no_say(tmp_path):
+    """Clients 3 and 7 fall silent, one before the first wave and one before the last."""
+    run = prepared(PLANTED, QUICK, eval_every=0, **SETTINGS)
+    silent = {0: [3], 2: [7]}
+    played(run, lambda job: job.round == 0 and job.ids[0] in silent.get(job.turn, ()), tmp_path / "run")
+    state = load_checkpoint(tmp_path / "run", CLIENTS)
+    curve = fl.curve_of(state.server)
+    there = [client for client in range(CLIENTS) if client not in (3, 7)]
+    assert curve.sizes.tolist() == [HELD[client] for client in there]
+    # what clients reach alone does not depend on who else answers
+    whole = fl.curve_of(final(tmp_path / "whole", QUICK, PLANTED, **SETTINGS).server)
+    assert torch.allclose(curve.local, whole.local[torch.tensor(there)], atol=1.5 / POINTS)  # a sample, for rounding
 
 
 def test_clients_held_out_of_training_are_not_asked(tmp_path):

@@ -3,7 +3,7 @@
 import torch
 
 from fedloom.aggregation import weighted_mean
-from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.message import Message, Replies, Reply, Wave
 
 
 def test_a_shared_tensor_costs_once_per_client_and_an_own_one_once():
@@ -61,3 +61,24 @@ def test_replies_are_averaged_with_the_rounds_weights():
     assert alone.samples.tolist() == [10]
     assert alone.steps.tolist() == [1]
     assert alone.shares.tolist() == replies.shares[1:].tolist()
+
+
+def test_a_wave_to_some_of_its_clients_keeps_what_is_theirs():
+    message = Message({"row": torch.zeros(3)}, {"own": torch.tensor([[1.0], [2.0], [3.0]])})
+    wave = Wave([5, 1, 8], message, 2, torch.tensor([True, False, True]), torch.tensor([False, False, True]), True)
+    some = wave.only([0, 2])
+    assert (some.ids, some.turn, some.optional) == ([5, 8], 2, True)
+    assert some.message["own"].flatten().tolist() == [1.0, 3.0]
+    assert torch.equal(some.message["row"], message["row"])
+    assert some.from_server is not None
+    assert some.to_server is not None
+    assert some.from_server.tolist() == [True, True]
+    assert some.to_server.tolist() == [False, True]
+    assert wave.only([0, 1, 2]) is wave
+
+
+def test_a_wave_to_nobody_is_a_wave_without_clients():
+    wave = Wave([5, 1], Message({"row": torch.zeros(3)}, {"own": torch.ones(2, 1)})).only([])
+    assert wave.ids == []
+    assert len(wave.message["own"]) == 0
+    assert (wave.from_server, wave.to_server) == (None, None)

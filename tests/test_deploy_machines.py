@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -18,12 +17,13 @@ import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: no real deployment is tried")
 
-from deployment import SITES, excluded, final_row, free_ports, simulated, values
+from deployment import SITES, excluded, final_row, free_ports, simulated, values, without
 from fedloom.deploy import supervise
 from fedloom.deploy.certificates import make_node_key
 from fedloom.deploy.folders import init
 from fedloom.deploy.operate import read_json, status, stop
-from fedloom.deploy.settings import SITE_FILE, SiteSettings, load_site, to_toml
+from fedloom.deploy.programs import Program, start, wait
+from fedloom.deploy.settings import SITE_FILE, SiteSettings, load_server, load_site, to_toml
 from fedloom.errors import FedloomError
 
 pytestmark = [
@@ -41,27 +41,20 @@ class Machines:
     """The participants' folders, each with its program."""
 
     def __init__(self, folder: Path) -> None:
-        port, control_port, *site_ports = free_ports(6)
+        port, control_port, first, *_ = free_ports(5)
         run_file = folder / "run.toml"
         run_file.write_bytes(tomli_w.dumps(GIVEN).encode())
         init(run_file, folder / "deploy", SITES, port=port, control_port=control_port, rehearsal=True,
-             first_site_port=max(site_ports))  # fmt: skip
+             first_site_port=first)  # fmt: skip
         self.root, self.port = folder / "deploy", port
-        self.programs: list[subprocess.Popen[bytes]] = []
+        self.programs: list[Program] = []
 
-    def start(self, *command: str, until: str) -> subprocess.Popen[bytes]:
-        """Start a command of ours and wait until it says something."""
-        log = self.root / f"{'-'.join(command).replace('/', '_')}.log"
-        with open(log, "wb") as file:
-            program = subprocess.Popen(
-                [*FEDLOOM, "deploy", *command], cwd=self.root, stdout=file, stderr=file, start_new_session=True
-            )
+    def start(self, *command: str, until: str) -> Program:
+        """Start a command of ours and wait until it says something; it ends with the test, however that ends."""
+        log = self.root / f"{'-'.join(command)}.log"
+        program = start(" ".join(command), [*FEDLOOM, "deploy", *command], log, os.environ, self.root)
         self.programs.append(program)
-        end = time.monotonic() + 120
-        while until not in log.read_text():
-            assert program.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.1)
+        wait(program, lambda: until in program.said(), lambda said: said)
         return program
 
     def close(self) -> None:
@@ -69,9 +62,7 @@ class Machines:
         for name in [*SITES, "server"]:
             stop(self.root / name)
         for program in self.programs:
-            if program.poll() is None:
-                os.killpg(program.pid, signal.SIGKILL)
-            program.wait()
+            program.stop()
 
 
 @pytest.fixture(scope="module")
@@ -171,23 +162,20 @@ def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines) 
     }
     watcher = machines.start("run", "server", until="Waiting")
     end = time.monotonic() + 240
-    while watcher.poll() is None:
+    while not watcher.ended:
         assert time.monotonic() < end, status(machines.root / "server")
         for after in [after for after in victims if rounds_done(run) >= after]:
             time.sleep(0.5)
             os.kill(victims.pop(after)(), signal.SIGKILL)
         time.sleep(0.05)
-    assert watcher.returncode == 0
+    assert watcher.process.returncode == 0, watcher.said()
     assert not victims
     assert rounds_done(run) == ROUNDS
-    assert not excluded(run)
-    there = simulated(GIVEN)
+    there = simulated(GIVEN, selection=without(excluded(run)))
     torch.testing.assert_close(final_row(run), there.row, rtol=1e-5, atol=1e-7)
     assert (run / "report.html").is_file()
     assert all((machines.root / name / "model" / "model.safetensors").is_file() for name in SITES)
 
 
 def load_link(machines: Machines) -> int:
-    from fedloom.deploy.settings import load_server
-
     return load_server(machines.root / "server").control_port

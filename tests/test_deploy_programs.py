@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from fedloom.deploy import programs
-from fedloom.deploy.programs import PidFile, Program, check_free, listening, start, wait
+from fedloom.deploy.programs import PidFile, Program, check_free, listening, start, unreachable, wait
 from fedloom.errors import FedloomError
 
 
@@ -112,7 +113,7 @@ def test_a_program_is_waited_for_until_it_is_ready(tmp_path):
 
 def test_a_program_that_ends_before_it_is_ready_is_told_of_in_words(tmp_path):
     program = shell(tmp_path, "echo no such file; exit 1")
-    with pytest.raises(FedloomError, match="^trouble: no such file$"):
+    with pytest.raises(FedloomError, match=r"^trouble: no such file$"):
         wait(program, lambda: False, words)
 
 
@@ -123,18 +124,18 @@ def test_a_program_that_says_it_failed_is_not_waited_for(tmp_path):
     assert program.ended
 
 
-def test_a_program_that_takes_too_long_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(programs, "STARTING", 0.1)
-    program = shell(tmp_path, "sleep 100")
-    with pytest.raises(FedloomError, match=r"the program was not ready within 0\.1 s"):
-        wait(program, lambda: False, words)
+def test_a_program_that_takes_too_long_is_ended(tmp_path):
+    program = shell(tmp_path, "echo thinking; sleep 100")
+    with pytest.raises(FedloomError, match=r"the program was not ready within 0\.1 s: trouble: thinking"):
+        wait(program, lambda: False, words, seconds=0.1)
     assert program.ended
 
 
 # -- ports
 
 
-def test_a_port_that_is_taken_is_refused_with_what_to_change():
+def test_a_port_that_is_taken_is_refused_with_what_to_change(monkeypatch):
+    monkeypatch.setattr(programs, "LETTING_GO", 0.1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -144,6 +145,27 @@ def test_a_port_that_is_taken_is_refused_with_what_to_change():
             check_free(port, "port in site.toml")
     assert not listening(port)
     check_free(port, "port in site.toml")
+
+
+def test_a_port_whose_program_is_ending_is_waited_for():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        letting_go = threading.Timer(0.15, taken.close)
+        letting_go.start()
+        check_free(taken.getsockname()[1], "port in site.toml")
+        letting_go.join()
+
+
+def test_why_a_server_cannot_be_reached_is_put_into_words():
+    with socket.socket() as there:
+        there.bind(("127.0.0.1", 0))
+        there.listen()
+        address = f"127.0.0.1:{there.getsockname()[1]}"
+        assert unreachable(address) == ""
+    assert unreachable(address) == "nobody is there, perhaps the server is not running"
+    assert unreachable("somewhere") == "that is no address: write it as host:port"
+    assert unreachable("no.such.machine.invalid:443") == "there is no machine of that name"
 
 
 # -- who is at work
@@ -194,15 +216,13 @@ def test_a_file_that_names_no_process_counts_for_nothing(tmp_path, content):
 
 def test_a_process_at_work_is_ended_and_waited_for(tmp_path):
     script = (
-        f"import pathlib, time\nfrom fedloom.deploy.programs import PidFile\n"
+        "import pathlib, time\nfrom fedloom.deploy.programs import PidFile\n"
         f"PidFile(pathlib.Path({str(tmp_path / 'process')!r})).take('it')\nprint('here', flush=True)\ntime.sleep(100)\n"
     )
     other = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout is not None
         other.stdout.readline()
-        import threading
-
         threading.Thread(target=other.wait).start()  # its parent notices, as a shell would
         pids = PidFile(tmp_path / "process")
         assert pids.process() == other.pid

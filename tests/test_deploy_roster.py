@@ -101,7 +101,10 @@ def test_a_node_with_an_unknown_key_is_nobody():
         ({"fedloom": None}, f"it runs fedloom None, and the server {fedloom.__version__}"),
         ({"digest": "d2"}, "its folder was made for another run: give it the one of this deployment"),
         ({"train": 0}, "it has no training sample"),
-        ({"train": 10**15}, "it says it has 1000000000000000 train samples, which cannot be .max_samples = 1,000,000,000."),
+        (
+            {"train": 10**15},
+            "it says it has 1000000000000000 train samples, which cannot be .max_samples = 1,000,000,000.",
+        ),
         ({"train": None}, "it says it has None train samples, which cannot be"),
         ({"test": "many"}, "it says it has many test samples, which cannot be"),
         ({"test": "\x1b[2J\n" + "many" * 40}, r"it says it has  .2J (many)+man\.\.\. test samples"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from fedloom.deploy.fleet import Fleet
 from fedloom.deploy.flower import key_of
 from fedloom.deploy.keepsake import Keepsake
 from fedloom.deploy.roster import Roster
+from fedloom.deploy.schema import Sizes
 from fedloom.deploy.server import deployed, serve
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, to_toml
 from fedloom.deploy.station import Station
@@ -90,7 +90,11 @@ def test_a_client_that_joins_at_round_three_takes_part_from_then_on_with_its_own
     history = local.play(after={2: local.post.away.clear})
     assert [record["selected"] for record in history.records] == [BUT_SOUTH, BUT_SOUTH, ALL]
     assert same(history, simulated(plan(), {1: BUT_SOUTH, 2: BUT_SOUTH}))  # a weight of 414, not of 1
-    told = [(record["round"], one["name"], one["reason"]) for record in history.records for one in record.get("excluded", ())]
+    told = [
+        (record["round"], one["name"], one["reason"])
+        for record in history.records
+        for one in record.get("excluded", ())
+    ]
     assert told == [(1, "south", "not connected"), (2, "south", "not connected")]
 
 
@@ -184,7 +188,7 @@ def test_only_clients_who_are_there_are_scored(tmp_path):
     local = Local(plan(eval_every=1, eval_clients=1, rounds=1), tmp_path)
     local.post.away.add(0)
     history = local.play()
-    assert [row["name"] for row in history.clients][0] in ("south", "west")
+    assert history.clients[0]["name"] in ("south", "west")
     assert [sent.node for sent in local.post.sent if sent.request.kind == "score"] == [history.clients[0]["client"]] * 2
 
 
@@ -251,7 +255,9 @@ def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(made, opene
     assert states[1] is not None
     assert states[0].server.keys() == states[1].server.keys()
     assert all(torch.equal(states[0].server[name], states[1].server[name]) for name in states[0].server)
-    assert json.loads((run / "clients.json").read_text()) == json.loads((tmp_path / "simulated/clients.json").read_text())
+    assert json.loads((run / "clients.json").read_text()) == json.loads(
+        (tmp_path / "simulated/clients.json").read_text()
+    )
     for name in ("config.toml", "partition.json", "timings.jsonl", "wire.json", "tickets.json"):
         assert (run / name).is_file(), name
     assert History.load(run).records == ours
@@ -315,7 +321,9 @@ def test_with_too_few_sites_the_reason_is_left_and_the_run_can_begin_later(made,
 
 def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(made, opened, tmp_path):
     post, folder = fresh(made, opened, tmp_path, min_clients=3, retries=1, join_timeout=0.05)
-    post.meddle = lambda sent: b"" if (sent.node, sent.request.kind, sent.request.round) == (1, "update", 2) else sent.answer
+    post.meddle = lambda sent: (
+        b"" if (sent.node, sent.request.kind, sent.request.round) == (1, "update", 2) else sent.answer
+    )
     serve(post, folder)
     error = json.loads((folder / "run" / "outcome.json").read_text())["error"]
     assert error.startswith("round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed")
@@ -341,7 +349,9 @@ def test_no_log_line_has_a_key_or_a_ticket(made, opened, tmp_path, caplog):
     post, folder = fresh(made, opened, tmp_path, cross_site=True)
     post.meddle = misled(SOUTH, 1, lambda _: b"x")
     serve(post, folder)
-    told = caplog.text + "".join(path.read_text() for path in (folder / "run").glob("*.json*") if path.stem != "tickets")
+    told = caplog.text + "".join(
+        path.read_text() for path in (folder / "run").glob("*.json*") if path.stem != "tickets"
+    )
     assert "south is left out" in told
     assert not [sent for sent in post.sent if sent.request.ticket in told]
     secrets = [*made.rglob("*.key"), *made.rglob("*.pub"), *made.rglob("*.pem")]
@@ -369,3 +379,15 @@ def test_the_evaluators_scores_are_the_runs_global_scores(tmp_path):
     again = execute(prepared, None, (), fleet)
     assert "global_model/global_test/accuracy" not in again.records[-1]["metrics"]  # the judge is away: nobody knows
     assert [one["name"] for one in again.records[-1]["excluded"]] == ["judge"]
+
+
+def test_the_shared_model_is_scored_on_all_that_the_evaluator_has_however_much_the_server_has(tmp_path):
+    shared = plan(rounds=1)
+    local = Local(shared, tmp_path)
+    local.settings = ServerSettings(sites=NAMES, evaluator="judge")
+    roster = Roster(local.post, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    prepared = deployed(shared.blueprint, roster, local.settings)
+    for samples in (7, 100_000):
+        roster.sizes[len(NAMES)] = Sizes(1, 0, samples, samples)
+        roster.joined()
+        assert len(prepared.composition.task.federation.global_test) == samples

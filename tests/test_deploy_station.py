@@ -37,7 +37,9 @@ def station(folder: Path, spec: str = "fedavg") -> Station:
     return Local(plan(spec), folder).stations[SOUTH]
 
 
-def asked(site: Station, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any) -> tuple[Answer, Any]:
+def asked(
+    site: Station, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any
+) -> tuple[Answer, Any]:
     """A site's answer to a request."""
     request = Request.model_validate({"run": "r", "ticket": "t", "kind": kind, "round": 1, **header})
     return unpack(site.answer(pack(request, tensors or {})), Answer, 1 << 40)

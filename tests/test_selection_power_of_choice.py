@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedloom as fl
+from deaf import played, prepared
 from fedloom.errors import FedloomError
 from fedloom.selection.power_of_choice import PowerOfChoice
 from pools import Clients, pool, same
@@ -110,3 +111,22 @@ def test_in_a_run_the_client_with_the_largest_loss_takes_part():
     untrained = fl.run(task, rounds=1, local={"lr": 1e-30})  # its clients' losses are of the first model
     losses = [client["loss"] for client in untrained.clients]  # in this federation test and training parts are the same
     assert history.records[-1]["selected"] == [losses.index(max(losses))]
+
+
+def test_in_a_run_a_candidate_that_does_not_answer_takes_no_part():
+    task = fl.task_of(federation([20, 9, 14, 11]), mlp())
+    run = prepared(task, fl.FedAvg(), rounds=1, eval_every=0, selection={"name": "poc", "number": 2})
+    usual = played(run).records[-1]["selected"]
+    for silent in usual:
+        found = played(run, lambda job, silent=silent: job.kind == "ask" and job.ids == [silent]).records[-1][
+            "selected"
+        ]
+        assert silent not in found
+        assert set(usual) - {silent} < set(found)
+        assert len(found) == 2
+
+
+def test_in_a_run_where_no_candidate_answers_somebody_takes_part_all_the_same():
+    task = fl.task_of(federation([20, 9, 14, 11]), mlp())
+    run = prepared(task, fl.FedAvg(), rounds=1, eval_every=0, selection={"name": "poc", "number": 2})
+    assert len(played(run, lambda job: job.kind == "ask").records[-1]["selected"]) == 2

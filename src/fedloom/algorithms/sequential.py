@@ -241,7 +241,7 @@ class FedSeqInter(FedSeq):
             )
         order = torch.randperm(len(ids), generator=site.generator("running models"))
         ends = yield from self.walk(running, [ids[place] for place in order.tolist()], server, site)
-        seen, steps = seen + ends.samples, steps + ends.steps
+        seen, steps = seen + ends.samples * (ends.steps > 0), steps + ends.steps  # a chain may stay without answers
         ends = replace(ends, samples=seen, steps=steps, weights=site.weigh(seen, steps))
         base = {name.removeprefix(f"{OWN}base/"): t for name, t in server.items() if name.startswith(f"{OWN}base/")}
         progress = {f"{OWN}running": ends["row"], f"{OWN}seen": seen, f"{OWN}steps": steps}

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -30,6 +30,14 @@ from fedloom.deploy.wire import Answer, Kind, Refused, Request, pack, shown, unp
 log = logging.getLogger("fedloom")
 LOOK = 1.0
 """Seconds between two looks at who is connected, while answers are awaited."""
+LAST = 2.0
+"""Seconds for which an answer that is coming in at the deadline is waited for."""
+GRACE = 15.0
+"""Seconds for which a site that went away may come back and get its work again."""
+GONE = "gone "
+"""Stands before the name of a message that died with its site."""
+LAPSE = 2
+"""A message lapses after so many deadlines; until then a late answer is still told of."""
 RESENDS = 2
 """How often a site that restarts gets the same message again in one exchange."""
 
@@ -45,6 +53,9 @@ class Sent:
     expected: Expected
     at: float
     times: int = 1
+    gone: float | None = None
+    """Since when its site is known to be away."""
+    why: str = "lost its connection"
 
 
 class Fleet:
@@ -108,16 +119,20 @@ class Fleet:
         results: dict[int, Tensors] = {}
         end, look, patience = time.monotonic() + self.settings.deadline, time.monotonic() + LOOK, Patience(POLL / 2)
         while waiting and time.monotonic() < end:
-            for letter in self.post.fetch([*waiting, *self.overdue]):
+            for letter in self.post.fetch(_letters(waiting, self.overdue), max(LAST, end - time.monotonic())):
                 self._received(letter, waiting, results)
             if time.monotonic() > look:
                 self._missed(waiting)
                 look = time.monotonic() + LOOK
             if waiting:
                 patience.sleep()
+        for letter in self.post.fetch(_letters(waiting), LAST):  # they may have come while another was coming in slowly
+            self._received(letter, waiting, results)
         for name, sent in waiting.items():
-            self._leave_out(sent.client, sent.request.kind, f"no answer within {self.settings.deadline:g} s")
-            self.overdue[name] = sent
+            late = f"no answer within {self.settings.deadline:g} s"
+            self._leave_out(sent.client, sent.request.kind, late if sent.gone is None else sent.why)
+            if not name.startswith(GONE):
+                self.overdue[name] = sent
         if form is None:
             self._agree(requests, results)
         return {client: results[client] for client in sorted(results)}
@@ -166,7 +181,7 @@ class Fleet:
         return waiting
 
     def _post(self, sent: Sent, waiting: dict[str, Sent]) -> None:
-        names = self.post.send({sent.node: sent.data}, self.settings.deadline, str(sent.request.round))
+        names = self.post.send({sent.node: sent.data}, LAPSE * self.settings.deadline, str(sent.request.round))
         if sent.node not in names:
             self._leave_out(sent.client, sent.request.kind, "the message could not be sent")
             return
@@ -177,6 +192,8 @@ class Fleet:
     def _received(self, letter: Letter, waiting: dict[str, Sent], results: dict[int, Tensors]) -> None:
         if letter.answers in self.overdue:
             late = self.overdue.pop(letter.answers)
+            if letter.error:  # the message has lapsed, and nobody will answer it
+                return
             self._leave_out(late.client, late.request.kind, f"answer to round {late.request.round} came too late")
             return
         sent = waiting.pop(letter.answers, None)
@@ -185,10 +202,14 @@ class Fleet:
             return
         self.wire["bytes_up"] += len(letter.data)
         try:
+            if (
+                letter.error
+            ):  # Flower's own word, a site says it otherwise: it went away with its work, and may come back
+                why = f"lost its connection ({shown(letter.error, 300)})"
+                waiting[f"{GONE}{sent.request.ticket}"] = replace(sent, gone=time.monotonic(), why=why)
+                return
             if letter.node != sent.node:
                 raise Refused("another site answered in its name")
-            if letter.error:
-                raise Refused(f"the site failed: {shown(letter.error, 300)}")
             answer, tensors = unpack(letter.data, Answer, self.limit)
             if answer.lost and answer.ticket == sent.request.ticket:
                 self.tickets.forget(sent.client)
@@ -201,23 +222,23 @@ class Fleet:
             self.tickets.take(sent.client, sent.request.ticket if answer.keeps else "")
 
     def _missed(self, waiting: dict[str, Sent]) -> None:
-        """Stop waiting for sites that are gone, and send once more to those that have restarted."""
-        nodes = self.roster.nodes()
+        """Send once more to sites that have restarted, and stop waiting for sites that are gone."""
+        nodes, now = self.roster.nodes(), time.monotonic()
         for name, sent in list(waiting.items()):
             node = nodes.get(sent.client)
-            if node is None:
-                del waiting[name]
-                self._leave_out(sent.client, sent.request.kind, "lost its connection")
-            elif node.since > sent.at:
+            if node is not None and node.since > sent.at:
                 del waiting[name]
                 if sent.times > RESENDS:
                     self._leave_out(sent.client, sent.request.kind, f"restarted {sent.times} times")
                     continue
                 log.warning("%s restarted: its work is asked for again", self.roster.names[sent.client])
-                again = Sent(
-                    sent.client, node.number, sent.request, sent.data, sent.expected, time.time(), sent.times + 1
-                )
+                again = replace(sent, node=node.number, at=time.time(), times=sent.times + 1, gone=None)
                 self._post(again, waiting)
+            elif (node is None or sent.gone is not None) and now - (sent.gone or now) > GRACE:
+                del waiting[name]
+                self._leave_out(sent.client, sent.request.kind, sent.why)
+            elif node is None and sent.gone is None:
+                waiting[name] = replace(sent, gone=now)
 
     def _leave_out(self, client: int, kind: str, reason: str) -> None:
         name = self.roster.names[client]
@@ -225,13 +246,21 @@ class Fleet:
         self.excluded.append({"client": client, "name": name, "what": kind, "reason": reason})
 
     def _global(self, job: Job, message: Message) -> Tensors | None:
-        """The shared row on the global test set: the evaluator's, or the server's own."""
+        """The shared row on the global test set: the evaluator's where one is named, or else the server's own."""
+        if self.settings.evaluator is None:
+            return self.shop.do(job, message, {})
         evaluator = self.roster.evaluator
         if evaluator is None:
-            return self.shop.do(job, message, {})
+            self._leave_out(len(self.settings.sites), job.kind, "not connected")
+            return None
         tensors = {"shared/row": message["row"], "slice": torch.tensor(job.ids)}
         request = self._request(evaluator, "global", job.round)
         return self.exchange({evaluator: (request, tensors)}).get(evaluator)
+
+
+def _letters(*books: Mapping[str, Sent]) -> list[str]:
+    """The names of letters that an answer may come to."""
+    return [name for book in books for name in book if not name.startswith(GONE)]
 
 
 def _place(job: Job) -> Tensor:

@@ -32,13 +32,18 @@ LINK = "link"
 """The name of the SuperLink in Flower's own configuration."""
 POLL, SLOWEST = 0.1, 1.0
 """Seconds between two looks for messages: at first, and when nothing has come for long."""
-BACKOFF = 0.02
-"""Seconds before a part of a message that is still on its way is asked for again."""
+BACKOFF: dict[str, Any] = {"initial_backoff": 0.02, "backoff_cap": 1.0}
+"""Seconds before a part of a message that is still on its way is asked for again: at first, and at most."""
+ARRIVING = 30.0
+"""Seconds that parts of a message may be on their way to a site. Flower's own limit is two hours, which a SuperNode
+would spend waiting for what a server was sending when it died."""
+HEARTBEAT = 10
+"""Seconds in which a node must be heard of; after two of them without it counts as gone. Flower has 30."""
 IDLE = 3
 """Seconds for which a SuperNode sleeps when it finds no message."""
 NODE_READY, NODE_RETRIES, NODE_FAILED = "SuperNode ID:", "Connection attempt failed", "Exit Code:"
 """What a SuperNode says when it is connected, when it finds nobody and tries again, and when it gives up."""
-_TENSORS, _BYTES = "tensors", "safetensors"
+_RECORD = "fedloom"
 
 
 def check_installed() -> None:
@@ -78,11 +83,15 @@ def _program(name: str) -> str:
 
 
 def superlink(folder: Path, port: int) -> list[str]:
-    """The SuperLink's command: TLS, authenticated nodes, loopback only, nothing installed at run time."""
+    """The SuperLink's command: TLS, authenticated nodes, loopback only, nothing installed at run time.
+
+    It keeps its state in memory: a file would cost more than half a second per round, and what must survive is ours
+    (the run's checkpoints, the sites' kept states). After a restart sites are let in anew, and their nodes reconnect.
+    """
     return [
         _program("flower-superlink"), "--host", "127.0.0.1", "--port", str(port),
         "--ssl-ca-certfile", str(folder / "ca.crt"), "--ssl-certfile", str(folder / "server.pem"),
-        "--ssl-keyfile", str(folder / "server.key"), "--database", str(folder / "flower" / "link.db"),
+        "--ssl-keyfile", str(folder / "server.key"),
         "--enable-supernode-auth", "--disable-runtime-dependency-installation",
     ]  # fmt: skip
 
@@ -197,10 +206,6 @@ class Post:
     """Letters to nodes and back, for the server's half of a run."""
 
     def __init__(self, grid: Any) -> None:
-        from flwr.supercore.inflatable import inflatable_utils
-        from flwr.superlink.grid import http_grid
-
-        _replace(http_grid, "pull_objects", functools.partial(inflatable_utils.pull_objects, initial_backoff=BACKOFF))
         self.grid = grid
 
     def nodes(self) -> list[Node]:
@@ -218,22 +223,27 @@ class Post:
             sent |= dict.fromkeys([node], names[0]) if names else {}
         return sent
 
-    def fetch(self, names: Collection[str]) -> list[Letter]:
-        """The answers to some letters that have come in."""
+    def fetch(self, names: Collection[str], seconds: float) -> list[Letter]:
+        """The answers to some letters that have come in; one that is still coming in is waited for so many seconds."""
+        from flwr.supercore.inflatable import inflatable_utils
+        from flwr.superlink.grid import http_grid
+
+        patient = functools.partial(inflatable_utils.pull_objects, max_time=seconds, **BACKOFF)
+        _replace(http_grid, "pull_objects", patient)
         return [_letter(message) for message in self.grid.pull_messages(list(names))] if names else []
 
 
 def _record(data: bytes) -> Any:
-    """Bytes as a record: an array of a kind that Flower passes on in chunks and never reads."""
-    from flwr.app import Array, ArrayRecord, RecordDict
+    """Bytes as a record that Flower passes on as they are. (An array would be two more pieces to store and fetch.)"""
+    from flwr.app import ConfigRecord, RecordDict
 
-    return RecordDict({_TENSORS: ArrayRecord({_TENSORS: Array(_BYTES, (len(data),), _BYTES, data)})})
+    return RecordDict({_RECORD: ConfigRecord({_RECORD: data})})
 
 
 def _data(message: Any) -> bytes:
     try:
-        array = message.content[_TENSORS][_TENSORS]
-        return bytes(array.data) if array.stype == _BYTES else b""
+        data = message.content[_RECORD][_RECORD]
+        return data if isinstance(data, bytes) else b""
     except (KeyError, TypeError, AttributeError):
         return b""
 
@@ -289,13 +299,14 @@ def key_of(public: Path) -> bytes:
 class Patience:
     """Waits that begin short and grow while nothing happens, so that a fleet at rest costs little."""
 
-    def __init__(self, shortest: float = POLL) -> None:
+    def __init__(self, shortest: float = POLL, longest: float = SLOWEST) -> None:
         self.shortest = self.next = shortest
+        self.longest = longest
 
     def sleep(self) -> None:
         """Wait a little longer than the last time."""
         time.sleep(self.next)
-        self.next = min(self.next * 1.05, SLOWEST)
+        self.next = min(self.next * 1.05, self.longest)
 
     def reset(self) -> None:
         """Something has happened."""
@@ -321,8 +332,9 @@ class Letterbox:
         import httpx
         from flwr.proto.runtime_pb2 import AcquireTaskRequest
         from flwr.supercore.constant import TaskType
+        from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
 
-        patience = Patience(POLL / 2)
+        patience = Patience(POLL / 2, 2 * POLL)  # the other side is this machine
         while True:
             try:
                 task = self.client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
@@ -331,7 +343,7 @@ class Letterbox:
                     self._work(task.token, answer)
                     patience.reset()
                     continue
-            except httpx.HTTPError:
+            except (httpx.HTTPError, ObjectPullError, RuntimeError):  # not there, or half a message whose run is over
                 time.sleep(POLL)
             patience.sleep()
 
@@ -343,7 +355,8 @@ class Letterbox:
         from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
         from flwr.supernode.runtime import run_clientapp as flower
 
-        patient = functools.partial(inflatable_utils.pull_and_inflate_object_from_tree, initial_backoff=BACKOFF)
+        inflate = inflatable_utils.pull_and_inflate_object_from_tree
+        patient = functools.partial(inflate, max_time=ARRIVING, **BACKOFF)
         _replace(flower, "pull_and_inflate_object_from_tree", patient)
         client = self._client("flwr-clientapp", RuntimeTokenHttpInterceptor(token))
         alive = HeartbeatSender(make_task_heartbeat_fn_http(client))
@@ -358,8 +371,12 @@ class Letterbox:
 
 
 def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
-    """Flower's own SuperNode, with a client certificate, and with shorter waits."""
+    """Flower's own SuperNode, with a client certificate, shorter waits and a faster heartbeat."""
+    import httpx
+    from flwr.proto.fleet_pb2 import DeactivateNodeRequest
+    from flwr.supercore import heartbeat
     from flwr.supercore.inflatable import inflatable_utils
+    from flwr.supercore.run import RunNotRunningException
     from flwr.supernode import fleet_http_connection, start_client_internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
     from flwr.supernode.fleet_http_client import FleetHttpClient
@@ -372,6 +389,22 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
             context.load_cert_chain(certificate, key)
             super().__init__(base_url, verify=context, **rest)
 
+        def ActivateNode(self, request: Any) -> Any:  # noqa: N802
+            """Connect; a node that was killed, and that the SuperLink still takes for connected, says goodbye first."""
+            try:
+                answer = super().ActivateNode(request)
+            except httpx.HTTPStatusError:
+                if not known.is_file():
+                    raise
+                former = int(known.read_text())
+                known.unlink()
+                super().DeactivateNode(DeactivateNodeRequest(node_id=former))
+                answer = super().ActivateNode(request)
+            known.write_text(str(answer.node_id))
+            return answer
+
+    known = Path(key).parent / "flower" / "node"
+    known.parent.mkdir(exist_ok=True)
     patience = Patience()
 
     def short_sleep(seconds: float) -> None:
@@ -381,10 +414,18 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
         else:  # there was no message
             patience.sleep()
 
+    def pull_objects(names: list[str], pull_object_fn: Any) -> dict[str, bytes]:
+        try:
+            return inflatable_utils.pull_objects(names, pull_object_fn, max_time=ARRIVING, **BACKOFF)
+        except RunNotRunningException:
+            # as Flower raises it, half a message stays behind, and the site would wait for the rest of it for ever
+            raise RuntimeError("its run has ended") from None
+
     _replace(fleet_http_connection, "FleetHttpClient", Certified)
+    for module in (fleet_http_connection, heartbeat):
+        _replace(module, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)
     _replace(start_client_internal, "time", SimpleNamespace(sleep=short_sleep))
-    patient = functools.partial(inflatable_utils.pull_objects, initial_backoff=BACKOFF)
-    _replace(start_client_internal, "pull_objects", patient)
+    _replace(start_client_internal, "pull_objects", pull_objects)
     sys.argv = ["flower-supernode", *arguments]
     flower_supernode()
 

@@ -52,6 +52,10 @@ class Program:
             self.process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(ENDING)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once, and whatever it has started itself; it has no time to say goodbye."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

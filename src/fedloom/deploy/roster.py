@@ -83,7 +83,7 @@ class Roster:
                 request = Request(run=self.run, ticket=secrets.token_hex(16), kind="hello", round=0)
                 for name in self.post.send({node.number: pack(request, {})}, GREETING, "hello").values():
                     self.asked[name] = client, node, request.ticket
-        for letter in self.post.fetch(list(self.asked)):
+        for letter in self.post.fetch(list(self.asked), GREETING):
             client, node, ticket = self.asked.pop(letter.answers)
             try:
                 self._noted(client, node, ticket, letter)

@@ -66,8 +66,9 @@ def _served(post: Post, folder: Path) -> History:
     there = len(settings.sites) - len(missing)
     if there < settings.min_clients:
         raise FedloomError(
-            f"only {there} of {len(settings.sites)} sites connected within {settings.join_timeout:g} s, and min_clients "
-            f"= {settings.min_clients}; missing: {', '.join(missing)}; start them, then fedloom deploy run again."
+            f"only {there} of {len(settings.sites)} sites connected within {settings.join_timeout:g} s, and "
+            f"min_clients = {settings.min_clients}; missing: {', '.join(missing)}; start them, then fedloom deploy run "
+            "again."
         )
     prepared = deployed(blueprint, roster, settings)
     tickets = Tickets(run / "tickets.json", None if state is None else state.round)
@@ -92,8 +93,11 @@ def deployed(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> 
         told = blueprint.server_task(roster.sizes).federation
         for part in ("train", "valid", "test", "counted", "global_test"):
             object.__setattr__(task.federation, part, getattr(told, part))
+        if settings.evaluator is not None:  # the shared model is scored on all that the evaluator has
+            object.__setattr__(task.federation, "global_test", _evaluators(roster))
 
     roster.joined = joined
+    joined()
     prepared = prepare(task, method_of(config), config, made_of=blueprint.digest)
     composition = replace(
         prepared.composition,
@@ -104,6 +108,12 @@ def deployed(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> 
         present=roster.present,
     )
     return replace(prepared, composition=composition)
+
+
+def _evaluators(roster: Roster) -> Tensor:
+    """As many positions as the evaluator has samples, which only it knows; one while it has not said."""
+    count = 1 if roster.evaluator is None else roster.sizes[roster.evaluator].test
+    return torch.zeros(1, dtype=torch.int64).expand(count)
 
 
 def _finish(run: Composition, fleet: Fleet, roster: Roster, settings: ServerSettings, folder: Path) -> None:

@@ -21,14 +21,14 @@ from fedloom.deploy.programs import PidFile, Program, check_free, listening, sta
 from fedloom.deploy.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.proxy import FOLDER as PROXY_FOLDER
 from fedloom.deploy.proxy import nginx_config
-from fedloom.deploy.settings import OPENED, READY, ServerSettings, SiteSettings, load_server, load_site
+from fedloom.deploy.settings import OPENED, READY, SITE_FILE, ServerSettings, SiteSettings, load_server, load_site
 from fedloom.errors import FedloomError
 
 log = logging.getLogger("fedloom")
 Say = Callable[[str], None]
 PAUSE = 1.0
 """Seconds before a program that died is started again."""
-TOO_SOON, TOO_OFTEN = 30.0, 5
+TOO_SOON, TOO_OFTEN = 30.0, 8
 """A program that dies this many times, each within so many seconds, is given up."""
 
 
@@ -65,7 +65,7 @@ def server(folder: Path, say: Say) -> None:
         if settings.proxy:
             programs.append(_nginx(folder, settings))
         say(f"The server is ready: {known} sites may connect to {settings.host}:{settings.port}.")
-        restart = [lambda: _superlink(folder, settings), lambda: _nginx(folder, settings)]
+        restart = [lambda: _superlink_again(folder, settings), lambda: _nginx(folder, settings)]
         _watch(programs, restart, say)
     finally:
         for program in reversed(programs):
@@ -92,6 +92,12 @@ def _superlink(folder: Path, settings: ServerSettings) -> Program:
     return program
 
 
+def _superlink_again(folder: Path, settings: ServerSettings) -> Program:
+    program = _superlink(folder, settings)
+    _register(folder, settings)
+    return program
+
+
 def _nginx(folder: Path, settings: ServerSettings) -> Program:
     (folder / PROXY_FOLDER).mkdir(exist_ok=True)
     (folder / PROXY_FILE).write_text(nginx_config(settings))  # deploy.toml may have changed
@@ -115,6 +121,11 @@ def client(folder: Path, say: Say) -> None:
     """Run a site until it is stopped."""
     flower.check_installed()
     settings = load_site(folder)
+    if not settings.server.rpartition(":")[2].isdigit():
+        raise FedloomError(
+            f"server = '{settings.server}' in {folder / SITE_FILE} has no port: write it as host:port, for instance "
+            "fl.example.org:8443."
+        )
     certificates.check(folder)
     pids = pid_file(folder)
     pids.take(f"site {settings.name}")
@@ -170,9 +181,11 @@ def _site_words(said: str) -> str:
 
 
 TROUBLES = {
+    "certificate has expired": "a certificate has expired: ask the operator for a new folder.",
+    "certificate is not yet valid": "a certificate is not valid yet: set this machine's clock.",
+    "certificate is not valid for": "the server's certificate is for another address: check `server` in site.toml.",
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not from this site's authority (ca.crt): get a folder of "
     "this deployment from its operator.",
-    "certificate has expired": "a certificate has expired: ask the operator for a new folder.",
     "Invalid SuperNode authentication": "the server does not know this site's key: the operator must let it in.",
     "No SuperNode found": "the server does not know this site's key: the operator must let it in.",
     "code: 2004": "the server does not know this site's key: the operator must let it in.",
@@ -206,17 +219,22 @@ def _watch(programs: list[Program], again: list[Callable[[], Program]], say: Say
         dead = [place for place, program in enumerate(programs) if program.ended]
         if not dead:
             continue
-        name, now = programs[dead[0]].name, time.monotonic()
+        first, now = programs[dead[0]], time.monotonic()
         deaths = [*[moment for moment in deaths if now - moment < TOO_SOON * TOO_OFTEN], now]
         if len(deaths) >= TOO_OFTEN:
-            said = programs[dead[0]].said()
-            raise FedloomError(f"{name} ended {TOO_OFTEN} times: {connection_trouble(said)} ({programs[dead[0]].log})")
-        say(f"{name} ended (code {programs[dead[0]].process.returncode}): it is started again.")
-        time.sleep(PAUSE)
-        for place in range(len(programs)) if together else dead:
-            programs[place].stop()
-        for place in range(len(programs)) if together else dead:
-            programs[place] = again[place]()
+            raise FedloomError(
+                f"{first.name} ended {TOO_OFTEN} times: {connection_trouble(first.said())} ({first.log})"
+            )
+        say(f"{first.name} ended (code {first.process.returncode}): it is started again.")
+        time.sleep(PAUSE * len(deaths))
+        places = list(range(len(programs))) if together else dead
+        for place in places:
+            programs[place].kill()
+        try:
+            for place in places:
+                programs[place] = again[place]()
+        except FedloomError as why:  # a server that has just come back may not have let its sites in yet
+            say(f"{why} It is tried again.")
 
 
 def _on_signals() -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fedloom.errors import FedloomError
 from fedloom.report import figures
 from fedloom.report.crossover import crossover
+from fedloom.report.excluded import left_out
 from fedloom.report.measured import Histories, client_count
 from fedloom.report.style import svg
 from fedloom.report.table import Row, accuracy, differences, summary, verdict
@@ -80,6 +81,7 @@ def page(histories: Histories, title: str | None = None) -> str:
         *_headline(rows),
         *_verdict(histories, rows),
         *_table(rows),
+        *left_out(histories),
         *_figures(histories),
         *_config(histories),
     )

@@ -1,0 +1,113 @@
+"""What a deployment costs beside the training: seconds per round on loopback, and bytes on the wire.
+
+Starts a real deployment of three sites behind nginx (the command line's own programs), plays a LeNet, and compares:
+
+* seconds of a deployed round with the seconds that the same three clients train in one process, one after the other on
+  one core (the sites train side by side, so the difference is at least the overhead);
+* the bytes that nginx counted, headers and TLS-free HTTP included, with the bytes that the simulator counts.
+
+    python bench/deploy.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import tomli_w
+
+SITES = ["north", "south", "west"]
+ROUNDS = 12
+FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
+PORTS = {"--port": "21443", "--control-port": "21000", "--site-port": "21094"}
+RUN = {
+    "rounds": ROUNDS,
+    "eval_every": 0,
+    "task": {"name": "own", "path": "digits.npz", "clients": 3, "model": "lenet"},
+    "local": {"epochs": 1},
+}
+
+
+def started(root: Path, *command: str, until: str) -> subprocess.Popen[bytes]:
+    """Start a command of ours and wait until it says something."""
+    log = root / f"{'-'.join(command)}.log"
+    with open(log, "wb") as file:
+        program = subprocess.Popen([*FEDLOOM, "deploy", *command], cwd=root, stdout=file, stderr=file)
+    while until not in log.read_text():
+        if program.poll() is not None:
+            sys.exit(log.read_text())
+        time.sleep(0.1)
+    return program
+
+
+def write_digits(path: Path) -> None:
+    """scikit-learn's digits, enlarged to the 28×28 that a LeNet takes."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = np.kron(digits.images, np.ones((3, 3))) * 15
+    images = np.pad(images, ((0, 0), (2, 2), (2, 2))).astype(np.uint8)
+    np.savez(path, x=images[:, None], y=digits.target)
+
+
+def seconds_of(folder: Path) -> list[float]:
+    """The seconds of each round but the first, in which everything is warmed up."""
+    lines = (folder / "timings.jsonl").read_text().splitlines()
+    return sorted(json.loads(line)["seconds"] for line in lines)[: ROUNDS - 2]
+
+
+def main() -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        write_digits(root / "digits.npz")
+        (root / "run.toml").write_bytes(tomli_w.dumps(RUN).encode())
+        subprocess.run([*FEDLOOM, "run", "run.toml", "--out", "simulated", "--quiet"], cwd=root, check=True,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+        options = [word for pair in PORTS.items() for word in pair]
+        subprocess.run([*FEDLOOM, "deploy", "init", "run.toml", "--clients", ",".join(SITES), "--rehearsal", "--out",
+                        "d", *options], cwd=root, check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        try:
+            started(root / "d", "server", "server", until="ready")
+            for site in SITES:
+                started(root / "d", "client", site, until="connected")
+            subprocess.run([*FEDLOOM, "deploy", "run", "d/server", "--quiet"], cwd=root, check=True,
+                           stdout=subprocess.DEVNULL)  # fmt: skip
+        finally:
+            for folder in [*SITES, "server"]:
+                subprocess.run([*FEDLOOM, "deploy", "stop", f"d/{folder}"], cwd=root, check=False,
+                               stdout=subprocess.DEVNULL)  # fmt: skip
+        report(root)
+
+
+def report(root: Path) -> None:
+    """Print seconds and bytes side by side."""
+    here, there = seconds_of(root / "d" / "server" / "run"), seconds_of(root / "simulated")
+    middle = len(here) // 2
+    print(f"seconds per round, {len(SITES)} sites, LeNet, {len(here)} rounds (median, best):")
+    print(f"  deployed   {here[middle]:.2f}  {here[0]:.2f}")
+    print(f"  simulated  {there[middle]:.2f}  {there[0]:.2f}   (local training of all three, one after the other)")
+    print(f"  overhead   {here[middle] - there[middle]:.2f}  {here[0] - there[0]:.2f}")
+    records = [json.loads(line) for line in (root / "d/server/run/metrics.jsonl").read_text().splitlines()]
+    counted = sum(record["bytes_down"] + record["bytes_up"] for record in records)
+    wire = json.loads((root / "d/server/run/wire.json").read_text())
+    log = (root / "d/server/proxy/access.log").read_text()
+    payload = sum(
+        int(found["in"]) + int(found["out"])
+        for found in re.finditer(r"/v1/fleet/(?:push|pull)-object .* in=(?P<in>\d+) out=(?P<out>\d+)", log)
+    )
+    everything = sum(int(a) + int(b) for a, b in re.findall(r"in=(\d+) out=(\d+)", log))
+    print(f"bytes of {ROUNDS} rounds, all sites, both ways, against those counted ({counted:,}):")
+    print(f"  our messages, at the server   {wire['bytes_down'] + wire['bytes_up']:,}")
+    print(f"  Flower's transfers of them    {payload:,}  ({payload / counted:.3f}×)")
+    print(f"  all HTTP, looks for work too  {everything:,}  ({everything / counted:.3f}×)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The part of a report that says whose answers did not count: a deployed run goes on without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from fedloom.report.measured import Histories
+
+MOST = 200
+"""Rows of the table, at most."""
+
+
+def left_out(histories: Histories) -> Iterator[str]:
+    """A row per answer that was left out: its round, its site, what it was an answer to, and why; or nothing."""
+    rows = [
+        (name, run.config.get("seed", ""), record["round"], one["name"], one["what"], one["reason"])
+        for name, runs in histories.items()
+        for run in runs
+        for record in run.records
+        for one in record.get("excluded", ())
+    ]
+    if not rows:
+        return
+    several = sum(map(len, histories.values())) > 1
+    heads = [*(("Method", "Seed") if several else ()), "Round", "Site", "Of what", "Reason"]
+    yield '<h2 id="left-out">Left out</h2>'
+    yield '<p class="note">Answers of sites that did not count; each round went on without them.</p>'
+    yield '<div class="wide"><table class="words"><thead><tr>'
+    yield "".join(f"<th>{head}</th>" for head in heads) + "</tr></thead><tbody>"
+    for row in rows[:MOST]:
+        cells = row if several else row[2:]
+        yield "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
+    yield "</tbody></table></div>"
+    if len(rows) > MOST:
+        yield f'<p class="note">The first {MOST} of {len(rows):,}; all are in <code>metrics.jsonl</code>.</p>'

@@ -1,0 +1,198 @@
+"""``fedloom deploy``: folders, explanations and states on the command line, and one sentence for what cannot be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
+
+from fedloom.cli.app import main
+from fedloom.cli.deploy import app
+from fedloom.deploy.settings import load_server, load_site
+
+RUN = 'rounds = 2\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[method]\nname = "fedavg"\n'
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("made")
+    (root / "run.toml").write_text(RUN)
+    done = CliRunner().invoke(
+        app, ["init", str(root / "run.toml"), "--clients", "north, south", "--out", str(root / "d"), "--port", "9443",
+              "--control-port", "9000", "--site-port", "9300", "--evaluator", "judge", "--host", "127.0.0.1"],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        *(str(root / "d" / name) for name in ("server", "north", "south", "judge")),
+        "Give each folder to its participant alone; keep the authority's. Each has a README.md.",
+    ]
+    return root / "d"
+
+
+@pytest.fixture
+def deploy(made, tmp_path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "d"))
+
+
+@pytest.fixture
+def fedloom(tmp_path, monkeypatch, capsys):
+    """The whole command in this process, as the shell starts it."""
+
+    def call(*words: object) -> CompletedProcess[str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["fedloom", "deploy", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return CompletedProcess(words, int(end.value.code or 0), printed.out, printed.err)
+
+    return call
+
+
+def refused(result: CompletedProcess[str]) -> str:
+    """The sentence of a refusal: exit code 2, one line, no traceback."""
+    assert result.returncode == 2, result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, result.stderr
+    assert result.stdout == ""
+    return lines[0]
+
+
+# -- init
+
+
+def test_init_writes_what_was_asked_for(made):
+    settings = load_server(made / "server")
+    assert (settings.sites, settings.evaluator) == (["north", "south"], "judge")
+    assert (settings.port, settings.control_port, settings.proxy) == (9443, 9000, True)
+    assert [load_site(made / name).port for name in ("north", "south", "judge")] == [9300, 9301, 9302]
+    assert load_site(made / "south").server == "127.0.0.1:9443"
+    assert not load_site(made / "south").data.rehearsal
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["none.toml", "--clients", "a,b"], "there is no configuration file none.toml"),
+        (["run.toml", "--clients", "a,b,c"], "3 sites are named and the task has 2 clients"),
+        (["run.toml", "--clients", "a,a"], "site name 'a' is given twice"),
+        (["run.toml", "--clients", "a,../b"], "../b"),
+        (["run.toml", "--clients", ","], "a deployment needs at least one site"),
+        (["central.toml", "--clients", "a,b"], "trains on everybody's data in one place"),
+        (["wrong.toml", "--clients", "a,b"], "roundz"),
+    ],
+)
+def test_init_refuses_in_one_sentence_and_leaves_nothing(tmp_path, fedloom, words, says):
+    (tmp_path / "run.toml").write_text(RUN)
+    (tmp_path / "central.toml").write_text(RUN.replace("fedavg", "centralised"))
+    (tmp_path / "wrong.toml").write_text(RUN.replace("rounds", "roundz"))
+    before = sorted(tmp_path.iterdir())
+    assert says in refused(fedloom("init", *words, "--out", "d"))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_init_never_overwrites(tmp_path, fedloom, deploy):
+    (tmp_path / "run.toml").write_text(RUN)
+    before = {path: path.read_bytes() for path in deploy.rglob("*") if path.is_file()}
+    assert str(deploy.name) in refused(fedloom("init", "run.toml", "--clients", "a,b", "--out", "d"))
+    assert {path: path.read_bytes() for path in deploy.rglob("*") if path.is_file()} == before
+
+
+# -- explain
+
+
+def test_explain_tells_the_same_of_the_run_file_and_of_a_participants_config(deploy, tmp_path, fedloom):
+    (tmp_path / "run.toml").write_text(RUN)
+    told = fedloom("explain", "run.toml")
+    assert told.returncode == 0
+    model = 4 * (64 * 10 + 10)
+    assert f"{model:,}" in told.stdout
+    assert fedloom("explain", deploy / "north" / "config.toml").stdout == told.stdout
+
+
+def test_explain_at_the_server_knows_its_settings(deploy, fedloom):
+    plain = fedloom("explain", deploy / "north" / "config.toml").stdout
+    text = (deploy / "server" / "deploy.toml").read_text()
+    (deploy / "server" / "deploy.toml").write_text(text.replace("cross_site = false", "cross_site = true"))
+    assert fedloom("explain", deploy / "server" / "config.toml").stdout != plain
+
+
+def test_explain_refuses_a_file_that_is_not_there(fedloom):
+    assert "there is no configuration file none.toml" in refused(fedloom("explain", "none.toml"))
+
+
+# -- status and stop
+
+
+def test_status_of_a_site_that_never_ran(deploy, fedloom):
+    assert fedloom("status", deploy / "south").stdout.splitlines() == ["site south: not running", "no final model yet"]
+    told = json.loads(fedloom("status", deploy / "south", "--json").stdout)
+    assert told == {"site": "south", "running": None, "last": [], "model": False}
+
+
+def test_status_of_a_server_that_is_down(deploy, fedloom):
+    pytest.importorskip("flwr", reason="Flower is not installed: a server's sites are not looked for")
+    lines = fedloom("status", deploy / "server").stdout.splitlines()
+    assert lines == ["server: not running", *(f"  {name}: not connected" for name in ("north", "south", "judge"))]
+
+
+def test_status_of_a_run_says_who_was_left_out_and_why_it_stopped(deploy, fedloom):
+    pytest.importorskip("flwr", reason="Flower is not installed: a server's sites are not looked for")
+    run = deploy / "server" / "run"
+    run.mkdir()
+    one = {"client": 1, "name": "south", "what": "update", "reason": "reply/row is not finite"}
+    record = {"round": 2, "metrics": {"global_model/global_test/accuracy": 0.75, "x/loss": 1.0}, "excluded": [one]}
+    (run / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    (run / "outcome.json").write_text(json.dumps({"error": "round 3 was abandoned"}))
+    lines = fedloom("status", deploy / "server").stdout.splitlines()
+    assert lines[-4:] == [
+        "run: not at work, 2 rounds done",
+        "  global_model/global_test/accuracy: 0.75",
+        "  round 2: south left out of 'update': reply/row is not finite",
+        "the run stopped: round 3 was abandoned",
+    ]
+    (run / "outcome.json").write_text(json.dumps({"stopped": None}))
+    assert fedloom("status", deploy / "server").stdout.splitlines()[-1] == "the run is finished"
+
+
+@pytest.mark.parametrize("who", ["server", "north"])
+def test_stop_with_nothing_running_says_so(deploy, fedloom, who):
+    done = fedloom("stop", deploy / who)
+    assert (done.returncode, done.stdout) == (0, "nothing was running\n")
+
+
+# -- refusals
+
+
+@pytest.mark.parametrize("verb", ["server", "client", "run", "status", "stop"])
+def test_a_folder_of_nobody_is_refused(tmp_path, fedloom, verb):
+    pytest.importorskip("flwr", reason="Flower is not installed: nothing is started")
+    (tmp_path / "empty").mkdir()
+    assert "empty is " in refused(fedloom(verb, "empty"))
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_a_run_without_its_server_is_refused(deploy, fedloom):
+    pytest.importorskip("flwr", reason="Flower is not installed: nothing is started")
+    told = refused(fedloom("run", deploy / "server", "--json"))
+    assert "the server is not running: start it with  fedloom deploy server" in told
+    assert not (deploy / "server" / "run").exists()
+
+
+def test_a_misspelt_setting_is_named(deploy, fedloom):
+    path = deploy / "north" / "site.toml"
+    path.write_text(path.read_text().replace("port = ", "prot = "))
+    assert "prot" in refused(fedloom("status", deploy / "north"))
+
+
+def test_the_verbs_are_told_in_the_order_they_are_used():
+    told = CliRunner().invoke(app, ["--help"]).stdout
+    places = [told.index(f"fedloom deploy {verb}") for verb in ("init", "explain", "server", "client", "run")]
+    assert places == sorted(places)
