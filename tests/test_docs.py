@@ -36,7 +36,7 @@ def blocks(page: Path, *languages: str) -> list[str]:
 def commands(page: Path) -> list[str]:
     """The ``fedloom`` command lines of a page."""
     lines = "\n".join(blocks(page, "console", "sh")).replace("\\\n", " ").splitlines()
-    lines = [line.removeprefix("$ ").strip() for line in lines]
+    lines = [re.split(r" (?:>|2>|&$)", line.removeprefix("$ "))[0].strip() for line in lines]
     return [line for line in lines if line.startswith("fedloom")]
 
 

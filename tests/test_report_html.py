@@ -93,6 +93,32 @@ def test_what_clients_send_to_each_other_is_part_of_the_traffic() -> None:
     assert "<td>1</td><td>2</td><td>4</td>" in text
 
 
+def test_who_was_left_out_is_shown_with_round_site_and_reason() -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    run = history([0.1, 0.6])
+    run.records[1]["excluded"] = [
+        {"client": 2, "name": "west", "what": "update", "reason": "row is not finite"},
+        {"client": 0, "name": evil, "what": evil, "reason": evil},
+    ]
+    text = page({"fedavg": [run]})
+    assert '<h2 id="left-out">' in text
+    assert "<td>1</td><td>west</td><td>update</td><td>row is not finite</td>" in text
+    assert evil not in text
+    assert 'id="left-out"' not in page({"fedavg": [history([0.1, 0.6])]})
+    assert "<td>fedavg</td><td></td><td>1</td><td>west</td>" in page({"fedavg": [run], "b": [history([0.1, 0.6])]})
+
+
+def test_a_run_that_leaves_out_thousands_shows_the_first_and_says_so() -> None:
+    run = history([0.1, 0.6])
+    run.records[1]["excluded"] = [
+        {"client": number, "name": f"site-{number}", "what": "score", "reason": "not connected"}
+        for number in range(999)
+    ]
+    text = page({"fedavg": [run]})
+    assert text.count("not connected") == 200
+    assert "The first 200 of 999" in text
+
+
 @pytest.mark.parametrize("values", [[0.1], [0.1, 0.2], [0.1, float("nan")]])
 def test_short_and_diverged_runs_are_reported(values: list[float]) -> None:
     text = page({"fedsgd": [history(values, stopped="the loss is NaN")], "b": [history([0.1, 0.5])]})
