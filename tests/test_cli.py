@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -144,13 +145,13 @@ class Half(fl.Stage):
 """
 
 
-def test_a_stage_of_ones_own_runs_from_its_file_and_is_found_again(tmp_path):
+def test_a_stage_of_ones_own_runs_from_its_file_and_is_found_again(inside, tmp_path):
     (tmp_path / "mine.py").write_text(STAGE)
     words = ["run", *SMALL, "--method", "fedavg+mine.py:Half:share=0.25", "--out", "a", "--json"]
-    assert fedloom(*words, cwd=tmp_path).returncode == 0
+    assert inside(*words).returncode == 0
     whole = (tmp_path / "a" / "metrics.jsonl").read_bytes()
     (tmp_path / "a" / "clients.json").unlink()
-    result = fedloom("resume", tmp_path / "a", "--json", cwd=tmp_path.parent)  # from another folder
+    result = fedloom("resume", tmp_path / "a", "--json", cwd=tmp_path.parent)  # another process and folder
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "a" / "metrics.jsonl").read_bytes() == whole
     assert json.loads((tmp_path / "a" / "clients.json").read_text())
@@ -297,14 +298,16 @@ def test_using_the_library_leaves_plots_and_scikit_learn_alone():
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
-    import signal
-
     words = [*FEDLOOM, "run", *SMALL[:-3], "--rounds", "100000", "--quiet", "--out", "a"]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "a").glob("checkpoints/round-*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=150)
+    try:
+        deadline = time.monotonic() + 120
+        while not list((tmp_path / "a").glob("checkpoints/round-*")) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "fedloom resume a" in error

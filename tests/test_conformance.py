@@ -23,6 +23,7 @@ from fedloom.core.cohort import Cohort
 EVERY = dict(known_methods())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_every_claim_of_a_methods_own_holds(name):
     errors = {claim.says: (claim.error(EVERY[name]), claim.within) for claim in SPECIFIC[name]}

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import fedloom as fl
+from fedloom.cli.app import app
 from fedloom.core.execution import Execution
 from fedloom.core.jobs import Job, Shop
 from fedloom.core.local import Loom
@@ -312,8 +314,8 @@ def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_b
     assert "Traceback" not in told
     assert eventually(lambda: not any(alive(pid) for pid in workers), 5)
     assert not (stopped / "clients.json").exists()
-    subprocess.run([FEDLOOM, "resume", str(stopped), "--quiet", "--json"], check=True, capture_output=True)
-    subprocess.run(command(whole, workers=1), check=True, capture_output=True)
+    for arguments in (["resume", str(stopped), "--quiet", "--json"], command(whole, workers=1)[1:]):
+        assert CliRunner().invoke(app, arguments).exit_code == 0
     assert written(stopped) == written(whole)
 
 

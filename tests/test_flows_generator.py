@@ -77,7 +77,7 @@ def test_kinds_are_as_frequent_as_in_table_b1(corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_at_the_usual_scale_kinds_are_as_frequent_as_in_table_b1(seed):
     corpus = generate(seed=seed)
     assert shares(corpus).mean(0) == pytest.approx([KINDS[kind].mean for kind in TARGETS], abs=1.0)

@@ -1,6 +1,7 @@
-"""What the documents report, on real data: who beats whom, with margins, over three seeds.
+"""What the documents report, on real data: who beats whom, with margins, on one seed.
 
-The studies are those of bench/orderings.py; docs/orderings.md has the numbers, also of longer runs.
+The studies are those of bench/orderings.py in fewer rounds; docs/orderings.md has the numbers of all rounds, over three
+seeds. Margins are chosen to hold on the next seed too.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "bench"))
 import orderings
 
 pytestmark = pytest.mark.slow
-SEEDS = 3
-
+SEEDS = 1
 
 FOLDER = Path(os.environ.get("FEDLOOM_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
@@ -36,26 +36,26 @@ def needs(name: str) -> None:
 
 
 def gain(alpha: float, selector: str) -> float:
-    found = orderings.fedpredict(alpha, selector, SEEDS, rounds=16, model="lenet-small")
+    found = orderings.fedpredict(alpha, selector, SEEDS, rounds=10, model="lenet-small")
     return float(np.mean(found["fedavg+fedpredict"]) - np.mean(found["fedavg"]))
 
 
 @pytest.mark.parametrize("selector", ["random", "powerofchoice"])
-def test_fedpredict_gains_25_points_where_labels_are_skewed_and_few_are_selected(selector):
+def test_fedpredict_gains_20_points_where_labels_are_skewed_and_few_are_selected(selector):
     needs("gtsrb")
-    assert gain(0.1, selector) >= 0.25
+    assert gain(0.1, selector) >= 0.2
 
 
 def test_the_gain_of_fedpredict_shrinks_where_labels_are_less_skewed():
     needs("gtsrb")
-    assert gain(1.0, "random") < 0.15  # at alpha 0.1 it is above 0.25
+    assert gain(1.0, "random") < 0.1  # at alpha 0.1 it is above 0.2
 
 
 def test_fedseq_reaches_fedavgs_final_accuracy_in_half_of_the_rounds():
-    """With one class per client; alpha 0.2 is in docs/orderings.md."""
+    """At alpha 0.2; one class per client, which is noisier, is in docs/orderings.md."""
     needs("fashion-mnist")
     chains = ("fedseq random", "fedseq greedy")
-    final, reached = orderings.fedseq(0.0, SEEDS, methods=("fedavg", *chains))
+    final, reached = orderings.fedseq(0.2, SEEDS)
     for grouping in chains:
         assert np.mean(reached[grouping]) <= 30  # of 60
         assert np.mean(final[grouping]) > np.mean(final["fedavg"]) + 0.01
@@ -64,14 +64,14 @@ def test_fedseq_reaches_fedavgs_final_accuracy_in_half_of_the_rounds():
 
 def test_drift_control_beats_fedavg_where_labels_are_skewed():
     needs("fashion-mnist")
-    found = orderings.drift(0.05, SEEDS, methods=("fedavg", "scaffold"))
-    assert np.mean(found["scaffold"]) > np.mean(found["fedavg"]) + 0.02
+    found = orderings.drift(0.05, SEEDS, rounds=20, methods=("fedavg", "scaffold"))
+    assert np.mean(found["scaffold"]) > np.mean(found["fedavg"]) + 0.05
 
 
 def test_personalised_methods_lead_where_clients_differ_and_lose_their_lead_where_they_do_not():
     needs("fashion-mnist")
     methods = ("fedper", "fedrep", "fedavg+fedpredict")
-    skewed, alike = (orderings.personalised(alpha, SEEDS, 10, methods) for alpha in (0.1, 100.0))
+    skewed, alike = (orderings.personalised(alpha, SEEDS, 6, methods) for alpha in (0.1, 100.0))
     for method in methods:
-        assert np.mean(skewed[method]) > np.mean(skewed["fedavg"]) + 0.03, method
+        assert np.mean(skewed[method]) > np.mean(skewed["fedavg"]) + 0.08, method
         assert np.mean(alike[method]) < np.mean(alike["fedavg"]) + 0.01, method

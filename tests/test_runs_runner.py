@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 import fedloom as fl
+from deaf import Sparse, missing, played, prepared
+from fedloom.cli.app import app
 from fedloom.core.task import Task
 from fedloom.errors import FedloomError
+from fedloom.runs.runner import execute
 from synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
@@ -177,6 +181,80 @@ def test_what_is_no_runs_folder_is_not_resumed(tmp_path):
         fl.resume(tmp_path, task=small())
 
 
+# -- rounds with too few answers
+
+
+def tried(run, deaf, **more):
+    """A run, and how often each round was begun."""
+    cores = Sparse.of(run, deaf)
+    try:
+        return execute(run, more.get("folder"), (), cores), cores.begun
+    except FedloomError as why:
+        return why, cores.begun
+
+
+def test_a_round_with_as_many_answers_as_are_needed_counts():
+    run = prepared(small(), fl.FedAvg(), quorum=2, local=WORK)
+    history, begun = tried(run, missing(r2=[0, 3]))
+    assert [record["selected"] for record in history.records] == [[], [0, 1, 2, 3], [1, 2], [0, 1, 2, 3]]
+    assert begun == [0, 1, 2, 3]
+
+
+def test_a_round_with_too_few_is_tried_again_as_if_nothing_had_happened(tmp_path, caplog):
+    run = prepared(small(), fl.FedDyn(), quorum=3, retries=2, local=WORK)
+    asked = itertools.count()
+
+    def at_first(job) -> bool:
+        """In round 2 clients 0 and 3 answer only when they are asked for the third time."""
+        return missing(r2=[0, 3])(job) and next(asked) < 4
+
+    history, begun = tried(run, at_first, folder=tmp_path / "sparse")
+    assert begun == [0, 1, 2, 2, 2, 3]
+    whole = played(run, folder=tmp_path / "whole")
+    assert history.records == whole.records
+    assert written(tmp_path / "sparse") == written(tmp_path / "whole")
+    told = "round 2 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; it is tried again"
+    assert caplog.text.count(told) == 2
+
+
+def test_a_run_whose_rounds_stay_without_answers_stops_with_the_reason_and_goes_on_later(tmp_path):
+    run = prepared(small(), fl.FedDyn(), quorum=3, retries=1, local=WORK)
+    why, begun = tried(run, missing(r3=[1, 2]), folder=tmp_path / "run")
+    assert str(why) == (
+        "round 3 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; go on when more "
+        "clients are connected."
+    )
+    assert begun == [0, 1, 2, 3, 3]
+    assert "stopped" not in (tmp_path / "run" / "metrics.jsonl").read_text()
+    played(run, folder=tmp_path / "run")
+    played(run, folder=tmp_path / "whole")
+    assert written(tmp_path / "run") == written(tmp_path / "whole")
+
+
+def test_without_retries_the_first_round_with_too_few_stops_the_run():
+    why, begun = tried(prepared(small(), fl.FedAvg(), local=WORK), missing(r1=range(4)))
+    assert "0 of 4 clients answered, and 1 are needed" in str(why)
+    assert begun == [0, 1]
+
+
+def test_no_more_answers_are_needed_than_clients_were_asked():
+    run = prepared(small(), fl.FedAvg(), quorum=3, local=WORK, selection={"number": 2})
+    history, _ = tried(run, missing())
+    assert [len(record["selected"]) for record in history.records] == [0, 2, 2, 2]
+    why, _ = tried(run, lambda job: job.kind == "update" and job.ids[0] == history.records[1]["selected"][0])
+    assert "1 of 2 clients answered, and 2 are needed" in str(why)
+
+
+def test_who_was_left_out_is_in_the_record_of_the_round(tmp_path):
+    run = prepared(small(), fl.FedAvg(), local=WORK)
+    cores = Sparse.of(run, missing(r2=[1]))
+    one = {"client": 1, "name": "south", "what": "update", "reason": "not connected"}
+    cores.reasons = {("update", 2): one}
+    execute(run, tmp_path / "run", (), cores)
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record.get("excluded") for record in records] == [None, None, [one], None]
+
+
 # -- diverging
 
 
@@ -224,33 +302,25 @@ def test_a_comparison_goes_on_when_a_method_diverges():
 # -- killed for good
 
 
+ROUNDS = 40
 KILLED = {
-    "fedavg": ["--method", "fedavg", "--fraction", "0.5"],
-    "fedyogi": ["--method", "fedyogi"],
-    "local": ["--method", "local", "--fraction", "0.5"],
+    "few clients of a round": ("fedavg", ["--fraction", "0.5"], 1, 1),
+    "state of the server": ("fedyogi", [], 2, 1),
+    "state of the clients, killed twice": ("local", ["--fraction", "0.5"], 2, 2),
 }
 
 
-def command(folder: Path, method: str, workers: int = 1) -> list[str]:
+def command(folder: Path, method: str, options: list[str], workers: int) -> list[str]:
     return [
-        FEDLOOM, "run", "--task", "digits", *KILLED[method], "--clients", "20", "--alpha", "0.3", "--rounds", "60",
-        "--seed", "1", "--workers", str(workers), "--out", str(folder), "--quiet", "--json",
+        "run", "--task", "digits", "--method", method, *options, "--clients", "12", "--alpha", "0.3",
+        "--rounds", str(ROUNDS), "--seed", "1", "--workers", str(workers), "--out", str(folder), "--quiet", "--json",
     ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """What each method leaves when nobody disturbs it."""
-    made: dict[str, dict[str, bytes]] = {}
-
-    def of(method: str) -> dict[str, bytes]:
-        if method not in made:
-            folder = tmp_path_factory.mktemp("undisturbed") / method
-            subprocess.run(command(folder, method), check=True, capture_output=True)
-            made[method] = written(folder)
-        return made[method]
-
-    return of
+def done(arguments: list[str]) -> None:
+    """A command in this process, which is quicker than in one of its own."""
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
 
 
 def killed(arguments: list[str], metrics: Path, luck: random.Random) -> int:
@@ -259,9 +329,9 @@ def killed(arguments: list[str], metrics: Path, luck: random.Random) -> int:
     def rounds() -> int:
         return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
-    target = luck.randint(rounds(), 50)
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    end = time.monotonic() + 60
+    target = luck.randint(rounds(), ROUNDS - 8)
+    process = subprocess.Popen([FEDLOOM, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    end = time.monotonic() + 120
     while rounds() <= target and process.poll() is None and time.monotonic() < end:
         time.sleep(0.001)
     time.sleep(luck.uniform(0, 0.03))
@@ -271,14 +341,14 @@ def killed(arguments: list[str], metrics: Path, luck: random.Random) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "workers", "repetition"), [(m, w, w) for m in KILLED for w in (1, 2)])
-def test_kill_9_at_a_random_moment_and_resume_give_the_same_bytes(tmp_path, undisturbed, method, workers, repetition):
-    luck = random.Random(f"{method} {workers} {repetition}")
-    folder = tmp_path / "run"
-    resume = [FEDLOOM, "resume", str(folder), "--quiet", "--json"]
-    assert killed(command(folder, method, workers), folder / "metrics.jsonl", luck) == -signal.SIGKILL
-    if repetition == 2:
-        assert killed(resume, folder / "metrics.jsonl", luck) == -signal.SIGKILL
-    subprocess.run(resume, check=True, capture_output=True)
-    assert written(folder) == undisturbed(method)
-    assert int(load_file(folder / "checkpoints" / "round-000060.safetensors")["round"]) == 60
+@pytest.mark.parametrize(("method", "options", "workers", "times"), KILLED.values(), ids=KILLED)
+def test_kill_9_at_a_random_moment_and_resume_give_the_same_bytes(tmp_path, method, options, workers, times):
+    luck = random.Random(f"{method} {workers} {times}")
+    folder, undisturbed = tmp_path / "run", tmp_path / "undisturbed"
+    resume = ["resume", str(folder), "--quiet", "--json"]
+    for arguments in [command(folder, method, options, workers), resume][:times]:
+        assert killed(arguments, folder / "metrics.jsonl", luck) == -signal.SIGKILL
+    done(resume)
+    done(command(undisturbed, method, options, workers=1))
+    assert written(folder) == written(undisturbed)
+    assert int(load_file(folder / "checkpoints" / f"round-{ROUNDS:06}.safetensors")["round"]) == ROUNDS
