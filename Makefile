@@ -20,10 +20,10 @@ demo: setup
 	    local fedavg scaffold fedseq fedrep ditto fedavg+fedpredict
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 quick: setup
-	$(BIN)/python -m pytest -n 2 -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
 
 lint: setup
 	$(BIN)/ruff check .
@@ -38,6 +38,7 @@ bench: setup
 	$(BIN)/python bench/methods.py
 	$(BIN)/python bench/state.py
 	$(BIN)/python bench/graphs.py
+	$(BIN)/python bench/deploy.py
 
 clean:
 	rm -rf .venv demo runs build .pytest_cache .mypy_cache .ruff_cache

@@ -33,7 +33,7 @@ pytestmark = [
 ]
 FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
 ROUNDS = 6
-GIVEN = values("scaffold", ROUNDS, eval_every=0, local={"epochs": 60})
+GIVEN = values("scaffold", ROUNDS, eval_every=ROUNDS, local={"epochs": 60})
 """Long enough to be killed in: a second or so per round."""
 
 

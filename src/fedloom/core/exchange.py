@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -153,3 +153,10 @@ def diverged(run: Composition, number: int, what: str) -> Diverged:
         f"{type(run.algorithm).__name__.lower()} diverged in round {number}: {what} is no longer finite (NaN or "
         f"infinity); try a learning rate below {run.setting.work.lr:g} or a gradient clip."
     )
+
+
+def blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Ids in blocks, each with the places of its ids."""
+    for start in range(0, len(ids), size):
+        some = ids[start : start + size]
+        yield some, list(range(start, start + len(some)))

@@ -7,7 +7,7 @@ state after a round depends on the state before it and on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,15 +16,16 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
+from fedloom.core.choosing import chosen
 from fedloom.core.cohort import Setting
-from fedloom.core.exchange import Abandoned, Diverged, Ledger, check_values, done, exchange, merge
+from fedloom.core.exchange import Abandoned, Diverged, Ledger, blocks, check_values, done, exchange, merge
 from fedloom.core.execution import Execution
 from fedloom.core.jobs import Engine, Job, Shop, Tensors
 from fedloom.core.keep import Keep
 from fedloom.core.local import Loom
 from fedloom.core.measure import over_clients, size_groups
 from fedloom.core.message import Aggregator, Message
-from fedloom.core.pool import Choice, Pool, Probe, Selector, checked
+from fedloom.core.pool import Selector
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.site import Site
 from fedloom.core.stage import Stage
@@ -142,7 +143,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     number = state.round + 1
     engine.begin(number)
     site, ledger = run.site(number), Ledger()
-    choice = _chosen(run, engine, state, site, ledger)
+    choice = chosen(run, engine, state, site, ledger)
     measure = scored(run, number) and run.algorithm.travels
     server = _played(run, engine, state, run.algorithm.play(state.server, choice.places, site), site, ledger, measure)
     if run.optimize is not None and "row" in server:
@@ -174,68 +175,6 @@ def _played(
     except StopIteration as end:
         server: State = end.value
         return server
-
-
-def _chosen(run: Composition, engine: Engine, state: RunState, site: Site, ledger: Ledger) -> Choice:
-    """Ask the selector; places become ids of clients, or numbers of groups where the method trains groups."""
-    groups = run.algorithm.groups(state.server)
-    members = [[client] for client in site.clients] if groups is None else groups
-    sizes = run.training(site.round).train.sizes
-    samples = sizes[torch.tensor(site.clients)]
-    if groups is not None:
-        samples = torch.stack([sizes[torch.tensor(some)].sum() for some in groups])
-
-    def ask(places: Sequence[int]) -> Probe:
-        asked = [client for place in places for client in members[place]]
-        replies = _ask(run, engine, state, site, asked, ledger)
-        owner = torch.repeat_interleave(torch.arange(len(places)), torch.tensor([len(members[p]) for p in places]))
-        weight = torch.zeros(len(places)).index_add_(0, owner, replies["samples"].float()).clamp(min=1)
-        sums = [torch.zeros(len(places)).index_add_(0, owner, (replies[k] * replies["samples"]).float()) for k in ("loss", "score")]  # fmt: skip # noqa: E501
-        return Probe(*(total / weight for total in sums))
-
-    setting = run.setting
-    pool = Pool(samples, setting.seed, site.round, setting.rounds, state.selection, ask, groups is not None)
-    choice = checked(run.select(pool), pool, run.select)
-    if groups is not None:
-        return choice
-    ids, lost = ([site.clients[place] for place in places] for places in (choice.places, choice.lost))
-    if lost and run.algorithm.travels:  # they were sent what the others got, and nothing came back
-        ledger.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
-    if run.present is not None:
-        ids = _stood_in(ids, [c for c in run.reachable(site.clients) if c not in lost], site)
-    return replace(choice, places=ids, lost=lost)
-
-
-def _stood_in(ids: list[int], there: list[int], site: Site) -> list[int]:
-    """The chosen clients, with others who are there, as far as there are any, for those of them who are away."""
-    away, free = [c for c in ids if c not in there], [c for c in there if c not in ids]
-    drawn = site.numpy_generator("stand-ins").permutation(free)[: len(away)].astype(int).tolist()
-    return sorted([c for c in ids if c in there] + drawn + away[len(drawn) :])
-
-
-def _ask(run: Composition, engine: Engine, state: RunState, site: Site, ids: list[int], ledger: Ledger) -> Tensors:
-    """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
-    jobs = [Job("ask", site.round, some, places) for some, places in _blocks(ids, run.scored_together)]
-    message = run.algorithm.broadcast(state.server, ids)
-    if run.algorithm.travels:
-        ledger.bytes_down += message.bytes_for(len(ids))
-        ledger.bytes_up += 8 * len(ids)
-    jobs, results, answered = done(jobs, engine.run(jobs, message, state.keep.read(ids)))
-    replies = merge(jobs, results)  # of a client that does not answer nothing is known: zeros
-    places = torch.tensor(answered, dtype=torch.int64)
-    return {
-        name: torch.zeros(len(ids), dtype=torch.float64).index_copy(0, places, replies[name].double())
-        if name in replies
-        else torch.zeros(len(ids))
-        for name in ("loss", "score", "samples")
-    }
-
-
-def _blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Ids in blocks, each with the places of its ids."""
-    for start in range(0, len(ids), size):
-        some = ids[start : start + size]
-        yield some, list(range(start, start + len(some)))
 
 
 def scored(run: Composition, number: int, over: bool = False) -> bool:
@@ -305,7 +244,7 @@ def _score_clients(run: Composition, engine: Engine, state: RunState, ids: list[
     """
     who, parts = [], []
     for some in (ids[i : i + SCORED_AT_ONCE] for i in range(0, len(ids), SCORED_AT_ONCE)):
-        jobs = [Job("score", state.round, block, places) for block, places in _blocks(some, run.scored_together)]
+        jobs = [Job("score", state.round, block, places) for block, places in blocks(some, run.scored_together)]
         message = run.algorithm.broadcast(state.server, some)
         jobs, results, answered = done(jobs, engine.run(jobs, message, state.keep.read(some)))
         if answered:

@@ -150,7 +150,8 @@ def _check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
     for whose, checked in ((authority_path, authority), (path, certificate)):
         since, until = checked.not_valid_before_utc, checked.not_valid_after_utc
         if now > until:
-            raise FedloomError(f"{whose} expired on {until:%Y-%m-%d}: {_ANEW}, or set this machine's clock.")
+            mend = _ANEW if path.name == SERVER else "ask the operator for a new folder"
+            raise FedloomError(f"{whose} expired on {until:%Y-%m-%d}: {mend}, or set this machine's clock.")
         if now < since:
             raise FedloomError(f"{whose} is not valid before {since:%Y-%m-%d}: set this machine's clock.")
     try:

@@ -29,6 +29,7 @@ from fedloom.deploy.words import ASKED, DOWN, RESULT, SCORES, SCORING, SELECTION
 from fedloom.engine.inline import Inline
 from fedloom.runs.api import completed, make_task, method_of
 from fedloom.runs.config import RunConfig
+from fedloom.runs.history import History
 from fedloom.runs.runner import Prepared, prepare
 
 
@@ -160,7 +161,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
     with single_thread():
         witness, records, final = _played(run, min(rounds, 2))
     return Explanation(
-        method=str(source.plain["method"]["name"]),
+        method=History(source.plain).label,
         task=run.task.name,
         rounds=rounds,
         clients=federation.clients,

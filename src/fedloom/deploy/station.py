@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,7 @@ class Station:
         about: dict[str, str | int] = self.about() if request.kind == "hello" else {}
         result, error, lost = dict[str, Tensor](), "", False
         log.info("round %s: %s", request.round, request.kind)
+        began = time.perf_counter()
         try:
             result = self._done(request, tensors)
         except FedloomError as why:
@@ -80,6 +82,8 @@ class Station:
             log.exception("round %s: %s failed", request.round, request.kind)
         if error:
             log.error("round %s: %s", request.round, error)
+        else:
+            log.info("round %s: %s took %.3f s", request.round, request.kind, time.perf_counter() - began)
         told = Answer(
             run=request.run,
             ticket=request.ticket,
