@@ -364,6 +364,23 @@ def test_a_site_that_restarts_all_the_time_is_given_up_for_the_round(tmp_path):
     only_round_two_missed_south(local.play(), "restarted 3 times")
 
 
+def test_a_site_whose_connection_was_cut_is_asked_again_and_its_first_answer_counts(tmp_path):
+    """Its node is taken for restarted, since the server had lost sight of it; the work is not wasted."""
+    local = Local(plan(), tmp_path, deadline=30.0)
+    cut: list[Sent] = []
+
+    def late(sent: Sent) -> bytes | None:
+        cut.append(sent)
+        if len(cut) == 2:  # asked again: now the first letter's answer comes in, and the second's never
+            local.post.arrive(cut[0], cut[0].answer)
+        local.post.since[SOUTH] = time.time() + 0.01 if len(cut) == 1 else local.post.since[SOUTH]
+        return None
+
+    local.post.meddle = misled(SOUTH, 2, late)
+    assert same(local.play(), undisturbed("fedavg"))
+    assert len(cut) == 2
+
+
 # -- kept state
 
 

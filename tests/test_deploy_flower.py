@@ -98,7 +98,54 @@ def test_flower_passes_our_bytes_on_as_they_are() -> None:
     letter = Message(flower._record(data), 7, "train", ttl=60.0, group_id="1")
     assert flower._data(letter) == data
     answer = Message(flower._record(b"answer"), reply_to=letter)
-    assert flower._letter(answer).data == b"answer"
+    assert flower._letter("name", answer) == flower.Letter("name", answer.metadata.src_node_id, b"answer")
+
+
+class Grid:
+    """Flower's grid, as far as we use it: every message is what ``pulled`` gives, or raises."""
+
+    def __init__(self, **pulled: object) -> None:
+        self.pulled = pulled
+
+    def pull_messages(self, names: list[str]) -> list[object]:
+        found = self.pulled[names[0]]
+        if isinstance(found, Exception):
+            raise found
+        return [found]
+
+
+@pytest.mark.usefixtures("at_work")
+def test_a_message_that_flower_cannot_read_spoils_no_other() -> None:
+    from flwr.app import Message
+    from google.protobuf.message import DecodeError
+
+    good = Message(flower._record(b"good"), 7, "train")
+    letters = flower.Post(Grid(bad=DecodeError("garbage"), good=good)).fetch(["bad", "good"], 1.0)
+    assert [(letter.answers, letter.data, letter.spoilt) for letter in letters] == [
+        ("bad", b"", True),
+        ("good", b"good", False),
+    ]
+
+
+def test_a_message_of_too_many_pieces_or_bytes_is_not_fetched_to_its_end() -> None:
+    from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
+    from flwr.superlink.grid import http_grid
+
+    post = flower.Post(Grid())
+    post.limit = 10
+    post.fetch([], 1.0)
+    asked: list[str] = []
+
+    def piece(name: str) -> bytes:
+        asked.append(name)
+        return b"1234"
+
+    with pytest.raises(ObjectPullError, match="too many pieces"):
+        http_grid.pull_objects([str(number) for number in range(flower.PIECES + 1)], piece)
+    assert not asked
+    with pytest.raises(ObjectPullError, match="larger than allowed"):
+        http_grid.pull_objects(["a", "b", "c"], piece)
+    assert http_grid.pull_objects(["a", "b"], piece) == {"a": b"1234", "b": b"1234"}
 
 
 @pytest.mark.usefixtures("at_work")

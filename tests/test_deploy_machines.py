@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -144,10 +145,12 @@ def process_of(words: str) -> int:
 
 
 def rounds_done(run: Path) -> int:
+    """The last round that is noted."""
     try:
-        return (run / "metrics.jsonl").read_text().count('{"round":')
-    except OSError:
-        return 0
+        lines = (run / "metrics.jsonl").read_text().splitlines()
+        return max(json.loads(line)["round"] for line in lines)
+    except (OSError, ValueError):
+        return -1
 
 
 def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines) -> None:

@@ -147,10 +147,10 @@ def test_a_count_is_a_whole_number(said):
     [
         (lambda _: b"garbage", "the header says"),
         (lambda sent: sent.answer + bytes(1 << 20), "1,048,576 are allowed"),
-        (lambda sent: Letter(sent.name, sent.node, error="it died"), "the site failed: it died"),
+        (lambda sent: Letter(sent.name, 0, spoilt=True), "cannot be read"),
         (lambda sent: Letter(sent.name, 0, sent.answer), "its answer to the greeting is not its own"),
     ],
-    ids=["garbage", "huge", "error", "from another node"],
+    ids=["garbage", "huge", "spoilt", "from another node"],
 )
 def test_whatever_answers_a_greeting_the_server_goes_on(answer, reason):
     post, everyone = roster()
@@ -158,6 +158,17 @@ def test_whatever_answers_a_greeting_the_server_goes_on(answer, reason):
     everyone.gather(lambda _: None)
     assert everyone.present() == [0, 2]
     assert re.search(reason, everyone.refused[1])
+
+
+def test_a_site_that_was_busy_until_its_greeting_lapsed_is_greeted_again():
+    post, everyone = roster()
+    post.meddle = lambda sent: Letter(sent.name, sent.node, error="lapsed") if sent.node == 1 else sent.answer
+    everyone.greet()
+    assert everyone.present() == [0, 2]
+    assert not everyone.refused
+    post.meddle = lambda sent: sent.answer
+    everyone.greet()
+    assert everyone.present() == [0, 1, 2]
 
 
 def test_a_refused_site_may_come_back_mended():

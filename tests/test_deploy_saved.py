@@ -215,3 +215,13 @@ def test_a_model_of_graphs_is_saved_and_not_asked_about_rows(tmp_path: Path) -> 
     save(tmp_path / "model", replace(blueprint, global_test=None))  # as a site has it
     with pytest.raises(FedloomError, match="task own-graph is about nodes of graphs"):
         load_model(tmp_path / "model")
+
+
+def test_a_folder_that_names_code_of_its_own_does_not_get_it_run(blueprint: Blueprint, tmp_path: Path) -> None:
+    save(tmp_path / "model", blueprint)
+    config = tmp_path / "model" / "config.toml"
+    (tmp_path / "model" / "evil.py").write_text("raise SystemExit('it was run')\n")
+    config.write_text(config.read_text().replace('name = "random"', 'name = "evil.py:Evil"'))
+    assert "evil.py" in config.read_text()
+    with pytest.raises(FedloomError, match="names code of its own"):
+        load_model(tmp_path / "model")

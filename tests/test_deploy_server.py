@@ -298,7 +298,11 @@ def test_a_site_that_is_gone_at_the_end_does_not_hold_the_others_up(made, opened
 
     post.meddle = leaving
     serve(post, folder)
-    assert json.loads((folder / "run" / "outcome.json").read_text()) == {"stopped": None}
+    outcome = json.loads((folder / "run" / "outcome.json").read_text())
+    assert outcome["stopped"] is None
+    assert [(one["name"], one["what"], one["reason"]) for one in outcome["excluded"]] == [
+        ("south", "model", "not connected")
+    ]
     found = json.loads((folder / "run" / "cross_site.json").read_text())
     assert found["models"] == found["sites"] == ["north", "west"]
     assert len(found["scores"]) == len(found["scores"][0]) == 2

@@ -214,7 +214,7 @@ class IFCA(Centred):
         return torch.stack(losses).argmin(0)
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        choice = replies["choice"].long()
+        choice = replies["choice"].long().clamp(0, len(server["rows"]) - 1)  # a number that came over a wire
         return {"rows": means(server["rows"], replies, choice), "cluster": assigned(server, replies, choice)}
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:

@@ -136,7 +136,8 @@ class FedProto(Algorithm):
         return torch.zeros(classes, features.shape[1]).index_add_(0, labels, features)
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        prototypes, counts = server["prototypes"].clone(), replies["counts"]
+        most = replies.samples.unsqueeze(1)  # of no class can a client have more samples than in all
+        prototypes, counts = server["prototypes"].clone(), replies["counts"].clamp(min=0).minimum(most)
         seen = counts.sum(0) > 0
         for label in seen.nonzero().flatten().tolist():
             have = counts[:, label] > 0

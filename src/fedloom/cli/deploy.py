@@ -182,6 +182,8 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"the run stopped: {found['outcome']['error']}")
     elif found["outcome"]:
         lines.append("the run is finished")
+        for one in found["outcome"].get("excluded", ()):
+            lines.append(f"  at the end: {one['name']} left out of '{one['what']}': {one['reason']}")
     return lines
 
 

@@ -206,6 +206,7 @@ def score(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, 
         ids = sorted(ids[place] for place in drawn)
     ids, columns = _score_clients(run, engine, state, ids)
     if not ids:
+        check_values(run, state.round, metrics.values())
         return metrics, []
     values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
     check_values(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])

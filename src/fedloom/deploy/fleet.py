@@ -36,6 +36,8 @@ GRACE = 15.0
 """Seconds for which a site that went away may come back and get its work again."""
 GONE = "gone "
 """Stands before the name of a message that died with its site."""
+HEADERS = 1 << 16
+"""Bytes that Flower adds to a message, at most."""
 LAPSE = 2
 """A message lapses after so many deadlines; until then a late answer is still told of."""
 RESENDS = 2
@@ -56,6 +58,8 @@ class Sent:
     gone: float | None = None
     """Since when its site is known to be away."""
     why: str = "lost its connection"
+    sent_again: bool = False
+    """Whether a later message asks the same; this one may still be answered, if only the connection was cut."""
 
 
 class Fleet:
@@ -64,6 +68,7 @@ class Fleet:
 
     def __init__(self, post: Post, roster: Roster, tickets: Tickets, settings: ServerSettings, shop: Shop) -> None:
         self.post, self.roster, self.tickets, self.settings, self.shop = post, roster, tickets, settings, shop
+        post.limit = int(settings.max_megabytes * 1e6) + HEADERS
         self.name, self.limit, self.forms = roster.run, int(settings.max_megabytes * 1e6), Forms(shop)
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
@@ -82,7 +87,7 @@ class Fleet:
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
         """Send each job to its client's site; None for a job that nobody did."""
         if jobs[0].kind == "global":
-            return [self._global(job, message) for job in jobs]
+            return self._global(jobs, message)
         requests: dict[int, tuple[Request, dict[str, Tensor]]] = {}
         alone = {job.ids[0]: job for job in jobs}
         for client, job in alone.items():
@@ -128,11 +133,10 @@ class Fleet:
                 patience.sleep()
         for letter in self.post.fetch(_letters(waiting), LAST):  # they may have come while another was coming in slowly
             self._received(letter, waiting, results)
-        for name, sent in waiting.items():
+        while waiting:
+            name, sent = next(iter(waiting.items()))
             late = f"no answer within {self.settings.deadline:g} s"
-            self._leave_out(sent.client, sent.request.kind, late if sent.gone is None else sent.why)
-            if not name.startswith(GONE):
-                self.overdue[name] = sent
+            self._give_up(name, waiting, late if sent.gone is None else sent.why)
         if form is None:
             self._agree(requests, results)
         return {client: results[client] for client in sorted(results)}
@@ -202,9 +206,11 @@ class Fleet:
             return
         self.wire["bytes_up"] += len(letter.data)
         try:
-            if (
-                letter.error
-            ):  # Flower's own word, a site says it otherwise: it went away with its work, and may come back
+            if letter.spoilt:
+                raise Refused("its message cannot be read")
+            if letter.error and sent.sent_again:
+                return
+            if letter.error:  # Flower's own word: it went away with its work, and may come back
                 why = f"lost its connection ({shown(letter.error, 300)})"
                 waiting[f"{GONE}{sent.request.ticket}"] = replace(sent, gone=time.monotonic(), why=why)
                 return
@@ -217,6 +223,8 @@ class Fleet:
         except Refused as why:
             self._leave_out(sent.client, sent.request.kind, str(why))
             return
+        for other in [name for name, one in waiting.items() if one.request.ticket == sent.request.ticket]:
+            del waiting[other]  # the same request, sent again
         results[sent.client] = tensors
         if sent.request.kind == "update":
             self.tickets.take(sent.client, sent.request.ticket if answer.keeps else "")
@@ -226,36 +234,55 @@ class Fleet:
         nodes, now = self.roster.nodes(), time.monotonic()
         for name, sent in list(waiting.items()):
             node = nodes.get(sent.client)
+            if sent.sent_again or name not in waiting:
+                continue
             if node is not None and node.since > sent.at:
-                del waiting[name]
                 if sent.times > RESENDS:
-                    self._leave_out(sent.client, sent.request.kind, f"restarted {sent.times} times")
+                    self._give_up(name, waiting, f"restarted {sent.times} times")
                     continue
+                waiting[name] = replace(sent, sent_again=True)
+                if name.startswith(GONE):
+                    del waiting[name]
                 log.warning("%s restarted: its work is asked for again", self.roster.names[sent.client])
                 again = replace(sent, node=node.number, at=time.time(), times=sent.times + 1, gone=None)
                 self._post(again, waiting)
             elif (node is None or sent.gone is not None) and now - (sent.gone or now) > GRACE:
-                del waiting[name]
-                self._leave_out(sent.client, sent.request.kind, sent.why)
+                self._give_up(name, waiting, sent.why)
             elif node is None and sent.gone is None:
                 waiting[name] = replace(sent, gone=now)
+
+    def _give_up(self, name: str, waiting: dict[str, Sent], why: str) -> None:
+        """Wait no longer for a request's answer; one that comes late will be told of."""
+        ticket = waiting[name].request.ticket
+        for one in [one for one, sent in waiting.items() if sent.request.ticket == ticket]:
+            sent = waiting.pop(one)
+            if not one.startswith(GONE):
+                self.overdue[one] = replace(sent, data=b"")
+        self._leave_out(sent.client, sent.request.kind, why)
 
     def _leave_out(self, client: int, kind: str, reason: str) -> None:
         name = self.roster.names[client]
         log.warning("round %s: %s is left out of '%s': %s", self.round, name, kind, reason)
         self.excluded.append({"client": client, "name": name, "what": kind, "reason": reason})
 
-    def _global(self, job: Job, message: Message) -> Tensors | None:
-        """The shared row on the global test set: the evaluator's where one is named, or else the server's own."""
+    def _global(self, jobs: list[Job], message: Message) -> list[Tensors | None]:
+        """The shared row on the global test set: the evaluator's, asked once for all of it, or the server's own."""
         if self.settings.evaluator is None:
-            return self.shop.do(job, message, {})
+            return [self.shop.do(job, message, {}) for job in jobs]
         evaluator = self.roster.evaluator
         if evaluator is None:
-            self._leave_out(len(self.settings.sites), job.kind, "not connected")
-            return None
-        tensors = {"shared/row": message["row"], "slice": torch.tensor(job.ids)}
-        request = self._request(evaluator, "global", job.round)
-        return self.exchange({evaluator: (request, tensors)}).get(evaluator)
+            self._leave_out(len(self.settings.sites), "global", "not connected")
+            return [None] * len(jobs)
+        whole = torch.tensor([jobs[0].ids[0], jobs[-1].ids[1]])
+        request = self._request(evaluator, "global", jobs[0].round)
+        form = self.forms.of(jobs[0], message)
+        asked = self.exchange({evaluator: (request, {"shared/row": message["row"], "slice": whole})}, form)
+        found = asked.get(evaluator)
+        if found is not None and ("counts" not in found or not float(found["counts"]) > 0):
+            self._leave_out(evaluator, "global", "counts is a number that cannot be")
+            found = None
+        nothing = None if found is None else {name: torch.zeros_like(t) for name, t in found.items()}
+        return [found, *[nothing] * (len(jobs) - 1)]
 
 
 def _letters(*books: Mapping[str, Sent]) -> list[str]:

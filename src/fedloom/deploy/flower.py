@@ -12,7 +12,9 @@ imports flwr, and tests/test_deploy_flower.py says what we rely on, so its next 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import os
 import shutil
 import ssl
@@ -27,6 +29,7 @@ from typing import Any
 
 from fedloom.errors import FedloomError
 
+log = logging.getLogger("fedloom")
 VERSION = "1.41.0"
 LINK = "link"
 """The name of the SuperLink in Flower's own configuration."""
@@ -37,6 +40,8 @@ BACKOFF: dict[str, Any] = {"initial_backoff": 0.02, "backoff_cap": 1.0}
 ARRIVING = 30.0
 """Seconds that parts of a message may be on their way to a site. Flower's own limit is two hours, which a SuperNode
 would spend waiting for what a server was sending when it died."""
+PIECES = 8
+"""Pieces that Flower may have cut an answer into, at most; ours have three."""
 HEARTBEAT = 10
 """Seconds in which a node must be heard of; after two of them without it counts as gone. Flower has 30."""
 IDLE = 3
@@ -200,10 +205,15 @@ class Letter:
     node: int
     data: bytes = b""
     error: str = ""
+    spoilt: bool = False
+    """Whether it is no message at all."""
 
 
 class Post:
     """Letters to nodes and back, for the server's half of a run."""
+
+    limit = 1 << 30
+    """Bytes of an answer, at most."""
 
     def __init__(self, grid: Any) -> None:
         self.grid = grid
@@ -224,13 +234,38 @@ class Post:
         return sent
 
     def fetch(self, names: Collection[str], seconds: float) -> list[Letter]:
-        """The answers to some letters that have come in; one that is still coming in is waited for so many seconds."""
+        """The answers to some letters that have come in; one that is still coming in is waited for so many seconds.
+
+        One at a time, so that what a site has spoilt spoils nothing else; and no more of it than ``limit`` bytes.
+        """
         from flwr.supercore.inflatable import inflatable_utils
         from flwr.superlink.grid import http_grid
 
-        patient = functools.partial(inflatable_utils.pull_objects, max_time=seconds, **BACKOFF)
-        _replace(http_grid, "pull_objects", patient)
-        return [_letter(message) for message in self.grid.pull_messages(list(names))] if names else []
+        def pull_objects(pieces: list[str], pull_object_fn: Callable[[str], bytes]) -> dict[str, bytes]:
+            room = [self.limit]
+
+            def bounded(piece: str) -> bytes:
+                data = pull_object_fn(piece)
+                room[0] -= len(data)
+                if room[0] < 0:
+                    raise inflatable_utils.ObjectPullError(piece, "the message is larger than allowed")
+                return data
+
+            if len(pieces) > PIECES:
+                raise inflatable_utils.ObjectPullError(pieces[0], "the message has too many pieces")
+            return inflatable_utils.pull_objects(pieces, bounded, max_time=seconds, **BACKOFF)
+
+        _replace(http_grid, "pull_objects", pull_objects)
+        letters: list[Letter] = []
+        for name in names:
+            try:
+                letters += [_letter(name, message) for message in self.grid.pull_messages([name])]
+            except unreachable():
+                raise
+            except Exception as why:  # whatever Flower makes of what a site has sent
+                log.warning("a message cannot be read (%s)", type(why).__name__)
+                letters.append(Letter(name, 0, spoilt=True))
+        return letters
 
 
 def _record(data: bytes) -> Any:
@@ -248,11 +283,11 @@ def _data(message: Any) -> bytes:
         return b""
 
 
-def _letter(message: Any) -> Letter:
+def _letter(name: str, message: Any) -> Letter:
     about = message.metadata
     if message.has_error():
-        return Letter(about.reply_to_message_id, about.src_node_id, error=str(message.error.reason)[:300])
-    return Letter(about.reply_to_message_id, about.src_node_id, _data(message))
+        return Letter(name, about.src_node_id, error=str(message.error.reason)[:300])
+    return Letter(name, about.src_node_id, _data(message))
 
 
 def _nodes(known: Iterable[Any]) -> list[Node]:
@@ -289,7 +324,10 @@ def key_of(public: Path) -> bytes:
     """A node's public key as the SuperLink tells it."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
-    key = load_ssh_public_key(public.read_bytes())
+    try:
+        key = load_ssh_public_key(public.read_bytes())
+    except (OSError, ValueError):
+        raise FedloomError(f"{public} is no public key of a site: copy it again from where it was made.") from None
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -396,11 +434,12 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
             except httpx.HTTPStatusError:
                 if not known.is_file():
                     raise
-                former = int(known.read_text())
+                with contextlib.suppress(ValueError, httpx.HTTPError):
+                    super().DeactivateNode(DeactivateNodeRequest(node_id=int(known.read_text())))
                 known.unlink()
-                super().DeactivateNode(DeactivateNodeRequest(node_id=former))
                 answer = super().ActivateNode(request)
-            known.write_text(str(answer.node_id))
+            with contextlib.suppress(OSError):  # on a full disk it is only slower to come back
+                known.write_text(str(answer.node_id))
             return answer
 
     known = Path(key).parent / "flower" / "node"

@@ -41,7 +41,8 @@ def run(folder: Path, say: Say, observe: Observer) -> Path:
     flower.check_installed()
     settings, run_folder = load_server(folder), folder / RUN
     records = _records(run_folder / "metrics.jsonl")
-    for _ in range(AGAIN):
+    tries, reached = 0, -1
+    while tries < AGAIN:
         _wait_for_server(folder)
         with _alone(folder):
             if not _at_work(run_folder):
@@ -51,6 +52,8 @@ def run(folder: Path, say: Say, observe: Observer) -> Path:
                 _begun(run_folder)
         outcome = _followed(run_folder, records, say, observe)
         if outcome is None:
+            done = _rounds(run_folder)
+            tries, reached = (1 if done > reached else tries + 1), done  # deaths count while no round ends between them
             say("The server half of the run ended unexpectedly: it goes on from its last round.")
             continue
         if "error" in outcome:
@@ -76,9 +79,12 @@ def _submit(folder: Path) -> None:
     home = folder / "flower"
     (folder / RUN).mkdir(exist_ok=True)
     command = flower.run_command(flower.write_app(home, folder))
-    done = subprocess.run(  # noqa: S603
-        command, env=flower.environment(home), capture_output=True, text=True, timeout=BEGINNING, check=False
-    )
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, env=flower.environment(home), capture_output=True, text=True, timeout=BEGINNING, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise FedloomError(f"Flower did not take the run within {BEGINNING:g} s: see {folder / 'logs'}.") from None
     number = flower.submitted(done.stdout)
     if number is None:
         said = " ".join((done.stdout + done.stderr).split())[-300:]
@@ -137,6 +143,11 @@ def _followed(run_folder: Path, records: Iterator[dict[str, Any]], say: Say, obs
         elif time.monotonic() - begun > BEGINNING:
             return None
         time.sleep(0.1)
+
+
+def _rounds(run_folder: Path) -> int:
+    """The last round that is noted."""
+    return max((record["round"] for record in _Tail(run_folder / "metrics.jsonl")), default=-1)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

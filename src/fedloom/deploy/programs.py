@@ -18,6 +18,8 @@ from fedloom.errors import FedloomError
 
 STARTING = 120.0
 """Seconds that a program may take until it is ready."""
+REMEMBERED = 1 << 18
+"""Bytes of a program's output that are looked at."""
 ENDING = 10.0
 """Seconds that a program may take to end by itself."""
 LETTING_GO = 5.0
@@ -41,9 +43,9 @@ class Program:
         return self.process.poll() is not None
 
     def said(self) -> str:
-        """What it has said so far."""
+        """What it has said so far; of much, the end."""
         with open(self.log, "rb") as file:
-            file.seek(self.began)
+            file.seek(max(self.began, file.seek(0, os.SEEK_END) - REMEMBERED))
             return file.read().decode(errors="replace")
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ from fedloom.deploy.wire import Answer, Refused, Request, pack, shown, unpack
 
 log = logging.getLogger("fedloom")
 GREETING = 120.0
-"""Seconds that a greeting may take."""
+"""Seconds that an answer to a greeting may take to come in."""
 LARGEST = 1 << 20
 """Bytes of an answer to a greeting, at most."""
 
@@ -37,6 +37,11 @@ class Roster:
         """Called when a site has told its sizes."""
         self.greeted: dict[int, float] = {}
         self.asked: dict[str, tuple[int, Node, str]] = {}
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which a greeting lapses: a site may be in the middle of work that it was asked for."""
+        return max(GREETING, self.settings.deadline)
 
     @property
     def evaluator(self) -> int | None:
@@ -81,10 +86,13 @@ class Roster:
             if self.greeted.get(client) != node.since:
                 self.greeted[client] = node.since
                 request = Request(run=self.run, ticket=secrets.token_hex(16), kind="hello", round=0)
-                for name in self.post.send({node.number: pack(request, {})}, GREETING, "hello").values():
+                for name in self.post.send({node.number: pack(request, {})}, self.patience, "hello").values():
                     self.asked[name] = client, node, request.ticket
         for letter in self.post.fetch(list(self.asked), GREETING):
             client, node, ticket = self.asked.pop(letter.answers)
+            if letter.error:  # it went away, or was at work all the while: it is greeted again
+                self.greeted.pop(client, None)
+                continue
             try:
                 self._noted(client, node, ticket, letter)
             except Refused as why:
@@ -94,8 +102,8 @@ class Roster:
         return nodes
 
     def _noted(self, client: int, node: Node, ticket: str, letter: Letter) -> None:
-        if letter.error:
-            raise Refused(f"the site failed: {shown(letter.error, 300)}")
+        if letter.spoilt:
+            raise Refused("its answer to the greeting cannot be read")
         answer, _ = unpack(letter.data, Answer, LARGEST)
         about = answer.about
         if (answer.run, answer.ticket, answer.client, letter.node) != (self.run, ticket, client, node.number):

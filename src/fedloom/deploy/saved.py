@@ -26,16 +26,18 @@ import fedloom
 from fedloom.core.layout import Layout
 from fedloom.core.scoring import EVALUATION_BATCH
 from fedloom.core.threads import single_thread
-from fedloom.deploy.blueprint import Blueprint
+from fedloom.deploy.blueprint import CONFIG, Blueprint
+from fedloom.deploy.portable import named
 from fedloom.deploy.schema import Schema, schema_of
 from fedloom.deploy.settings import SERVER_FILE, SITE_FILE, load_site
+from fedloom.deploy.wire import shown
 from fedloom.errors import FedloomError
 from fedloom.runs.api import completed, load_config, method_of
 from fedloom.runs.checkpoint import write_whole
 from fedloom.runs.config import RunConfig, Strict
 from fedloom.runs.models import client_model
 from fedloom.tasks import TASKS
-from fedloom.validation import validated
+from fedloom.validation import read, validated
 
 FORMAT = 1
 MODEL, ABOUT = "model.safetensors", "model.json"
@@ -91,7 +93,7 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
     aside, older = _beside(folder, "part"), _beside(folder, "old")
     try:
         shutil.rmtree(aside, ignore_errors=True)  # what a save that was stopped left
-        replace(blueprint, communal=None, global_test=None).save(aside, server=False)
+        _for_prediction(blueprint).save(aside, server=False, paths=False)
         write_whole(aside / MODEL, packed(tensors))
         write_whole(aside / ABOUT, about.model_dump_json(indent=1).encode())
         if folder.exists():
@@ -100,8 +102,16 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
         os.replace(aside, folder)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
-        raise FedloomError(f"the model cannot be saved in {folder} ({error.strerror}): mend that first.") from None
+        raise FedloomError(f"the site's model cannot be saved ({error.strerror}): mend that first.") from None
     shutil.rmtree(older, ignore_errors=True)
+
+
+def _for_prediction(blueprint: Blueprint) -> Blueprint:
+    """What a model needs of a run: its task. How it was trained is no part of it, nor are classes of one's own."""
+    usual = RunConfig()
+    trained = {"method": {"name": "fedavg"}, "selection": usual.selection, "personal": []}
+    config = blueprint.config.model_copy(update=trained)
+    return replace(blueprint, config=config, communal=None, global_test=None)
 
 
 def load_model(folder: Path) -> SavedModel:
@@ -112,6 +122,11 @@ def load_model(folder: Path) -> SavedModel:
         if not (folder / name).is_file():
             raise FedloomError(f"{folder} has no {name}: it is no saved model, or not the whole of one.")
     about = _about(folder / ABOUT)
+    for part in named({"selection": {}, "personal": [], "method": {}} | read(folder / CONFIG)):
+        if ":" in str(part.get("name", "")):  # to predict, nothing but the model is needed
+            raise FedloomError(
+                f"{folder / CONFIG} names code of its own ({shown(str(part['name']), 60)}): it is not run."
+            )
     blueprint = Blueprint.load(folder)
     _predictable(blueprint.config.task.name, blueprint.schema)
     model = blueprint.server_task({}).model

@@ -45,14 +45,18 @@ def serve(post: Post, folder: Path) -> None:
     (run / OUTCOME).unlink(missing_ok=True)
     _write(run / SERVING, {"process": os.getpid()})
     try:
-        history = _served(post, folder)
-        _write(run / OUTCOME, {"stopped": history.stopped})
+        history, left_out = _served(post, folder)
+        _write(run / OUTCOME, {"stopped": history.stopped} | ({"excluded": left_out} if left_out else {}))
     except FedloomError as why:
         log.error("%s", why)
         _write(run / OUTCOME, {"error": str(why)})
+    except Exception as why:  # a method that some site's numbers have led astray, a full disk
+        log.exception("the server half failed")
+        told = f"the server half failed ({type(why).__name__}: {str(why)[:200]}): see logs/superlink.log"
+        _write(run / OUTCOME, {"error": f"{told}; fedloom deploy run goes on from the last round."})
 
 
-def _served(post: Post, folder: Path) -> History:
+def _served(post: Post, folder: Path) -> tuple[History, list[dict[str, Any]]]:
     settings, blueprint, run = load_server(folder), Blueprint.load(folder), folder / RUN
     state = load_checkpoint(run, len(blueprint.sites)) if (run / "config.toml").exists() else None
     keys = {key_of(folder / "keys" / f"{name}.pub"): number for number, name in enumerate(_names(settings))}
@@ -77,7 +81,7 @@ def _served(post: Post, folder: Path) -> History:
     play = resume if (run / "config.toml").exists() else execute
     history = play(prepared, run, [], fleet)
     _finish(prepared.composition, fleet, roster, settings, run)
-    return history
+    return history, fleet.left_out()
 
 
 def _names(settings: ServerSettings) -> list[str]:
@@ -132,7 +136,9 @@ def _finish(run: Composition, fleet: Fleet, roster: Roster, settings: ServerSett
     }
     fleet.send(clients, "finish", tensors)
     if settings.cross_site:
-        rows = {client: sent["row"] for client, sent in fleet.send(clients, "model", tensors).items()}
+        sent = fleet.send(clients, "model", tensors)
+        width = (run.task.layout.width,)
+        rows = {client: one["row"] for client, one in sent.items() if _shape(one, "row") == width}
         _write(folder / CROSS, _judged(rows, fleet, roster, run))
     log.info("on the wire: %s", fleet.wire)
     _write(folder / "wire.json", fleet.wire)
@@ -142,12 +148,17 @@ def _judged(rows: Mapping[int, Tensor], fleet: Fleet, roster: Roster, run: Compo
     """Every site's model on every site's data: a row per model, a column per site."""
     models = {"rows": torch.stack(list(rows.values()))} if rows else {}
     judges = fleet.send(list(rows), "judge", dict.fromkeys(rows, models))
+    judges = {client: said for client, said in judges.items() if _shape(said, "score") == (len(rows),)}
     return {
         "what": f"{run.task.objective.score} of the model of each site (row) on the test part of each site (column)",
         "models": [roster.names[client] for client in rows],
         "sites": [roster.names[client] for client in judges],
         "scores": [[_number(said["score"][place]) for said in judges.values()] for place in range(len(rows))],
     }
+
+
+def _shape(sent: Mapping[str, Tensor], name: str) -> tuple[int, ...] | None:
+    return tuple(sent[name].shape) if name in sent else None
 
 
 def _number(value: Tensor) -> float | None:

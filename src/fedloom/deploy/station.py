@@ -94,7 +94,11 @@ class Station:
             lost=lost,
             about=about,
         )
-        return pack(told, {} if error else result)
+        try:
+            return pack(told, {} if error else result)
+        except Exception:  # a method of somebody's own, with a tensor that cannot travel
+            log.exception("round %s: the answer cannot be packed", request.round)
+            return pack(told.model_copy(update={"error": "its answer cannot be packed", "keeps": False}), {})
 
     def about(self) -> dict[str, str | int]:
         """What a site says of itself: its name, versions, the run it was made for, and how much data it has."""

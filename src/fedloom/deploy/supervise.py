@@ -94,7 +94,11 @@ def _superlink(folder: Path, settings: ServerSettings) -> Program:
 
 def _superlink_again(folder: Path, settings: ServerSettings) -> Program:
     program = _superlink(folder, settings)
-    _register(folder, settings)
+    try:
+        _register(folder, settings)
+    except flower.unreachable() as why:
+        program.stop()
+        raise FedloomError(f"the sites could not be let in ({type(why).__name__}).") from None
     return program
 
 
