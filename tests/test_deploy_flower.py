@@ -141,8 +141,12 @@ def test_a_message_of_too_many_pieces_or_bytes_is_not_fetched_to_its_end() -> No
         return b"1234"
 
     with pytest.raises(ObjectPullError, match="too many pieces"):
-        http_grid.pull_objects([str(number) for number in range(flower.PIECES + 1)], piece)
+        http_grid.pull_objects(object_ids=[str(number) for number in range(flower.PIECES + 1)], pull_object_fn=piece)
     assert not asked
+    assert "pull_objects(\n                        object_ids=[" in inspect.getsource(
+        http_grid
+    )  # it is called by these names
+    assert "pull_object_fn=" in inspect.getsource(http_grid)
     with pytest.raises(ObjectPullError, match="larger than allowed"):
         http_grid.pull_objects(["a", "b", "c"], piece)
     assert http_grid.pull_objects(["a", "b"], piece) == {"a": b"1234", "b": b"1234"}

@@ -241,7 +241,7 @@ class Post:
         from flwr.supercore.inflatable import inflatable_utils
         from flwr.superlink.grid import http_grid
 
-        def pull_objects(pieces: list[str], pull_object_fn: Callable[[str], bytes]) -> dict[str, bytes]:
+        def pull_objects(object_ids: list[str], pull_object_fn: Callable[[str], bytes]) -> dict[str, bytes]:
             room = [self.limit]
 
             def bounded(piece: str) -> bytes:
@@ -251,9 +251,9 @@ class Post:
                     raise inflatable_utils.ObjectPullError(piece, "the message is larger than allowed")
                 return data
 
-            if len(pieces) > PIECES:
-                raise inflatable_utils.ObjectPullError(pieces[0], "the message has too many pieces")
-            return inflatable_utils.pull_objects(pieces, bounded, max_time=seconds, **BACKOFF)
+            if len(object_ids) > PIECES:
+                raise inflatable_utils.ObjectPullError(object_ids[0], "the message has too many pieces")
+            return inflatable_utils.pull_objects(object_ids, bounded, max_time=seconds, **BACKOFF)
 
         _replace(http_grid, "pull_objects", pull_objects)
         letters: list[Letter] = []

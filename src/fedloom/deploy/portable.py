@@ -16,7 +16,7 @@ from fedloom.errors import FedloomError
 
 def named(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The parts of a config that name a class: the method, the selection, the stages."""
-    yield from (plain["method"], plain["selection"], *plain["personal"])
+    yield from (plain.get("method", {}), plain.get("selection", {}), *plain.get("personal", []))
 
 
 def _file_of(part: dict[str, Any]) -> Path | None:

@@ -122,7 +122,7 @@ def load_model(folder: Path) -> SavedModel:
         if not (folder / name).is_file():
             raise FedloomError(f"{folder} has no {name}: it is no saved model, or not the whole of one.")
     about = _about(folder / ABOUT)
-    for part in named({"selection": {}, "personal": [], "method": {}} | read(folder / CONFIG)):
+    for part in named(read(folder / CONFIG)):
         if ":" in str(part.get("name", "")):  # to predict, nothing but the model is needed
             raise FedloomError(
                 f"{folder / CONFIG} names code of its own ({shown(str(part['name']), 60)}): it is not run."
