@@ -147,7 +147,7 @@ def test_a_count_is_a_whole_number(said):
     [
         (lambda _: b"garbage", "the header says"),
         (lambda sent: sent.answer + bytes(1 << 20), "1,048,576 are allowed"),
-        (lambda sent: Letter(sent.name, 0, spoilt=True), "cannot be read"),
+        (lambda sent: Letter(sent.name, 0, spoilt="it cannot be read"), "cannot be read"),
         (lambda sent: Letter(sent.name, 0, sent.answer), "its answer to the greeting is not its own"),
     ],
     ids=["garbage", "huge", "spoilt", "from another node"],

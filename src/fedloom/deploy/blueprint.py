@@ -109,9 +109,13 @@ class Blueprint:
             values = json.loads((folder / SCHEMA).read_bytes())
         except ValueError as error:
             raise FedloomError(f"{folder / SCHEMA} is not valid JSON ({error}): make the folder again.") from None
+        plain = read(folder / CONFIG)
+        for part in ("task", "method", "selection"):
+            if part not in plain:
+                raise FedloomError(f"{folder / CONFIG} has no [{part}]: it is not the whole file; copy it again.")
         tensors = {name: load_tensors(folder / name) for name in (COMMUNAL, GLOBAL) if (folder / name).is_file()}
         return Blueprint(
-            config=parse(in_place(read(folder / CONFIG), folder), str(folder / CONFIG)),
+            config=parse(in_place(plain, folder), str(folder / CONFIG)),
             schema=validated(Schema, values, str(folder / SCHEMA)),
             initial=load_tensors(folder / INITIAL)["row"],
             communal=tensors.get(COMMUNAL),

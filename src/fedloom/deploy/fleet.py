@@ -207,7 +207,7 @@ class Fleet:
         self.wire["bytes_up"] += len(letter.data)
         try:
             if letter.spoilt:
-                raise Refused("its message cannot be read")
+                raise Refused(letter.spoilt)
             if letter.error and sent.sent_again:
                 return
             if letter.error:  # Flower's own word: it went away with its work, and may come back

@@ -21,11 +21,11 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from fedloom.errors import FedloomError
 
@@ -205,8 +205,8 @@ class Letter:
     node: int
     data: bytes = b""
     error: str = ""
-    spoilt: bool = False
-    """Whether it is no message at all."""
+    spoilt: str = ""
+    """Why it is no message at all."""
 
 
 class Post:
@@ -241,30 +241,36 @@ class Post:
         from flwr.supercore.inflatable import inflatable_utils
         from flwr.superlink.grid import http_grid
 
+        refused: list[str] = []
+
+        def refuse(piece: str, why: str) -> NoReturn:
+            refused.append(why)
+            raise inflatable_utils.ObjectPullError(piece, why)
+
         def pull_objects(object_ids: list[str], pull_object_fn: Callable[[str], bytes]) -> dict[str, bytes]:
             room = [self.limit]
 
             def bounded(piece: str) -> bytes:
                 data = pull_object_fn(piece)
                 room[0] -= len(data)
-                if room[0] < 0:
-                    raise inflatable_utils.ObjectPullError(piece, "the message is larger than allowed")
-                return data
+                return data if room[0] >= 0 else refuse(piece, f"the message has more than {self.limit:,} bytes")
 
             if len(object_ids) > PIECES:
-                raise inflatable_utils.ObjectPullError(object_ids[0], "the message has too many pieces")
+                refuse(object_ids[0], f"the message has {len(object_ids):,} pieces, and {PIECES} are allowed")
             return inflatable_utils.pull_objects(object_ids, bounded, max_time=seconds, **BACKOFF)
 
         _replace(http_grid, "pull_objects", pull_objects)
         letters: list[Letter] = []
         for name in names:
+            refused.clear()
             try:
-                letters += [_letter(name, message) for message in self.grid.pull_messages([name])]
+                found = [_letter(name, message) for message in self.grid.pull_messages([name])]
+                letters += [replace(letter, spoilt=refused[0]) for letter in found] if refused else found
             except unreachable():
                 raise
             except Exception as why:  # whatever Flower makes of what a site has sent
                 log.warning("a message cannot be read (%s)", type(why).__name__)
-                letters.append(Letter(name, 0, spoilt=True))
+                letters.append(Letter(name, 0, spoilt="the message cannot be read"))
         return letters
 
 

@@ -90,7 +90,7 @@ class Roster:
                     self.asked[name] = client, node, request.ticket
         for letter in self.post.fetch(list(self.asked), GREETING):
             client, node, ticket = self.asked.pop(letter.answers)
-            if letter.error:  # it went away, or was at work all the while: it is greeted again
+            if letter.error and not letter.spoilt:  # it went away, or was at work all the while: it is greeted again
                 self.greeted.pop(client, None)
                 continue
             try:
@@ -103,7 +103,7 @@ class Roster:
 
     def _noted(self, client: int, node: Node, ticket: str, letter: Letter) -> None:
         if letter.spoilt:
-            raise Refused("its answer to the greeting cannot be read")
+            raise Refused(letter.spoilt)
         answer, _ = unpack(letter.data, Answer, LARGEST)
         about = answer.about
         if (answer.run, answer.ticket, answer.client, letter.node) != (self.run, ticket, client, node.number):
