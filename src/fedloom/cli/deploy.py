@@ -188,19 +188,12 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    from fedloom.cli.run import printed, result
-    from fedloom.report.html import write
+    from fedloom.cli.run import told
     from fedloom.runs.history import History
 
-    history = History.load(folder)
-    if any(record["metrics"] for record in history.records):
-        write({history.label: [history]}, folder / "report.html")
-    if as_json:
-        typer.echo(json.dumps(result(history, folder)))
-        return
-    printed(history, folder)
+    told(History.load(folder), folder, as_json)
     cross = folder / "cross_site.json"
-    if cross.exists():
+    if cross.exists() and not as_json:
         _print_cross(json.loads(cross.read_text()))
 
 

@@ -125,7 +125,6 @@ def fresh_folder(name: str) -> Path:
 def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_json: bool, quiet: bool) -> None:
     """Run with a progress bar and trackers; then report, and say what came out."""
     from fedloom.cli.progress import bars, observer
-    from fedloom.report.html import write
     from fedloom.runs.trackers import tracker
 
     trackers = [tracker(name, folder, folder.name, rounds) for name in track or []]
@@ -135,16 +134,22 @@ def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_js
     except KeyboardInterrupt:
         typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
         raise
+    told(history, folder, as_json)
+
+
+def told(history: History, folder: Path, as_json: bool) -> None:
+    """Write a finished run's report and say what came out, for people or for machines."""
+    from fedloom.report.html import write
+
     if any(record["metrics"] for record in history.records):
         write({history.label: [history]}, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps(result(history, folder)))
+        typer.echo(json.dumps(_result(history, folder)))
         return
-    printed(history, folder)
+    _print(history, folder)
 
 
-def result(history: History, folder: Path) -> dict[str, Any]:
-    """What a finished run came to, for machines."""
+def _result(history: History, folder: Path) -> dict[str, Any]:
     return {
         "folder": str(folder),
         "method": history.config["method"],
@@ -158,8 +163,7 @@ def result(history: History, folder: Path) -> dict[str, Any]:
     }
 
 
-def printed(history: History, folder: Path) -> None:
-    """Print what a finished run came to, for people."""
+def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.progress import printer
