@@ -78,7 +78,7 @@ exec fedloom deploy {role} .
 
 def server_readme(settings: ServerSettings, until: datetime) -> str:
     """For the operator."""
-    everyone = [*settings.sites, *([settings.evaluator] if settings.evaluator else [])]
+    everyone = settings.everyone
     door = (
         f"Open port {settings.port} of this machine to the sites, and no other. Port {settings.control_port} must stay "
         "closed: whoever reaches it can submit runs. Sites come in through nginx (nginx.conf), which asks for their "

@@ -199,7 +199,7 @@ def status(folder: Path) -> dict[str, Any]:
         last = [SAID.get(line, line) for line in last]
         return {"site": settings.name, "running": process, "last": last, "model": (folder / "model").exists()}
     server = load_server(folder)
-    names = [*server.sites, *([server.evaluator] if server.evaluator else [])]
+    names = server.everyone
     keys = {flower.key_of(folder / "keys" / f"{name}.pub"): name for name in names}
     online: list[str] = []
     if process is not None:
@@ -224,9 +224,7 @@ def stop(folder: Path) -> bool:
     """End what runs in a participant's folder, at the server its run too; whether there was anything."""
     number = folder / "flower" / "run"
     if role_of(folder) == "server" and pid_file(folder).process() is not None and number.exists():
-        try:
+        with contextlib.suppress(*flower.unreachable()):  # the run may be over, or the SuperLink
             control(folder).stop(number.read_text())
-        except flower.unreachable():
-            pass  # the run is over, or the SuperLink
         number.unlink(missing_ok=True)
     return pid_file(folder).stop()

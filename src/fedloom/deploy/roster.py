@@ -30,7 +30,7 @@ class Roster:
 
     def __init__(self, post: Post, settings: ServerSettings, keys: Mapping[bytes, int], run: str, digest: str) -> None:
         self.post, self.settings, self.keys, self.run, self.digest = post, settings, keys, run, digest
-        self.names = [*settings.sites, *([settings.evaluator] if settings.evaluator else [])]
+        self.names = settings.everyone
         self.sizes: dict[int, Sizes] = {}
         self.refused: dict[int, str] = {}
         self.joined: Callable[[], None] = lambda: None

@@ -59,7 +59,7 @@ def serve(post: Post, folder: Path) -> None:
 def _served(post: Post, folder: Path) -> tuple[History, list[dict[str, Any]]]:
     settings, blueprint, run = load_server(folder), Blueprint.load(folder), folder / RUN
     state = load_checkpoint(run, len(blueprint.sites)) if (run / "config.toml").exists() else None
-    keys = {key_of(folder / "keys" / f"{name}.pub"): number for number, name in enumerate(_names(settings))}
+    keys = {key_of(folder / "keys" / f"{name}.pub"): number for number, name in enumerate(settings.everyone)}
     roster = Roster(post, settings, keys, blueprint.digest, blueprint.digest)
     roster.gather(lambda text: _write(run / STATUS, {"waiting": text}))
     missing = [
@@ -82,10 +82,6 @@ def _served(post: Post, folder: Path) -> tuple[History, list[dict[str, Any]]]:
     history = play(prepared, run, [], fleet)
     _finish(prepared.composition, fleet, roster, settings, run)
     return history, fleet.left_out()
-
-
-def _names(settings: ServerSettings) -> list[str]:
-    return [*settings.sites, *([settings.evaluator] if settings.evaluator else [])]
 
 
 def deployed(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:

@@ -57,6 +57,11 @@ class ServerSettings(Settings):
     cross_site: bool = False
     """Whether, at the end, every site's model is scored on every site's data; models then leave their sites."""
 
+    @property
+    def everyone(self) -> list[str]:
+        """All sites by client number, the evaluator behind the others."""
+        return [*self.sites, *([self.evaluator] if self.evaluator else [])]
+
 
 class SiteData(Settings):
     """Where a site's own data lie and how they are read.

@@ -113,7 +113,7 @@ def _nginx(folder: Path, settings: ServerSettings) -> Program:
 
 def _register(folder: Path, settings: ServerSettings) -> int:
     """Let the sites' nodes in, and only those; how many there are."""
-    names = [*settings.sites, *([settings.evaluator] if settings.evaluator else [])]
+    names = settings.everyone
     link = control(folder)
     keys = {flower.key_of(folder / "keys" / f"{name}.pub") for name in names}
     for key in keys - {node.key for node in link.nodes()}:
