@@ -9,13 +9,13 @@ import resource
 import time
 
 import torch
-from local import BATCH, RATE, federation
-from measure import arguments, line
 
+from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.work import LocalWork
 from fedloom.models import build
 from fedloom.runs.api import run
+from local import BATCH, RATE, federation
+from measure import arguments, line
 
 WORKERS = 2
 

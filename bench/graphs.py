@@ -16,7 +16,6 @@ from itertools import accumulate, pairwise
 
 import torch
 import torch.nn.functional as F
-from measure import Contenders, arguments, interleaved, line
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
@@ -24,12 +23,13 @@ from torch_geometric.nn import MetaLayer
 from torch_geometric.utils import scatter
 
 from fedloom.core.cohort import Cohort, Setting
-from fedloom.core.local import Loom
+from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.work import LocalWork
 from fedloom.models.block import Block, Phi
 from fedloom.models.fullgn import FullGN
-from fedloom.tasks import task
+from fedloom.tasks.registry import task
+from fedloom.training.local_trainer import Loom
+from measure import Contenders, arguments, interleaved, line
 
 BATCH, RATE = 128, 0.01
 

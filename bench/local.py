@@ -15,17 +15,17 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from measure import Contenders, arguments, interleaved, line, show
 from torch import Tensor, nn
 
 from fedloom.core.cohort import Cohort, Setting
-from fedloom.core.execution import Execution, cohorts, decide
-from fedloom.core.local import Loom
+from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.work import LocalWork
 from fedloom.data.federation import Federation, Ragged
 from fedloom.models import build
 from fedloom.runs.api import run
+from fedloom.training.execution import Execution, cohorts, decide
+from fedloom.training.local_trainer import Loom
+from measure import Contenders, arguments, interleaved, line, show
 
 BATCH = 32
 RATE = 0.01

@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 
 import torch
-from local import BATCH, RATE, federation
-from measure import arguments, line
 
 from fedloom.core.task import Task
 from fedloom.models import build
 from fedloom.runs.api import run
+from local import BATCH, RATE, federation
+from measure import arguments, line
 
 BAR = 1 / 1.15
 METHODS = (

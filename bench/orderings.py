@@ -14,7 +14,7 @@ import numpy as np
 
 import fedloom as fl
 from fedloom.conformance.play import played
-from fedloom.personal.fedpredict import FedPredict
+from fedloom.prediction.fedpredict import FedPredict
 from fedloom.runs.history import CLIENTS, GLOBAL
 
 Results = dict[str, list[float]]

@@ -24,7 +24,7 @@ def measure(clients: int) -> dict[str, float]:
     import torch
 
     import fedloom as fl
-    from fedloom.core.work import LocalWork
+    from fedloom.core.local_work import LocalWork
 
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)

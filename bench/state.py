@@ -10,10 +10,10 @@ import json
 import time
 
 import torch
-from measure import arguments
 
 import fedloom as fl
 from fedloom.conformance.play import played
+from measure import arguments
 
 CLIENTS, PER_ROUND, SAMPLES = 10_000, 100, 2
 

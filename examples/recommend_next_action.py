@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import fedloom as fl
-from fedloom.flows import Recommender
+from fedloom.tasks.flows import Recommender
 
 FLOWS = Path(__file__).parent / "flows"
 SMALL = {"width": 48, "blocks": 3}

@@ -9,52 +9,19 @@ from __future__ import annotations
 import itertools
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
-import torch
 
 import fedloom as fl
-from fedloom.algorithms.registry import METHODS
-from fedloom.conformance.overlap import overlapping
-from fedloom.core.task import Task
-from fedloom.data.federation import Ragged
-from fedloom.personal import STAGES
+from fedloom.methods.registry import METHODS
+from fedloom.prediction import STAGES
 from fedloom.selection import SELECTORS
-from synthetic import federation, mlp
+from support.compositions import SELECTION, SETTINGS, world_of
+from support.paths import DOCS
 
-DOCS = Path(__file__).parents[1] / "docs" / "composition.md"
-SETTINGS = {
-    "fedhybridavglg": "threshold=40",
-    "fedhybridavglgdual": "threshold=40",
-    "fedseq": "min_samples=30,max_clients=3,pretrain_epochs=1",
-    "fedseqinter": "min_samples=30,max_clients=3,pretrain_epochs=1",
-    "cfl": "warmup=0",
-}
-SELECTION = {"random": {"number": 2}, "powerofchoice": {"number": 2}}
+PAGE = DOCS / "composition.md"
 OPTIMIZER = {"plain": None, "yogi": {"kind": "yogi"}}
 NOTHING = "no stage"
-
-
-def world() -> Task:
-    """Six clients of two sizes with a validation part and a communal set."""
-    from dataclasses import replace
-
-    made = federation([36, 18, 30, 18, 24, 24], shape=(6,), classes=3)
-    valid = Ragged.of([part[:4] for part in (made.train[k] for k in range(6))])
-    train = Ragged.of([made.train[k][4:] for k in range(6)])
-    return Task("t", replace(made, train=train, valid=valid, communal=torch.arange(0, 150, 10)), mlp(6, 5, 3))
-
-
-TASK = world()
-GRAPHS = overlapping()
-
-
-def world_of(method: str) -> tuple[Task, dict[str, object]]:
-    """The task on which a method is tried, and the local work there."""
-    if METHODS[method].on_graphs:
-        return GRAPHS, {"batch_size": 0, "lr": 0.05}
-    return TASK, {"batch_size": 8, "lr": 0.05}
 
 
 @cache
@@ -113,7 +80,7 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(refused):
 def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refused):
     print(f"{len(refused)} of {len(METHODS) * (len(SELECTORS) + len(STAGES) + 1)} pairs are refused")
     listed = set()
-    for line in DOCS.read_text().splitlines():
+    for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3 and cells[0].startswith("`"):
             names = [re.findall(r"`([^`]+)`", cell) for cell in cells[:2]]

@@ -16,11 +16,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fedloom.algorithms.registry import METHODS
 from fedloom.cli.app import app
+from fedloom.methods.registry import METHODS
 from fedloom.runs.config import RunConfig, TaskConfig, parse
+from support.paths import REPOSITORY
 
-HOME = Path(__file__).parent.parent
+HOME = REPOSITORY
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").glob("*.md"))]
 EXAMPLES = sorted((HOME / "examples").glob("*.py"))
 REALLY_RUN = ("quickstart.md", "extend.md")

@@ -6,33 +6,25 @@ seeds. Margins are chosen to hold on the next seed too.
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from fedloom.data.datasets import DATASETS
-
-sys.path.append(str(Path(__file__).parents[1] / "bench"))
-
 import orderings
+from fedloom.data.datasets.registry import DATASETS
+from support.paths import DATA_FOLDER
 
 pytestmark = pytest.mark.slow
 SEEDS = 1
 
-FOLDER = Path(os.environ.get("FEDLOOM_DATA") or Path(__file__).parents[2] / "shared" / "data")
-
 
 @pytest.fixture(autouse=True)
 def real_data(monkeypatch):
-    monkeypatch.setenv("FEDLOOM_DATA", str(FOLDER))
+    monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
 
 
 def needs(name: str) -> None:
     if not DATASETS[name].present():
-        pytest.skip(f"the data of {name} are not in {FOLDER}")
+        pytest.skip(f"the data of {name} are not in {DATA_FOLDER}")
 
 
 def gain(alpha: float, selector: str) -> float:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import fedloom as fl
-from fedloom.algorithms.registry import METHODS
+from fedloom.methods.registry import METHODS
 from fedloom.selection import SELECTORS
-from test_composition import SELECTION, SETTINGS, world_of
+from support.compositions import SELECTION, SETTINGS, world_of
 
 COMPARED = ("metrics.jsonl", "clients.json")
 

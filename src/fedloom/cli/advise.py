@@ -15,7 +15,7 @@ from fedloom.cli import options as o
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedloom.runs.halving import Move
+    from fedloom.runs.plans.advise.halving import Move
 
 
 def advise(
@@ -55,7 +55,7 @@ def advise(
     Example:  fedloom advise --data patients.csv --target outcome --client-column hospital --minutes 5
     """
     from fedloom.cli.run import fresh_folder
-    from fedloom.runs.grid import split_methods
+    from fedloom.runs.plans.grid import split_methods
 
     values = o.collect(
         config, settings, alpha, partition, selection,
@@ -80,7 +80,7 @@ def finish_advice(
 ) -> None:
     """Play, or go on playing, and say what came out."""
     from fedloom.report.advice import write
-    from fedloom.runs.advise import give_advice
+    from fedloom.runs.plans.advise.advise import give_advice
 
     try:
         with _shown(60 * minutes, quiet or as_json) as watch:

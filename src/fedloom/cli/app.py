@@ -23,7 +23,7 @@ from fedloom.cli.reproduce import reproduce
 from fedloom.cli.run import resume, run
 from fedloom.cli.show import report
 from fedloom.cli.sweep import sweep
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
 
 app = typer.Typer(
     name="fedloom",

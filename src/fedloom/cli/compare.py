@@ -68,7 +68,7 @@ def compare(
     """
     from fedloom.cli.run import fresh_folder
     from fedloom.runs.api import complete_local
-    from fedloom.runs.comparison import begin_comparison
+    from fedloom.runs.plans.compare import begin_comparison
 
     values = o.collect(
         config, settings, alpha, partition, selection,
@@ -86,11 +86,11 @@ def compare(
 def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Do what is left of a comparison, then print its table and verdict and write its report."""
     from fedloom.cli.live import LiveTable
+    from fedloom.core.validation import read
     from fedloom.report.html import write
     from fedloom.report.table import summary, verdict
-    from fedloom.runs.comparison import PLAN, continue_comparison
     from fedloom.runs.config import RunConfig
-    from fedloom.validation import read
+    from fedloom.runs.plans.compare import PLAN, continue_comparison
 
     plan = read(folder / PLAN)
     rounds = int(plan["config"].get("rounds", RunConfig().rounds))

@@ -33,7 +33,7 @@ def conform(
     Example:  fedloom conform my_methods.py:MyScaffold --like scaffold
     """
     from fedloom.conformance.suite import claims_for, conform, known_methods
-    from fedloom.errors import FedloomError
+    from fedloom.core.errors import FedloomError
     from fedloom.runs.api import method_from
 
     if like is not None and len(methods or []) != 1:

@@ -42,7 +42,7 @@ def data(
                fedloom data patients.csv --target outcome --client-column hospital
                fedloom data get mnist --from downloads/mnist/
     """
-    from fedloom.errors import FedloomError
+    from fedloom.core.errors import FedloomError
 
     if words[0] == "get":
         if len(words) != 2 or source is None:
@@ -52,7 +52,7 @@ def data(
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
     federation = _load(words[0], clients, alpha, partition, target, client_column, ignore or [], seed or 0)
-    from fedloom.data.picture import describe, picture
+    from fedloom.data.figure import describe, picture
 
     told = describe(federation)
     path = png or (None if as_json else Path(f"{Path(words[0]).stem}.png"))
@@ -73,7 +73,7 @@ def _get(name: str, source: str, sha256: str | None, as_json: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    from fedloom.data.get import get
+    from fedloom.data.datasets.download import get
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
@@ -95,10 +95,10 @@ def _load(
     ignore: list[str],
     seed: int,
 ) -> Federation:
-    from fedloom.data.datasets import load
-    from fedloom.data.own import own
-    from fedloom.data.partitions import dirichlet, partitioner
-    from fedloom.errors import FedloomError
+    from fedloom.core.errors import FedloomError
+    from fedloom.data.datasets.registry import load
+    from fedloom.data.partition.registry import dirichlet, partitioner
+    from fedloom.data.read import own
 
     if alpha is not None and partition is not None:
         raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")

@@ -59,7 +59,7 @@ def init(
 
     Example:  fedloom deploy init run.toml --clients north,south,west --host fl.example.org
     """
-    from fedloom.deploy.folders import init as write
+    from fedloom.deploy.provision.folders import init as write
 
     names = [name.strip() for name in clients.split(",") if name.strip()]
     folders = write(
@@ -76,11 +76,11 @@ def explain(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file, or config.toml of a folder.")],
 ) -> None:
     """Print exactly what leaves a site and what it gets, per round, in bytes and in words."""
-    from fedloom.deploy.explain import explained
+    from fedloom.core.validation import read
+    from fedloom.deploy.explain.explain import explained
     from fedloom.deploy.settings import SERVER_FILE, load_server
     from fedloom.runs.api import complete_local, completed
     from fedloom.runs.config import parse
-    from fedloom.validation import read
 
     config = completed(parse(complete_local(read(run_file)), str(run_file)))
     beside = run_file.parent
@@ -91,7 +91,7 @@ def explain(
 @app.command()
 def server(folder: Folder) -> None:
     """Run a deployment's server: Flower's SuperLink on loopback and nginx in front. Ctrl-C ends it."""
-    from fedloom.deploy.supervise import server as supervise
+    from fedloom.deploy.operate.supervise import server as supervise
 
     _supervised(lambda: supervise(folder, _say))
 
@@ -99,7 +99,7 @@ def server(folder: Folder) -> None:
 @app.command()
 def client(folder: Folder) -> None:
     """Run a site: check its data, connect, train when asked. Ctrl-C ends it; its state stays on its disk."""
-    from fedloom.deploy.supervise import client as supervise
+    from fedloom.deploy.operate.supervise import client as supervise
 
     _supervised(lambda: supervise(folder, _say))
 
@@ -112,9 +112,9 @@ def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None
     watching; the run goes on, and the same command watches it again. [b]fedloom deploy stop[/b] ends it.
     """
     from fedloom.cli.progress import bars, observer
-    from fedloom.deploy.operate import run as play
+    from fedloom.core.validation import read
+    from fedloom.deploy.operate.commands import run as play
     from fedloom.deploy.settings import load_server
-    from fedloom.validation import read
 
     load_server(folder)
     rounds = int(read(folder / "config.toml")["rounds"])
@@ -131,7 +131,7 @@ def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None
 @app.command()
 def status(folder: Folder, as_json: o.Json = False) -> None:
     """Say how a participant stands: its programs, and at the server the sites, the run and who was left out."""
-    from fedloom.deploy.operate import status as find
+    from fedloom.deploy.operate.commands import status as find
 
     found = find(folder)
     if as_json:
@@ -144,7 +144,7 @@ def status(folder: Folder, as_json: o.Json = False) -> None:
 @app.command()
 def stop(folder: Folder) -> None:
     """End a participant's programs, and at the server its run. Everything can go on later."""
-    from fedloom.deploy.operate import stop as end
+    from fedloom.deploy.operate.commands import stop as end
 
     typer.echo("stopped" if end(folder) else "nothing was running")
 

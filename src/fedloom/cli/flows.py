@@ -13,7 +13,7 @@ from fedloom.cli.generate import generate
 from fedloom.cli.recommend import export, recommend
 
 if TYPE_CHECKING:
-    from fedloom.flows.closing import Reading
+    from fedloom.tasks.flows.formats.closing import Reading
 
 ENDINGS = (".json", ".bpmn", ".npz")
 
@@ -41,8 +41,10 @@ def show(
 
     Example:  fedloom flows show order.json --out order.svg
     """
-    from fedloom.errors import FedloomError
-    from fedloom.flows import outline, picture, read, validate
+    from fedloom.core.errors import FedloomError
+    from fedloom.tasks.flows import read, validate
+    from fedloom.tasks.flows.drawing.outline import outline
+    from fedloom.tasks.flows.drawing.picture import picture
 
     reading = read(file)
     path = out or (None if as_json else Path(f"{file.stem}.png"))
@@ -105,7 +107,7 @@ def convert(
 
     Example:  fedloom flows convert invoice.bpmn --out invoice.json
     """
-    from fedloom.flows import read, validate_draft, write_flow
+    from fedloom.tasks.flows import read, validate_draft, write_flow
 
     reading = read(file)
     validate_draft(reading.flow, reading.dialect)
@@ -155,7 +157,7 @@ def _print_changes(reading: Reading) -> None:
 
 def _found(paths: list[Path]) -> list[Path]:
     """The files that were named, and those in the folders that were named."""
-    from fedloom.errors import FedloomError
+    from fedloom.core.errors import FedloomError
 
     found: list[Path] = []
     for path in paths:
@@ -172,8 +174,8 @@ def _found(paths: list[Path]) -> list[Path]:
 
 def _checked(path: Path) -> dict[str, Any]:
     """What one file is, or why it is none: ready for JSON."""
-    from fedloom.errors import FedloomError
-    from fedloom.flows import read, read_corpus, validate
+    from fedloom.core.errors import FedloomError
+    from fedloom.tasks.flows import read, read_corpus, validate
 
     try:
         if path.suffix.lower() == ".npz":

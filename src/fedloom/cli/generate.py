@@ -11,7 +11,7 @@ import typer
 from fedloom.cli import options as o
 
 if TYPE_CHECKING:
-    from fedloom.flows.corpus import Corpus
+    from fedloom.tasks.flows.corpus import Corpus
 
 
 def generate(
@@ -33,7 +33,7 @@ def generate(
 
     Example:  fedloom flows generate --clients 33 --largest 14000 --seed 0 --out corpus
     """
-    from fedloom.flows import generator
+    from fedloom.tasks.flows.synthetic import generator
 
     _check(out)
     corpus = generator.generate(clients, largest, seed)
@@ -56,15 +56,15 @@ def generate(
 
 
 def _check(out: Path) -> None:
-    from fedloom.errors import FedloomError
+    from fedloom.core.errors import FedloomError
 
     if out.exists() and not (out.is_dir() and out.suffix != ".npz" and not any(out.iterdir())):
         raise FedloomError(f"{out} exists already: name a new folder or file with --out.")
 
 
 def _write(corpus: Corpus, out: Path) -> None:
-    from fedloom.errors import FedloomError
-    from fedloom.flows import write_flow, write_packed
+    from fedloom.core.errors import FedloomError
+    from fedloom.tasks.flows import write_flow, write_packed
 
     try:
         if out.suffix == ".npz":
@@ -82,8 +82,8 @@ def _write(corpus: Corpus, out: Path) -> None:
 
 def _groups(corpus: Corpus, clients: int, largest: int, seed: int) -> dict[str, dict[str, Any]]:
     """What each group of sizes has, ready for JSON."""
-    from fedloom.flows.generator import ceiling
-    from fedloom.flows.sizes import GROUPS, SIZES, group, picked
+    from fedloom.tasks.flows.synthetic.generator import ceiling
+    from fedloom.tasks.flows.synthetic.sizes import GROUPS, SIZES, group, picked
 
     places = picked(clients)
     told: dict[str, dict[str, Any]] = {}

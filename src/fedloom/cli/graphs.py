@@ -11,8 +11,8 @@ import typer
 from fedloom.cli import options as o
 
 if TYPE_CHECKING:
-    from fedloom.graphs.labelled import LabelledGraph
-    from fedloom.graphs.split import Split
+    from fedloom.tasks.graphs.labelled_graph import LabelledGraph
+    from fedloom.tasks.graphs.split import Split
 
 COLUMNS = ("communities", "anchors", "nodes", "edges", "ratio")
 
@@ -50,9 +50,9 @@ def show_split(
     Examples:  fedloom graphs split cora --clients 4
                fedloom graphs split --data my_graph.npz --clients 3 --out split.png
     """
-    from fedloom.errors import FedloomError
-    from fedloom.graphs.read import named_graph, read_graph
-    from fedloom.graphs.split import split
+    from fedloom.core.errors import FedloomError
+    from fedloom.tasks.graphs.read import named_graph, read_graph
+    from fedloom.tasks.graphs.split import split
 
     if (name is None) == (data is None):
         raise FedloomError("say which graph: a name (fedloom graphs split cora) or a file of your own (--data FILE).")
@@ -60,7 +60,7 @@ def show_split(
     divided = split(source, clients, seed)
     told = _told(source, divided, seed)
     if out is not None:
-        from fedloom.graphs.picture import picture
+        from fedloom.tasks.graphs.figure import picture
 
         try:
             picture(source, divided, out)
@@ -77,7 +77,7 @@ def _told(source: LabelledGraph, divided: Split, seed: int) -> dict[str, Any]:
     """What is printed, ready for JSON."""
     from dataclasses import asdict
 
-    from fedloom.graphs.split import TABLE
+    from fedloom.tasks.graphs.split import TABLE
 
     held = divided.statistics
     count = divided.graphs.clients

@@ -36,7 +36,7 @@ def listing(
 
     Example:  fedloom list models
     """
-    from fedloom.errors import unknown
+    from fedloom.core.errors import unknown
 
     if kind not in KINDS:
         raise unknown("kind of thing", kind, KINDS)
@@ -57,15 +57,15 @@ def listing(
 
 def _rows(kind: str) -> list[dict[str, Any]]:
     if kind == "methods":
-        from fedloom.algorithms.registry import METHODS
+        from fedloom.methods.registry import METHODS
 
         return [_of_class(name, made) for name, made in METHODS.items()]
     if kind == "tasks":
-        from fedloom.tasks import TASKS, describe
+        from fedloom.tasks.registry import TASKS, describe
 
         return [{"name": name, "about": describe(name)} for name in TASKS]
     if kind == "data":
-        from fedloom.data.datasets import DATASETS
+        from fedloom.data.datasets.registry import DATASETS
 
         return [
             {"name": n, "about": d.description, "licence": d.licence, "here": d.present()} for n, d in DATASETS.items()
@@ -75,7 +75,7 @@ def _rows(kind: str) -> list[dict[str, Any]]:
 
         return [{"name": name, "about": model.about, "takes": model.takes} for name, model in MODELS.items()]
     if kind == "partitions":
-        from fedloom.data.partitions import PARTITIONS
+        from fedloom.data.partition.registry import PARTITIONS
 
         return [_of_class(name, made) for name, made in PARTITIONS.items()]
     if kind == "selectors":
@@ -83,7 +83,7 @@ def _rows(kind: str) -> list[dict[str, Any]]:
 
         return [_of_class(name, made) for name, made in SELECTORS.items()]
     if kind == "stages":
-        from fedloom.personal import STAGES
+        from fedloom.prediction import STAGES
 
         return [_of_class(name, made) for name, made in STAGES.items()]
     return [{"name": name, "about": about} for name, about in _tables(kind).items()]
@@ -91,15 +91,15 @@ def _rows(kind: str) -> list[dict[str, Any]]:
 
 def _tables(kind: str) -> dict[str, str]:
     if kind == "engines":
-        from fedloom.engine import ENGINES
+        from fedloom.engines import ENGINES
 
         return ENGINES
     if kind == "executions":
-        from fedloom.core.execution import EXECUTIONS
+        from fedloom.training.execution import EXECUTIONS
 
         return EXECUTIONS
     if kind == "weightings":
-        from fedloom.aggregation import WEIGHTINGS
+        from fedloom.aggregation.server_optimizer import WEIGHTINGS
 
         return WEIGHTINGS
     from fedloom.runs.trackers import TRACKERS

@@ -116,11 +116,11 @@ def collect(
     **options: Any,
 ) -> dict[str, Any]:
     """Nested config values from a TOML file, then options, then ``--set``. Option names say where they go."""
-    from fedloom.algorithms.registry import split_method
-    from fedloom.data.partitions import dirichlet, partition_config, partitioner
-    from fedloom.errors import FedloomError
+    from fedloom.core.errors import FedloomError
+    from fedloom.core.validation import read
+    from fedloom.data.partition.registry import dirichlet, partition_config, partitioner
+    from fedloom.methods.registry import split_method
     from fedloom.runs.config import override
-    from fedloom.validation import read
 
     values: dict[str, Any] = read(config) if config is not None else {}
     for section in ("task", "local", "selection"):

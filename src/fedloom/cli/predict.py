@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from fedloom.deploy.inputs import Asked
-    from fedloom.deploy.saved import SavedModel
+    from fedloom.deploy.site.inputs import Asked
+    from fedloom.deploy.site.saved_model import SavedModel
 
 
 def predict(
@@ -44,8 +44,8 @@ def predict(
 
     Example:  fedloom predict deploy/site-1 new_patients.csv --out predictions.csv
     """
-    from fedloom.deploy.inputs import read_asked
-    from fedloom.deploy.saved import model_at
+    from fedloom.deploy.site.inputs import read_asked
+    from fedloom.deploy.site.saved_model import model_at
 
     saved = model_at(folder, client)
     asked = read_asked(data, saved)
@@ -115,7 +115,7 @@ def _lines(header: list[str], rows: list[list[Any]]) -> Iterator[str]:
 
 
 def _write(path: Path, header: list[str], rows: list[list[Any]]) -> None:
-    from fedloom.errors import FedloomError
+    from fedloom.core.errors import FedloomError
     from fedloom.runs.checkpoint import write_whole
 
     text = io.StringIO(newline="")

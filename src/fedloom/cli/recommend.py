@@ -13,9 +13,9 @@ from fedloom.cli import options as o
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fedloom.flows.flow import Flow
-    from fedloom.flows.recommend import Strange
-    from fedloom.flows.saved import SavedModel
+    from fedloom.tasks.flows.flow import Flow
+    from fedloom.tasks.flows.learning.recommend import Strange
+    from fedloom.tasks.flows.learning.saved import SavedModel
 
 NOTED = 5
 """How many words a note names."""
@@ -57,7 +57,7 @@ def recommend(
 
     Example:  fedloom flows recommend model.safetensors my_workflow.json --after "Urgent?" --label "main 1"
     """
-    from fedloom.flows.recommend import Recommender
+    from fedloom.tasks.flows.learning.recommend import Recommender
 
     recommender = Recommender.load(model, client)
     draft = recommender.read(flow)
@@ -95,7 +95,7 @@ def export(
 
     Example:  fedloom flows export runs/n8n --client "owner 12" --out model.safetensors
     """
-    from fedloom.flows.recommend import model_of_run
+    from fedloom.tasks.flows.learning.recommend import model_of_run
 
     saved = model_of_run(run, client)
     saved.write(out)
@@ -116,15 +116,15 @@ def _about(saved: SavedModel) -> dict[str, str | int]:
 
 
 def _whose(saved: SavedModel) -> str:
-    from fedloom.flows.flow import brief
+    from fedloom.tasks.flows.flow import brief
 
     return f"the model of '{brief(saved.client)}'" if saved.client else "the model that all clients share"
 
 
 def _question(asked: Flow, saved: SavedModel) -> str:
     """What was asked, in one line."""
-    from fedloom.flows.families import short_kind
-    from fedloom.flows.flow import brief
+    from fedloom.tasks.flows.drawing.families import short_kind
+    from fedloom.tasks.flows.flow import brief
 
     edge = asked.edges[-1]
     before = next(node for node in asked.nodes if node.id == edge.source)
@@ -136,7 +136,7 @@ def _question(asked: Flow, saved: SavedModel) -> str:
 
 def _shown(kind: str) -> str:
     """A class for people: an n8n type with its package behind it."""
-    from fedloom.flows.flow import brief
+    from fedloom.tasks.flows.flow import brief
 
     kind = brief(kind, 100)
     package, dot, name = kind.rpartition(".")
@@ -145,7 +145,7 @@ def _shown(kind: str) -> str:
 
 def _notes(strange: Sequence[Strange], saved: SavedModel) -> Iterator[str]:
     """What a person should know about an answer: the words that the model did not understand."""
-    from fedloom.flows.flow import brief
+    from fedloom.tasks.flows.flow import brief
 
     if strange:
         words = [f"{word.attribute} '{brief(word.word, 40)}'" for word in strange[:NOTED]]

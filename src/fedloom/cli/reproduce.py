@@ -38,7 +38,7 @@ def reproduce(
     Example:  fedloom reproduce gala-cora --seeds 3 --workers 2
     """
     from fedloom.cli.live import LiveTable
-    from fedloom.errors import unknown
+    from fedloom.core.errors import unknown
     from fedloom.reproduce import STUDIES
     from fedloom.reproduce.study import Asked, finished
     from fedloom.runs.config import RunConfig

@@ -85,9 +85,11 @@ def resume(
     quiet: o.Quiet = False,
 ) -> None:
     """Go on with a stopped run, comparison, sweep or advice, to the same bytes as if it had never stopped."""
-    from fedloom.errors import FedloomError
-    from fedloom.runs import advise, comparison, sweep
-    from fedloom.validation import read
+    from fedloom.core.errors import FedloomError
+    from fedloom.core.validation import read
+    from fedloom.runs.plans import compare as comparison
+    from fedloom.runs.plans import sweep
+    from fedloom.runs.plans.advise import advise
 
     several = any((folder / plan).exists() for plan in (comparison.PLAN, sweep.PLAN, advise.PLAN))
     if several and (engine or ray_address):

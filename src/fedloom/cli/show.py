@@ -25,7 +25,7 @@ def report(
     from fedloom.cli.compare import print_table
     from fedloom.report.html import write
     from fedloom.report.table import summary, verdict
-    from fedloom.runs.comparison import histories
+    from fedloom.runs.plans.compare import histories
 
     found = histories(folders)
     page = write(found, out or folders[0] / "report.html")

@@ -11,7 +11,7 @@ import typer
 from fedloom.cli import options as o
 
 if TYPE_CHECKING:
-    from fedloom.runs.sweep import Sweep
+    from fedloom.runs.plans.sweep import Sweep
 
 
 def sweep(
@@ -63,10 +63,10 @@ def sweep(
     Example:  fedloom sweep --method fedprox --grid method.mu=0.01,0.1,1 --grid local.lr=0.05,0.1 --seeds 3
     """
     from fedloom.cli.run import fresh_folder
-    from fedloom.errors import FedloomError
+    from fedloom.core.errors import FedloomError
     from fedloom.runs.api import with_method
-    from fedloom.runs.grid import read_grid
-    from fedloom.runs.sweep import DEFAULT_METRICS, make_plan, write_plan
+    from fedloom.runs.plans.grid import read_grid
+    from fedloom.runs.plans.sweep import DEFAULT_METRICS, make_plan, write_plan
 
     values = o.collect(
         config, settings, alpha, partition, selection,
@@ -91,10 +91,10 @@ def sweep(
 def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Do what is left of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable
+    from fedloom.core.validation import read
     from fedloom.report.sweep import verdict, write
     from fedloom.runs.config import RunConfig
-    from fedloom.runs.sweep import PLAN, members, play
-    from fedloom.validation import read
+    from fedloom.runs.plans.sweep import PLAN, members, play
 
     plan = read(folder / PLAN)
     rounds = {m.label: int(m.values.get("rounds", RunConfig().rounds)) for m in members(plan)}
@@ -121,7 +121,7 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
 
     from fedloom.cli.progress import printer
     from fedloom.report.sweep import MARKS, written
-    from fedloom.runs.grid import short_keys
+    from fedloom.runs.plans.grid import short_keys
 
     table = Table(caption="mean ± standard deviation over seeds" if rows[0]["seeds"] > 1 else "one seed: no spread")
     for heading in short_keys(swept.grid).values():

@@ -13,14 +13,14 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor, nn
 
-from fedloom.algorithms.decoupled import Decoupled
-from fedloom.algorithms.hybrid import FedHybridAvgLG
-from fedloom.algorithms.representation import MOON
 from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim
 from fedloom.conformance.play import Played, played
 from fedloom.conformance.quadratics import STEPS, Affine, Matrix, Quadratics, relative
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.task import Task
+from fedloom.methods.fedhybridavglg import FedHybridAvgLG
+from fedloom.methods.moon import MOON
+from fedloom.methods.partial_sharing import Decoupled
 
 WORLD = Quadratics.drawn()
 BODY, HEAD = [0, 1], [2]

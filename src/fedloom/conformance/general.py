@@ -16,9 +16,9 @@ from fedloom.conformance.claim import Claim
 from fedloom.conformance.overlap import overlapping
 from fedloom.conformance.play import played
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.errors import FedloomError
 from fedloom.runs.api import resume, run
 
 WORK: dict[str, object] = {"epochs": 1, "batch_size": 8, "lr": 0.05}

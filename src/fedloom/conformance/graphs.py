@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedloom.algorithms.gala import CHOSEN, FedGala
 from fedloom.conformance.claim import Claim
 from fedloom.conformance.overlap import CLIENTS, overlapping
 from fedloom.conformance.play import Played, played
 from fedloom.core.algorithm import Algorithm
-from fedloom.graphs.federation import GraphFederation
+from fedloom.methods.fedgala.fedgala import CHOSEN, FedGala
+from fedloom.tasks.graphs.federation import GraphFederation
 
 WORK: dict[str, Any] = {"epochs": 3, "batch_size": 0, "optimizer": "adam", "lr": 0.01}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedloom.core.task import Task
-from fedloom.graphs.labelled import labelled_graph
-from fedloom.graphs.task import graph_task
+from fedloom.tasks.graphs.labelled_graph import labelled_graph
+from fedloom.tasks.graphs.task import graph_task
 
 PIECE, CLIENTS, CLASSES, FEATURES = 12, 3, 3, 6
 ACROSS = ((0, 13), (14, 25), (26, 1), (5, 17), (18, 30), (31, 6))

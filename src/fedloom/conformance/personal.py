@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedloom.algorithms.clustered import CFL, IFCA, FeSEM
-from fedloom.algorithms.meta import PerFedAvg, PFedMe
-from fedloom.algorithms.multitask import Ditto, FedU
-from fedloom.algorithms.sequential import FedSeq, FedSeqInter
 from fedloom.conformance.claim import ROUNDS, WORK, Claim, settled
 from fedloom.conformance.play import played
 from fedloom.conformance.quadratics import LR, Affine, Matrix, Quadratics, mixture, relative
 from fedloom.conformance.shared import FEDAVG, WORLD
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.work import LocalWork
-from fedloom.personal.fedpredict import FedPredict
-from fedloom.personal.finetune import FineTune
+from fedloom.core.local_work import LocalWork
+from fedloom.methods.clustered import CFL, IFCA, FeSEM
+from fedloom.methods.ditto import Ditto, FedU
+from fedloom.methods.fedseq.fedseq import FedSeq, FedSeqInter
+from fedloom.methods.perfedavg import PerFedAvg, PFedMe
+from fedloom.prediction.fedpredict import FedPredict
+from fedloom.prediction.finetune import FineTune
 
 LINE = Quadratics.drawn(width=1, copies=(4, 4, 8, 4, 8))
 """One-dimensional clients whose samples are all alike, so that every part of a batch has the same gradient."""

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
-from fedloom.core.local import Loom
-from fedloom.core.rounds import Composition, RunState, begin, play_prelude, play_round
-from fedloom.core.stage import Stage
+from fedloom.core.prediction_stage import Stage
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
-from fedloom.engine.inline import Inline
+from fedloom.engines.inline import Inline
+from fedloom.rounds.loop import Composition, RunState, begin, play_prelude, play_round
 from fedloom.runs.config import parse
 from fedloom.runs.runner import prepare
+from fedloom.training.local_trainer import Loom
+from fedloom.training.threads import single_thread
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedloom.algorithms.exits import FedProxExit
-from fedloom.algorithms.fedavg import FedAdagrad, FedAdam, FedProx
 from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim, settled
 from fedloom.conformance.play import played
 from fedloom.conformance.quadratics import STEPS, Quadratics, relative
 from fedloom.core.algorithm import Algorithm
+from fedloom.methods.fedavg import FedAdagrad, FedAdam, FedProx
+from fedloom.methods.fedavgexit import FedProxExit
 
 WORLD = Quadratics.drawn()
 ALONE = Quadratics.drawn(clients=1)

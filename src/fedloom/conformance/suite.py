@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from fedloom.algorithms.registry import METHODS, canonical
 from fedloom.conformance.claim import Claim, Finding
 from fedloom.conformance.decoupled import DECOUPLED
 from fedloom.conformance.general import GENERAL
@@ -14,8 +13,9 @@ from fedloom.conformance.personal import PERSONAL
 from fedloom.conformance.prototypes import PROTOTYPES
 from fedloom.conformance.shared import SHARED
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.exchange import Diverged
-from fedloom.errors import FedloomError, unknown
+from fedloom.core.errors import FedloomError, unknown
+from fedloom.methods.registry import METHODS, canonical
+from fedloom.rounds.exchange import Diverged
 
 SPECIFIC = {
     name: tuple(claim for family in (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, GRAPHS) for claim in family.get(name, ()))

@@ -13,10 +13,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
+from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
-from fedloom.core.site import Site
+from fedloom.core.server_context import Site
 from fedloom.core.task import Held, Task
-from fedloom.core.work import LocalWork
 
 ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 """``(row, mean of the clients' rows, state) -> (new row, new state)``."""

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.core.batches import Assignment
 from fedloom.core.cycle import Cycle
-from fedloom.core.local import Loom, gradients_of
-from fedloom.core.net import Loss
-from fedloom.core.optimizer import clip_
-from fedloom.core.request import Given, Request
-from fedloom.core.scoring import EVALUATION_BATCH, Scores, features_of, outputs_of, scores_of
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import generator, key
-from fedloom.core.stacked import Pull
 from fedloom.core.task import Task
-from fedloom.core.work import LocalWork
-from fedloom.errors import FedloomError
+from fedloom.training.batches import Assignment
+from fedloom.training.evaluation import EVALUATION_BATCH, Scores, features_of, outputs_of, scores_of
+from fedloom.training.local_trainer import Loom, gradients_of
+from fedloom.training.network import Loss
+from fedloom.training.optimizer import clip_
+from fedloom.training.request import Given, Request
+from fedloom.training.stacked import Pull
 
 
 @dataclass(frozen=True)

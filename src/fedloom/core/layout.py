@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from fedloom.core.site import Site
+from fedloom.core.server_context import Site
 
 
 @dataclass(frozen=True)

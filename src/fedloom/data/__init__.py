@@ -1,13 +1,15 @@
 """Federations, partitioners, data sets and a user's own data."""
 
-from fedloom.data.build import Samples, federate
-from fedloom.data.communal import with_communal
-from fedloom.data.datasets import DATASETS, Dataset, dataset, load
+from fedloom.data.communal_set import with_communal
+from fedloom.data.datasets.registry import DATASETS, Dataset, dataset, load
+from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.format import data_folder
-from fedloom.data.own import from_arrays, own
-from fedloom.data.partition import Partition, Partitioner
-from fedloom.data.partitions import (
+from fedloom.data.figure import describe, picture
+from fedloom.data.folder import data_folder
+from fedloom.data.input_statistics import input_statistics
+from fedloom.data.partition.feature_skew import with_feature_skew
+from fedloom.data.partition.partitioners import Partition, Partitioner
+from fedloom.data.partition.registry import (
     PARTITIONS,
     classes_per_client,
     dirichlet,
@@ -20,9 +22,7 @@ from fedloom.data.partitions import (
     quantities,
     shards,
 )
-from fedloom.data.picture import describe, picture
-from fedloom.data.skew import with_feature_skew
-from fedloom.data.statistics import input_statistics
+from fedloom.data.read import from_arrays, own
 
 __all__ = [
     "DATASETS",

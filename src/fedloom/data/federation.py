@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
 
 
 def _nothing() -> Tensor:

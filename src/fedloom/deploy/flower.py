@@ -27,7 +27,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
 
 log = logging.getLogger("fedloom")
 VERSION = "1.41.0"
@@ -312,7 +312,7 @@ def server_app() -> Any:
 
     @app.main()
     def main(grid: Any, context: Any) -> None:
-        from fedloom.deploy.server import serve
+        from fedloom.deploy.server.serve import serve
 
         serve(Post(grid), Path(str(context.run_config["folder"])))
 

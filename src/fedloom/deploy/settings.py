@@ -12,8 +12,8 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedloom.errors import FedloomError
-from fedloom.validation import read, validated
+from fedloom.core.errors import FedloomError
+from fedloom.core.validation import read, validated
 
 SERVER_FILE, SITE_FILE = "deploy.toml", "site.toml"
 OPENED, READY = "site: open", "site: ready"

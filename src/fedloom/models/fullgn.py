@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
 from fedloom.models.block import Block
 from fedloom.models.wiring import Unpacked
 

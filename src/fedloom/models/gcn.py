@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedloom.errors import FedloomError
-from fedloom.graphs.graph import Field, Graphs
+from fedloom.core.errors import FedloomError
+from fedloom.models.graph import Field, Graphs
 
 
 class Weight(nn.Module):

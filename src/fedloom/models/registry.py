@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fedloom.core import seeds
-from fedloom.errors import FedloomError, unknown
+from fedloom.core.errors import FedloomError, unknown
 from fedloom.models.chain import Shape
 from fedloom.models.dense import logistic, mlp
 from fedloom.models.images import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small

@@ -9,11 +9,11 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedloom.plotting.style import BLUE, INK, MUTED, ORANGE, heading, new_figure, percent, short, styled
 from fedloom.report.html import card, document, save, section
-from fedloom.report.style import BLUE, INK, MUTED, ORANGE, heading, new_figure, percent, short, styled
 from fedloom.report.table import and_
-from fedloom.runs.advice import SURE, Advice, Cost, Pick, Standing
-from fedloom.runs.candidates import method_of
+from fedloom.runs.plans.advise.advice import SURE, Advice, Cost, Pick, Standing
+from fedloom.runs.plans.advise.candidates import method_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

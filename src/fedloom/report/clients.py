@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedloom.errors import FedloomError
-from fedloom.report.measured import GROUPS, Floats, Histories, client_accuracies, client_count, over_seeds
-from fedloom.report.style import (
+from fedloom.core.errors import FedloomError
+from fedloom.plotting.style import (
     BLUE,
     INK,
     MUTED,
@@ -29,6 +28,7 @@ from fedloom.report.style import (
     whole_numbers,
     widened,
 )
+from fedloom.report.measured import GROUPS, Floats, Histories, client_accuracies, client_count, over_seeds
 from fedloom.runs.history import History
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedloom.algorithms.threshold import curve_of
-from fedloom.report.style import (
+from fedloom.methods.size_threshold import curve_of
+from fedloom.plotting.style import (
     BLUE,
     INK,
     ORANGE,

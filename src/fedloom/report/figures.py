@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.errors import FedloomError, unknown
-from fedloom.report.clients import by_size, partition, selection, spread
-from fedloom.report.measured import AXES, CLIENTS_STD, Curve, Histories, curve, points, traffic
-from fedloom.report.style import (
+from fedloom.core.errors import FedloomError, unknown
+from fedloom.plotting.style import (
     BLUE,
     GREEN,
     INK,
@@ -33,6 +31,8 @@ from fedloom.report.style import (
     styled,
     whole_numbers,
 )
+from fedloom.report.clients import by_size, partition, selection, spread
+from fedloom.report.measured import AXES, CLIENTS_STD, Curve, Histories, curve, points, traffic
 from fedloom.runs.history import CLIENTS, GLOBAL, History
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
+from fedloom.plotting.style import svg
 from fedloom.report import figures
 from fedloom.report.crossover import crossover
 from fedloom.report.excluded import left_out
 from fedloom.report.measured import Histories, client_count
-from fedloom.report.style import svg
 from fedloom.report.table import Row, accuracy, differences, summary, verdict
 from fedloom.runs.history import History
 

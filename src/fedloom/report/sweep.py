@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
+from fedloom.plotting.style import BLUE, INK, heading, new_figure, percent, room, short, styled, widened
 from fedloom.report.html import card, document, save, section, toml
 from fedloom.report.measured import Floats, last, over_seeds, traffic
-from fedloom.report.style import BLUE, INK, heading, new_figure, percent, room, short, styled, widened
 from fedloom.report.table import Row, and_, stopped_of
-from fedloom.runs.grid import short_keys
-from fedloom.runs.sweep import Sweep, lower_is_better
+from fedloom.runs.plans.grid import short_keys
+from fedloom.runs.plans.sweep import Sweep, lower_is_better
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

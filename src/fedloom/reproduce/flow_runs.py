@@ -12,13 +12,13 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from fedloom.errors import FedloomError
-from fedloom.flows.sizes import thresholds
+from fedloom.core.errors import FedloomError
 from fedloom.reproduce.study import Finding, Table, ahead, spread
 from fedloom.runs.api import with_method
-from fedloom.runs.family import Member, file_name
 from fedloom.runs.history import History
-from fedloom.tasks import task as make
+from fedloom.runs.plans.plan import Member, file_name
+from fedloom.tasks.flows.synthetic.sizes import thresholds
+from fedloom.tasks.registry import task as make
 
 GROUPS = ("small", "intermediate", "big")
 LAST, ROUNDS, BATCH = 5, 25, 32

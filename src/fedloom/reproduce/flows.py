@@ -23,8 +23,8 @@ from fedloom.reproduce.flow_runs import (
     withheld,
 )
 from fedloom.reproduce.study import Asked, Finding, Outcome, Study, Table, ahead, spread
-from fedloom.runs.family import Member
 from fedloom.runs.history import History
+from fedloom.runs.plans.plan import Member
 
 ALL = ("Local", "Central", "FedAvg", "FedBABU", "FedRep", "LG-FedAvg", "AvgLG", "Dual")
 NEAR = -0.005

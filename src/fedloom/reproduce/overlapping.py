@@ -13,8 +13,8 @@ from typing import Any
 from fedloom.reproduce.study import Asked
 from fedloom.reproduce.tavakoli import FIRST_TOLERANCE
 from fedloom.runs.api import load_config, local_values, method_of, with_method
-from fedloom.runs.family import Member, Workshop, file_name
 from fedloom.runs.history import GLOBAL, History
+from fedloom.runs.plans.plan import Member, Workshop, file_name
 from fedloom.runs.runner import prepare, rescore
 
 MODES = ("global", "local")

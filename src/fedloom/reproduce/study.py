@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
 from fedloom.runs.checkpoint import write_whole
 from fedloom.runs.config import override
-from fedloom.runs.family import Member, Watch, Workshop, go_on
 from fedloom.runs.history import History
+from fedloom.runs.plans.plan import Member, Watch, Workshop, go_on
 
 
 @dataclass(frozen=True)

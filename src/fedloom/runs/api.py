@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import fedloom
-from fedloom.algorithms.registry import canonical, made, split_method
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.stage import Stage
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.prediction_stage import Stage
 from fedloom.core.task import Task
-from fedloom.core.work import LocalWork
-from fedloom.data.communal import with_communal
-from fedloom.data.datasets import dataset
-from fedloom.data.partitions import partition_config, partitioner
-from fedloom.errors import FedloomError
+from fedloom.core.validation import read, validated
+from fedloom.data.communal_set import with_communal
+from fedloom.data.datasets.registry import dataset
+from fedloom.data.partition.registry import partition_config, partitioner
+from fedloom.methods.registry import canonical, made, split_method
 from fedloom.runs.config import RunConfig, parse
 from fedloom.runs.history import History
 from fedloom.runs.runner import Observer, execute, prepare
 from fedloom.runs.runner import resume as resume_prepared
-from fedloom.tasks import TASKS, alter, canonical_task, default_model, task_kind, task_of
-from fedloom.tasks import task as make
-from fedloom.validation import read, validated
+from fedloom.tasks.registry import TASKS, alter, canonical_task, default_model, task_kind, task_of
+from fedloom.tasks.registry import task as make
 
 
 def method_from(spec: str | Algorithm | type[Algorithm], options: Mapping[str, Any] | None = None) -> Algorithm:
@@ -236,7 +236,7 @@ def make_task(config: RunConfig) -> Task:
 
 
 def _own_task(config: RunConfig) -> Task:
-    from fedloom.data.own import own
+    from fedloom.data.read import own
 
     chosen = config.task
     if chosen.path is None:

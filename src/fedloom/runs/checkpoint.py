@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from fedloom.core.keep import Keep
-from fedloom.core.rounds import RunState
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
+from fedloom.rounds.client_states import Keep
+from fedloom.rounds.loop import RunState
 
 COMPACT = 4
 """When the changes on disk outgrow the kept rows this many times, all rows are written and older files go."""

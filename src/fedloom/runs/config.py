@@ -13,20 +13,20 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict
 
-from fedloom.aggregation import ServerOptimizer
+from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.execution import EXECUTIONS
-from fedloom.core.stage import Stage
-from fedloom.core.work import LocalWork
-from fedloom.data.drift import Drift
-from fedloom.data.withhold import Withhold
-from fedloom.engine import ENGINES
-from fedloom.errors import FedloomError, unknown
-from fedloom.imports import own_class, own_name
-from fedloom.personal import STAGES
+from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.local_work import LocalWork
+from fedloom.core.prediction_stage import Stage
+from fedloom.core.user_classes import own_class, own_name
+from fedloom.core.validation import plain, validated
+from fedloom.data.concept_drift import Drift
+from fedloom.data.withheld_class import Withhold
+from fedloom.engines import ENGINES
+from fedloom.prediction import STAGES
 from fedloom.selection import ALIASES, SELECTORS
 from fedloom.selection.random import Random
-from fedloom.validation import plain, validated
+from fedloom.training.execution import EXECUTIONS
 
 
 class Strict(BaseModel):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedloom.errors import FedloomError
+from fedloom.core.errors import FedloomError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,22 +18,23 @@ from typing import Any
 import torch
 
 import fedloom
-from fedloom import aggregation, engine
+from fedloom import engines as engine
+from fedloom.aggregation import server_optimizer as aggregation
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import Setting
-from fedloom.core.execution import decide
-from fedloom.core.jobs import Engine
-from fedloom.core.measure import per_selected, size_groups
-from fedloom.core.pool import Choice, Stopped
-from fedloom.core.rounds import Abandoned, Composition, RunState, begin, ended, play_prelude, play_round, score, scored
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.selector import Choice, Stopped
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
-from fedloom.core.work import LocalWork
-from fedloom.errors import FedloomError
+from fedloom.rounds.jobs import Engine
+from fedloom.rounds.loop import Abandoned, Composition, RunState, begin, ended, play_prelude, play_round, score, scored
+from fedloom.rounds.metrics import per_selected, size_groups
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
 from fedloom.runs.config import RunConfig, as_plain, to_toml
 from fedloom.runs.history import History
+from fedloom.training.execution import decide
+from fedloom.training.threads import single_thread
 
 log = logging.getLogger("fedloom")
 Observer = Callable[[dict[str, Any]], None]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fedloom.errors import FedloomError, unknown
+from fedloom.core.errors import FedloomError, unknown
 from fedloom.runs.history import BYTES
 from fedloom.runs.runner import Observer
 

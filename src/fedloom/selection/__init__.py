@@ -1,4 +1,4 @@
-"""Who takes part in a round. A selector sees a pool (``fedloom.core.pool``) and answers with a choice."""
+"""Who takes part in a round. A selector sees a pool (``fedloom.core.selector``) and answers with a choice."""
 
 from __future__ import annotations
 

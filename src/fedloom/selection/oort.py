@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.core.pool import Choice, Pool
-from fedloom.errors import FedloomError
-from fedloom.selection.drawing import PerRound, draw_by_weight
+from fedloom.core.errors import FedloomError
+from fedloom.core.selector import Choice, Pool
+from fedloom.selection.sampling import PerRound, draw_by_weight
 
 CLIP = 0.95
 CUT_OFF = 0.95

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedloom.core.pool import Choice, Pool
-from fedloom.errors import FedloomError
-from fedloom.selection.drawing import PerRound, draw_by_weight
+from fedloom.core.errors import FedloomError
+from fedloom.core.selector import Choice, Pool
+from fedloom.selection.sampling import PerRound, draw_by_weight
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedloom.core.pool import Choice, Pool
-from fedloom.selection.drawing import PerRound
+from fedloom.core.selector import Choice, Pool
+from fedloom.selection.sampling import PerRound
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.pool import Choice, Pool, Stopped
+from fedloom.core.errors import FedloomError
+from fedloom.core.selector import Choice, Pool, Stopped
 from fedloom.core.task import Task
-from fedloom.errors import FedloomError
 from fedloom.selection.devices import Array, Devices, Mask, draw_devices
-from fedloom.selection.drawing import check_fraction
+from fedloom.selection.sampling import check_fraction
 
 
 class Level(NamedTuple):

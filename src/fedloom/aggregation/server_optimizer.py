@@ -1,0 +1,95 @@
+"""How many rows become one, and what the server does with the result.
+
+A server optimiser treats the change of the shared row as a gradient (Reddi et al., Adaptive Federated Optimization,
+ICLR 2021): FedAvg is the one that takes the change as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+
+WEIGHTINGS = {
+    "samples": "by each client's number of training samples",
+    "steps": "by the local gradient steps a client made this round",
+    "uniform": "every selected client alike",
+}
+
+
+def weights(by: str, samples: Tensor, steps: Tensor) -> Tensor:
+    """The weights of a round's clients; they sum to one."""
+    raw = {"samples": samples, "steps": steps, "uniform": torch.ones_like(samples)}[by].double()
+    if raw.sum() == 0:  # nobody made a step: the rows are all alike
+        raw = torch.ones_like(raw)
+    return (raw / raw.sum()).float()
+
+
+def weighted_mean(rows: Tensor, weights: Tensor) -> Tensor:
+    """``weights @ rows``, in client order."""
+    return weights @ rows
+
+
+SERVERS = {"sgd": (1.0, 0.0), "adagrad": (0.1, 0.0), "adam": (0.01, 0.9), "yogi": (0.01, 0.9)}
+"""The default learning rate and momentum of each kind of server optimiser."""
+
+
+@dataclass(frozen=True)
+class ServerOptimizer:
+    """``row + step``, where the step comes from the round's change and from earlier ones.
+
+    sgd: ``m = momentum * m + change; row + lr * m`` (momentum > 0 is FedAvgM). adagrad, adam, yogi: Algorithm 2 of the
+    paper, which has no bias correction and starts its second moment at ``tau ** 2``. What is left out has the kind's
+    own default (``SERVERS``).
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    kind: Literal["sgd", "adagrad", "adam", "yogi"] = "sgd"
+    lr: float | None = None
+    momentum: float | None = None
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        lr, momentum = SERVERS[self.kind]
+        object.__setattr__(self, "lr", lr if self.lr is None else self.lr)
+        object.__setattr__(self, "momentum", momentum if self.momentum is None else self.momentum)
+        if not self.rate > 0:
+            raise FedloomError(f"server lr={self.lr}: it must be a positive number.")
+        for name, value in {"momentum": self.inertia, "beta2": self.beta2}.items():
+            if not 0 <= value < 1:
+                raise FedloomError(f"server {name}={value}: it must be at least 0 and less than 1.")
+        if not self.tau > 0:
+            raise FedloomError(f"server tau={self.tau}: it must be a positive number.")
+
+    @property
+    def rate(self) -> float:
+        """The server's learning rate."""
+        return SERVERS[self.kind][0] if self.lr is None else self.lr
+
+    @property
+    def inertia(self) -> float:
+        """The share of the last step that stays: momentum of sgd, beta1 of adam and yogi."""
+        return SERVERS[self.kind][1] if self.momentum is None else self.momentum
+
+    def __call__(self, row: Tensor, mean: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The new row and the new state."""
+        change = mean - row
+        if self.kind == "sgd":
+            moment = self.inertia * state.get("m", torch.zeros_like(row)) + change
+            return row + self.rate * moment, {"m": moment} if self.inertia else {}
+        moment = self.inertia * state.get("m", torch.zeros_like(row)) + (1 - self.inertia) * change
+        second, square = state.get("v", torch.full_like(row, self.tau**2)), change.square()
+        if self.kind == "adagrad":
+            second = second + square
+        elif self.kind == "adam":
+            second = self.beta2 * second + (1 - self.beta2) * square
+        else:
+            second = second - (1 - self.beta2) * square * torch.sign(second - square)
+        return row + self.rate * moment / (second.sqrt() + self.tau), {"m": moment, "v": second}

@@ -1,0 +1,82 @@
+"""What a selector may know, and what it answers.
+
+A selector is any callable ``selector(pool) -> Choice``. It sees places 0..size-1 (clients, or groups of clients where
+the method trains groups), never data. What it remembers is named tensors, so that a stopped run goes on to the same
+bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.seeds import numpy_generator
+
+
+class Stopped(FedloomError):  # noqa: N818
+    """A run that cannot go on; what was measured so far stays."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What asked clients report of their current model on their own data: mean loss and score."""
+
+    loss: Tensor
+    score: Tensor
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Those who may take part in a round. ``ask(places)`` sends them the model and costs bytes."""
+
+    samples: Tensor
+    seed: int
+    round: int
+    rounds: int
+    state: Mapping[str, Tensor]
+    ask: Callable[[Sequence[int]], Probe]
+    grouped: bool = False
+    """Whether a place is a group of clients."""
+
+    @property
+    def size(self) -> int:
+        """How many places there are."""
+        return len(self.samples)
+
+    def generator(self, purpose: str, number: int | None = None) -> np.random.Generator:
+        """Randomness for one purpose in this round (or in a round of a given number, for what is drawn once)."""
+        return numpy_generator(self.seed, purpose, self.round if number is None else number)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen places; what the selector remembers; and those who worked in vain (their upload failed)."""
+
+    places: list[int]
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
+
+
+Selector = Callable[[Pool], Choice]
+
+
+def checked(choice: Choice, pool: Pool, selector: object) -> Choice:
+    """A choice in order, or the sentence that says what is wrong with it."""
+    name = type(selector).__name__.lower()
+    if not isinstance(choice, Choice):
+        raise FedloomError(f"selection '{name}' answered with a {type(choice).__name__}: return a fedloom.Choice.")
+    places, lost = (sorted(int(place) for place in some) for some in (choice.places, choice.lost))
+    if not places:
+        raise Stopped(f"selection '{name}' chose nobody in round {pool.round}: a round needs at least one client.")
+    named = places + lost
+    if any(not 0 <= place < pool.size for place in named) or len(set(named)) < len(named):
+        also = f" and lost {lost}" if lost else ""
+        raise FedloomError(
+            f"selection '{name}' answered {places}{also} in round {pool.round}: it must name places between 0 and "
+            f"{pool.size - 1}, each once."
+        )
+    return Choice(places, choice.state, lost)

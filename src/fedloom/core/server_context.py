@@ -1,0 +1,62 @@
+"""What the server half of a method may use besides its state: the task, the round, randomness, and forward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedloom.core.layout import Layout
+from fedloom.core.local_work import LocalWork
+from fedloom.core.seeds import generator, numpy_generator
+from fedloom.core.task import Task
+from fedloom.training.evaluation import Scores, outputs_of, scores_of
+from fedloom.training.local_trainer import Loom
+
+
+@dataclass(frozen=True)
+class Site:
+    """The server's workplace in one round. ``clients`` are those who may be asked (never the held-out new ones)."""
+
+    loom: Loom
+    work: LocalWork
+    seed: int
+    round: int
+    rounds: int
+    clients: list[int]
+    weigh: Callable[[Tensor, Tensor], Tensor]
+    """The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method puts together."""
+
+    @property
+    def task(self) -> Task:
+        """The task as it stands in this round."""
+        return self.loom.task.at(self.round)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the tensors and parts of a row lie."""
+        return self.loom.layout
+
+    @property
+    def samples(self) -> Tensor:
+        """The number of training samples of every client of the federation."""
+        return self.task.federation.train.sizes
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """The server's own randomness for one purpose in this round."""
+        return generator(self.seed, purpose, self.round)
+
+    def numpy_generator(self, purpose: str) -> np.random.Generator:
+        """The same for numpy."""
+        return numpy_generator(self.seed, purpose, self.round)
+
+    def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
+        """The outputs of every row on the same prepared inputs: B×n×..."""
+        return outputs_of(self.loom, rows, inputs)
+
+    def evaluate(self, rows: Tensor, positions: Tensor) -> Scores:
+        """Loss and score of every row on the same samples."""
+        return scores_of(self.loom, rows, [positions] * len(rows))

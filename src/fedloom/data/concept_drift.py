@@ -1,0 +1,66 @@
+"""Concept drift with real data: from given rounds on, clients hold each other's samples.
+
+At each drift a share of the clients, in a drawn order, hand their train, validation and test parts to the next of
+them. So labels, sizes and styles change hands at once, no sample is lost or made up, and what the federation holds in
+all stays the same: only models that were fitted to a client's own data can suffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.seeds import numpy_generator
+from fedloom.data.federation import Federation, Ragged
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The settings of ``drifting``, as a task's configuration holds them (``task.drift``)."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    rounds: list[int]
+    share: float = 1.0
+
+
+def drifting(federation: Federation, rounds: Sequence[int], share: float = 1.0, seed: int = 0) -> Federation:
+    """A federation in which, from each of ``rounds`` on, a share of the clients holds the data of others.
+
+    Each drift comes on top of the ones before. Clients keep their names; a withheld class stays withheld in the data
+    it was taken from, whoever holds them.
+    """
+    if not rounds or list(rounds) != sorted(set(rounds)) or rounds[0] < 1:
+        raise FedloomError(f"drift rounds={list(rounds)}: name one or more rounds, from 1 on, in rising order.")
+    if not 0 < share <= 1:
+        raise FedloomError(f"drift share={share}: the share of clients whose data change is above 0 and at most 1.")
+    if federation.later:
+        raise FedloomError("this federation drifts already: name all rounds in one call.")
+    number = round(share * federation.clients)
+    if number < 2:
+        raise FedloomError(
+            f"drift share={share} of {federation.clients} clients: at least two must change their data with each other."
+        )
+    holds = np.arange(federation.clients)
+    later = []
+    for since in rounds:
+        circle = numpy_generator(seed, "drift", since).permutation(federation.clients)[:number]
+        holds[circle] = holds[np.roll(circle, -1)]
+        later.append((since, _dealt(federation, holds)))
+    return replace(federation, later=tuple(later))
+
+
+def _dealt(federation: Federation, holds: np.ndarray) -> Federation:
+    """The federation whose client k holds what client ``holds[k]`` held."""
+    parts = (federation.train, federation.test, federation.valid)
+    train, test, valid = (Ragged.of([part[client] for client in holds.tolist()]) for part in parts)
+    withheld = federation.withheld
+    if withheld is not None:
+        label, victims = withheld
+        withheld = (label, tuple(np.isin(holds, victims).nonzero()[0].tolist()))
+    counted = None if federation.counted is None else federation.counted[torch.from_numpy(holds)]
+    return replace(federation, train=train, test=test, valid=valid, withheld=withheld, counted=counted)

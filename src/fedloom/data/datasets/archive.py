@@ -1,0 +1,136 @@
+"""Reading members of a folder, zip or tar by name, in memory.
+
+Nothing is ever extracted to disk, so a member's path cannot point anywhere; each member has a size limit, so a small
+archive cannot fill the memory; gzipped members are opened on the way, within the same limit.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
+
+from fedloom.core.errors import FedloomError
+
+LIMIT = 2 << 30
+
+
+class Members:
+    """The files of a source under their last path parts, read on demand."""
+
+    def __init__(self, source: str, files: dict[str, Callable[[], bytes]]) -> None:
+        self.source = source
+        self.files = files
+        self._called: dict[str, list[str]] = {}
+        for name in sorted(files):
+            self._called.setdefault(name.rpartition("/")[2], []).append(name)
+
+    def names(self, ending: str = "") -> list[str]:
+        """The members whose name ends so, sorted."""
+        return sorted(name for name in self.files if name.endswith(ending))
+
+    def find(self, *endings: str) -> str | None:
+        """The first member that is called so, with or without .gz, in any folder of the source."""
+        for ending in endings:
+            for wanted in (ending, ending + ".gz"):
+                for name in self._called.get(wanted.rpartition("/")[2], ()):
+                    if name == wanted or name.endswith("/" + wanted):
+                        return name
+        return None
+
+    def read(self, *endings: str) -> bytes:
+        """The bytes of the first member that is called so, gunzipped, or an error that names it."""
+        name = self.find(*endings)
+        if name is None:
+            raise FedloomError(f"{self.source} has no file '{endings[0]}': give the official files, complete.")
+        try:
+            data = self.files[name]()
+            return gunzip(data, f"{self.source}:{name}") if name.endswith(".gz") else data
+        except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:
+            raise FedloomError(f"{self.source}: the file '{name}' is damaged: download it again.") from error
+
+
+def gunzip(data: bytes, what: str) -> bytes:
+    """Decompress gzip within the size limit."""
+    opener = zlib.decompressobj(wbits=31)
+    plain = opener.decompress(data, LIMIT)
+    if opener.unconsumed_tail:
+        raise FedloomError(f"{what} is larger than {LIMIT >> 30} GiB when opened: refused.")
+    if not opener.eof:
+        raise FedloomError(f"{what} ends too early: download it again.")
+    return plain
+
+
+@contextmanager
+def open_members(path: Path) -> Iterator[Members]:
+    """Open a folder (and the zips in it), a zip, a tar (compressed or not) or a single file as named members."""
+    if path.is_dir():
+        with ExitStack() as opened:
+            files: dict[str, Callable[[], bytes]] = {}
+            for inside in sorted(p for p in path.rglob("*") if p.is_file()):
+                if inside.suffix == ".zip" and zipfile.is_zipfile(inside):
+                    files |= _zipped(opened.enter_context(zipfile.ZipFile(inside)))
+                else:
+                    files[inside.relative_to(path).as_posix()] = _disk(inside)
+            yield Members(str(path), files)
+    elif not path.is_file():
+        raise FedloomError(f"{path} does not exist: give an archive, a file or a folder with the official files.")
+    elif zipfile.is_zipfile(path) and path.suffix != ".npz":
+        with zipfile.ZipFile(path) as archive:
+            yield Members(str(path), _zipped(archive))
+    elif path.suffix != ".npz" and tarfile.is_tarfile(path):
+        with tarfile.open(path) as packed:
+            try:
+                inside_tar = packed.getmembers()
+            except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+                raise FedloomError(f"{path} is damaged: download it again.") from error
+            yield Members(str(path), {m.name: _tarred(packed, m) for m in inside_tar if m.isfile()})
+    else:
+        yield Members(str(path), {path.name: _disk(path)})
+
+
+def _disk(path: Path) -> Callable[[], bytes]:
+    def read() -> bytes:
+        _allow(path.name, path.stat().st_size)
+        return path.read_bytes()
+
+    return read
+
+
+def _zipped(archive: zipfile.ZipFile, depth: int = 0) -> dict[str, Callable[[], bytes]]:
+    files: dict[str, Callable[[], bytes]] = {}
+    for member in archive.infolist():
+        if member.is_dir():
+            continue
+        if depth == 0 and PurePosixPath(member.filename).suffix == ".zip":  # UCI wraps its archive in another one
+            _allow(member.filename, member.file_size)
+            files |= _zipped(zipfile.ZipFile(io.BytesIO(archive.read(member))), depth + 1)
+        else:
+            files[member.filename] = _unzip(archive, member)
+    return files
+
+
+def _unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Callable[[], bytes]:
+    def read() -> bytes:
+        _allow(member.filename, member.file_size)
+        return archive.read(member)
+
+    return read
+
+
+def _tarred(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], bytes]:
+    def read() -> bytes:
+        _allow(member.name, member.size)
+        stream = archive.extractfile(member)
+        return stream.read() if stream else b""
+
+    return read
+
+
+def _allow(name: str, size: int) -> None:
+    if size > LIMIT:
+        raise FedloomError(f"the member '{name}' has {size >> 20} MiB, more than {LIMIT >> 30} GiB: refused.")

@@ -1,0 +1,178 @@
+"""A user's own data: arrays, CSV, NPZ, parquet, LEAF's JSON, or a folder of one NPZ per client.
+
+Every reader ends in ``from_arrays``, which checks what a person can get wrong and says in one sentence which column
+and row it is. A client key per sample makes the natural clients; without one a partitioner divides the samples.
+Rows are counted from 1, the header not included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedloom.core.errors import FedloomError
+from fedloom.data.federate import Samples, federate
+from fedloom.data.federation import Federation
+from fedloom.data.folder import read_arrays
+from fedloom.data.partition.partitioners import Iid, Natural, Partitioner, Quantities
+from fedloom.data.partition.registry import partitioner
+from fedloom.data.readers.labels import numbered
+from fedloom.data.readers.leaf import read_client_files, read_leaf
+from fedloom.data.readers.tables import read_csv, read_parquet
+
+
+def from_arrays(
+    x: Any,
+    y: Any,
+    client: Any = None,
+    *,
+    classes: int | None = None,
+    features: Sequence[str] = (),
+    own_test: Any = None,
+    partition: Partitioner | str | Mapping[str, Any] | None = None,
+    clients: int | None = None,
+    seed: int = 0,
+    test_share: float = 0.2,
+    valid_share: float = 0.0,
+    global_share: float = 0.15,
+    communal_share: float = 0.0,
+    title: str = "own data",
+) -> Federation:
+    """A federation of arrays: ``x`` (samples first), ``y`` (whole numbers or names), optionally a client per sample.
+
+    With ``client`` and no ``partition`` each client is its own; otherwise the samples are divided by ``partition``
+    (iid when not given) among ``clients`` (10 when not given). ``own_test`` marks samples to be kept for testing.
+    """
+    samples = own_samples(x, y, client, classes=classes, features=features, own_test=own_test, where=title)
+    usual: Partitioner = Natural() if samples.natural is not None else Iid()
+    chosen = usual if partition is None else partitioner(partition)
+    if not isinstance(chosen, Natural):
+        if samples.own_test is not None:  # marks belong to the original clients
+            samples = replace(samples, global_test=np.flatnonzero(samples.own_test), own_test=None)
+        if clients is None and not isinstance(chosen, Quantities):
+            clients = min(10, len(samples.columns["y"]))
+    return federate(
+        samples,
+        chosen,
+        clients,
+        seed=seed,
+        test_share=test_share,
+        valid_share=valid_share,
+        global_share=global_share,
+        communal_share=communal_share,
+        title=title,
+    )
+
+
+def own_samples(
+    x: Any,
+    y: Any,
+    client: Any = None,
+    *,
+    classes: int | None = None,
+    features: Sequence[str] = (),
+    own_test: Any = None,
+    where: str = "own data",
+) -> Samples:
+    """Check a user's arrays and turn them into samples: float32 or integer inputs, int64 labels, numbered clients."""
+    try:
+        inputs = np.asarray(x)
+    except ValueError:
+        inputs = np.empty(0, dtype=object)
+    if inputs.dtype.hasobject:
+        raise FedloomError(f"{where}: the inputs differ in shape or are not numbers: give one shape for all samples.")
+    if inputs.dtype.kind not in "fiub":
+        raise FedloomError(f"{where}: the inputs are {inputs.dtype}, not numbers: give a number array.")
+    if inputs.ndim < 2:
+        raise FedloomError(f"{where}: x has shape {inputs.shape}: give (samples, features…).")
+    targets = np.asarray(y)
+    if len(inputs) == 0:
+        raise FedloomError(f"{where} has no samples: give at least two.")
+    if targets.ndim != 1 or len(targets) != len(inputs):
+        raise FedloomError(f"{where}: {len(inputs)} inputs and labels of shape {targets.shape}: give one label each.")
+    if len(inputs) < 2:
+        raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
+    check_finite(inputs, features, where)
+    labels, names, count = numbered(targets, classes, where)
+    natural, keys = None, np.zeros(0)
+    if client is not None:
+        holder = np.asarray(client)
+        if holder.shape != targets.shape:
+            raise FedloomError(f"{where}: {len(inputs)} inputs and clients of shape {holder.shape}: give one each.")
+        keys, natural = np.unique(holder, return_inverse=True)
+        order = sorted(range(len(keys)), key=lambda k: (not str(keys[k]).isdigit(), str(keys[k]).zfill(12)))
+        keys, natural = keys[order], np.argsort(order)[natural]  # 2 before 10
+    if inputs.dtype.kind == "f" or inputs.dtype == np.bool_:
+        inputs = inputs.astype(np.float32, copy=False)
+    elif inputs.dtype != np.uint8:
+        inputs = inputs.astype(np.int64, copy=False)
+    return Samples(
+        {"x": torch.from_numpy(np.ascontiguousarray(inputs)), "y": torch.from_numpy(labels)},
+        count,
+        names,
+        natural=natural,
+        names=[str(key) for key in keys],
+        own_test=None if own_test is None else np.asarray(own_test, dtype=bool),
+    )
+
+
+def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> None:
+    """Refuse inputs with a number that is none, or infinite, and say which column and row it is."""
+    if inputs.dtype.kind != "f":
+        return
+    step = max(1, (1 << 22) // max(1, int(np.prod(inputs.shape[1:]))))
+    for start in range(0, len(inputs), step):
+        bad = ~np.isfinite(inputs[start : start + step])
+        if bad.any():
+            row, *column = (int(place) for place in np.argwhere(bad)[0])
+            value = inputs[(start + row, *column)]
+            called = f"'{features[column[0]]}'" if features and len(column) == 1 else ", ".join(map(str, column))
+            told = "is not a number (NaN)" if np.isnan(value) else "is infinite"
+            raise FedloomError(
+                f"{where}: column {called}, row {start + row + 1} {told}: fill it in or leave the row out."
+            )
+
+
+def own(
+    path: str | Path,
+    *,
+    target: str = "label",
+    client: str = "client",
+    ignore: Sequence[str] = (),
+    classes: int | None = None,
+    **options: Any,
+) -> Federation:
+    """A federation of a user's file or folder, told apart by its ending and content.
+
+    ``.csv``, ``.tsv`` and ``.parquet`` need the column ``target`` and may have the column ``client``; every other
+    column that is not ignored is a number feature. ``.npz`` needs x and y and may have client. ``.json`` is LEAF's. A
+    folder holds LEAF's JSON files or one NPZ per client, with train and test parts where it has those subfolders.
+    ``options`` are those of ``from_arrays``: partition, clients, seed and the shares.
+    """
+    path = Path(path).expanduser()
+    options.setdefault("title", path.name)
+    if not path.exists():
+        raise FedloomError(f"{path} does not exist: give a .csv, .npz, .parquet or .json file, or a folder of them.")
+    if path.is_dir():
+        reader = read_client_files if any(path.rglob("*.npz")) else read_leaf
+        x, y, holder, test = reader(path)
+        return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
+    match path.suffix.lower():
+        case ".csv" | ".tsv":
+            table = read_csv(path, target, client, ignore)
+        case ".parquet":
+            table = read_parquet(path, target, client, ignore)
+        case ".npz":
+            arrays = read_arrays(path, ["x", "y"], ["client"])
+            return from_arrays(arrays["x"], arrays["y"], arrays.get("client"), classes=classes, **options)
+        case ".json":
+            x, y, holder, test = read_leaf(path)
+            return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
+        case other:
+            raise FedloomError(f"{path.name}: '{other}' is not read: give .csv, .tsv, .npz, .parquet or .json.")
+    return from_arrays(table.x, table.y, table.client, features=table.features, classes=classes, **options)

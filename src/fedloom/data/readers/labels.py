@@ -1,0 +1,52 @@
+"""Labels as people write them, whole numbers or names, as class numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedloom.core.errors import FedloomError
+
+
+def numbered(labels: np.ndarray, classes: int | None, where: str) -> tuple[np.ndarray, list[str], int]:
+    """Class numbers, class names (empty when the labels are numbers already) and the number of classes.
+
+    Text that reads as numbers is numbers; other text is sorted names. Numbers must be whole and in 0…classes-1.
+    """
+    if labels.dtype.kind in "USO":
+        text = np.asarray(labels, dtype=str)
+        empty = np.flatnonzero(np.char.strip(text) == "")
+        if len(empty):
+            raise FedloomError(f"{where}: the label of row {empty[0] + 1} is empty: fill it in or leave the row out.")
+        try:
+            labels = text.astype(np.float64)
+        except ValueError:
+            names, numbers = np.unique(text, return_inverse=True)
+            count = _count(len(names) - 1, len(text), classes, where)
+            return numbers.astype(np.int64), [str(name) for name in names], count
+    if labels.dtype.kind not in "fiub":
+        raise FedloomError(f"{where}: labels are {labels.dtype}: give whole numbers or names.")
+    whole = np.isfinite(labels) & (labels == np.floor(labels))
+    if not whole.all():
+        row = int(np.flatnonzero(~whole)[0])
+        raise FedloomError(
+            f"{where}: the label of row {row + 1} is {labels[row]:g}: labels are whole numbers from 0, or names."
+        )
+    wrong = labels < 0 if classes is None else (labels < 0) | (labels >= classes)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        known = "from 0 up" if classes is None else f"from 0 to {classes - 1} ({classes} classes)"
+        raise FedloomError(f"{where}: the label {labels[row]:g} of row {row + 1} is out of range: labels run {known}.")
+    return labels.astype(np.int64), [], _count(int(labels.max()), len(labels), classes, where)
+
+
+def _count(largest: int, samples: int, classes: int | None, where: str) -> int:
+    if classes is not None:
+        if classes <= largest:
+            raise FedloomError(f"{where}: classes={classes}, but the labels name {largest + 1}: give at least that.")
+        return classes
+    if largest + 1 > max(1000, samples):
+        raise FedloomError(
+            f"{where}: the largest label is {largest} over {samples} samples, so these look like keys and not classes: "
+            "number them from 0, or state the number of classes."
+        )
+    return max(2, largest + 1)

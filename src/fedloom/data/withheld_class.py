@@ -1,0 +1,85 @@
+"""A class that some clients will only meet when they predict.
+
+It is taken out of their training and validation parts; their test part keeps it. The recall of that class
+(``client_model/own_test/withheld_recall``) then says whether a client can predict what others have taught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.seeds import numpy_generator
+from fedloom.data.federation import Federation, Ragged
+
+
+@dataclass(frozen=True)
+class Withhold:
+    """The settings of ``withholding``, as a task's configuration holds them (``task.withhold``)."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    label: int
+    clients: list[int] | int
+
+
+def withholding(federation: Federation, label: int, clients: Sequence[int] | int, seed: int = 0) -> Federation:
+    """A federation in which some clients have no sample of a class in their train and validation parts.
+
+    ``clients`` are their numbers, or how many of them to draw among those who have the class in train and test and
+    something else to train on.
+    """
+    y = federation.columns["y"]
+    if y.dim() > 1 or y.is_floating_point():
+        raise FedloomError("withhold takes a class away, and these data have no classes: leave it out.")
+    if not 0 <= label < federation.classes:
+        raise FedloomError(f"withhold label={label}: the data have the classes 0 to {federation.classes - 1}.")
+    if federation.later or federation.withheld is not None:
+        raise FedloomError("withhold one class, once, and before the data drift.")
+    victims = _drawn(federation, label, clients, seed) if isinstance(clients, int) else sorted(clients)
+    if not victims or len(set(victims)) < len(victims):
+        raise FedloomError(f"withhold clients={clients}: name at least one client, and each once.")
+    for client in victims:
+        reason = _obstacle(federation, label, client)
+        if reason is not None:
+            raise FedloomError(f"withhold label={label} from client {client}: {reason}; name other clients.")
+
+    def without(part: Ragged) -> Ragged:
+        return Ragged.of([part[k][y[part[k]] != label] if k in victims else part[k] for k in range(len(part))])
+
+    train, valid = without(federation.train), without(federation.valid)
+    return replace(federation, train=train, valid=valid, withheld=(label, tuple(victims)))
+
+
+def _drawn(federation: Federation, label: int, number: int, seed: int) -> list[int]:
+    able = [k for k in range(federation.clients) if _obstacle(federation, label, k) is None]
+    if not 1 <= number <= len(able):
+        raise FedloomError(
+            f"withhold clients={number}: {len(able)} clients have class {label} in both train and test parts, and "
+            "something else to train on; ask for at least one and at most so many."
+        )
+    drawn = numpy_generator(seed, "withhold").choice(np.array(able), number, replace=False)
+    return sorted(int(client) for client in drawn)
+
+
+def _obstacle(federation: Federation, label: int, client: int) -> str | None:
+    """Why a class cannot be withheld from a client, if it cannot."""
+    if not 0 <= client < federation.clients:
+        return f"there are only the clients 0 to {federation.clients - 1}"
+    y = federation.columns["y"]
+
+    def of_class(part: Tensor) -> int:
+        return int((y[part] == label).sum())
+
+    train, test = federation.train[client], federation.test[client]
+    if not of_class(train):
+        return "it has no training sample of that class"
+    if not of_class(test):
+        return "it has no test sample of that class, so its recall could not be measured"
+    if of_class(train) == len(train):
+        return "it would have no training sample left"
+    return None

@@ -1,0 +1,237 @@
+"""The keys and certificates of a deployment, made once by ``fedloom deploy init``.
+
+An authority of the deployment's own signs one certificate for the server (TLS) and one per site (a client
+certificate, which the proxy asks for); besides, each site has a node key, by which Flower's SuperLink knows it. All
+keys are EC P-384. A private key is created with mode 600 and lies in one participant's folder only.
+
+Import this module where it is used, not at the top of a command: it needs the extra ``deploy``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.settings import load_server, role_of
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+        load_pem_private_key,
+        load_ssh_private_key,
+    )
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+except ImportError as missing:
+    raise FedloomError(
+        "deployment needs the packages flwr and cryptography: pip install 'fedloom[deploy]'."
+    ) from missing
+
+AUTHORITY, AUTHORITY_KEY = "ca.crt", "ca.key"
+SERVER, SERVER_KEY = "server.pem", "server.key"
+SITE, SITE_KEY = "client.pem", "client.key"
+NODE_KEY = "node.key"
+LOCAL_NAME, LOCAL_ADDRESS = "localhost", "127.0.0.1"
+"""Names that every server certificate has besides the host's: the proxy calls the SuperLink by them."""
+_EARLIER = timedelta(days=1)
+"""Certificates are valid from a day ago: the clocks of a fleet differ."""
+_ANEW = "make the folders anew with fedloom deploy init"
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Signs the certificates of one deployment; what it signs is valid as long as itself."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @staticmethod
+    def new(days: int) -> Authority:
+        """An authority that is valid for a number of days from now."""
+        key, now = _new_key(), datetime.now(UTC)
+        name = _name("fedloom authority")
+        public = key.public_key()
+        certificate = (
+            _builder(name, name, public, now - _EARLIER, now + timedelta(days=days))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .sign(key, hashes.SHA384())
+        )
+        return Authority(key, certificate)
+
+    def save(self, folder: Path) -> None:
+        """Write ``ca.key`` and ``ca.crt`` into the operator's folder."""
+        secret(folder / AUTHORITY_KEY, _private(self.key))
+        self.publish(folder)
+
+    def publish(self, folder: Path) -> None:
+        """Write ``ca.crt``, which is no secret, into a participant's folder."""
+        (folder / AUTHORITY).write_bytes(self.certificate.public_bytes(Encoding.PEM))
+
+    def certify_server(self, folder: Path, host: str) -> None:
+        """Write ``server.pem`` and ``server.key`` for a host's name or address, and for this machine itself."""
+        names = [general_name(name) for name in dict.fromkeys((host, LOCAL_NAME, LOCAL_ADDRESS))]
+        signed = self._sign("fedloom server", ExtendedKeyUsageOID.SERVER_AUTH, names)
+        _write_pair(folder / SERVER, folder / SERVER_KEY, *signed)
+
+    def certify_site(self, folder: Path, name: str) -> None:
+        """Write ``client.pem`` and ``client.key``: a site's, by its name, good for calling and not for serving."""
+        _write_pair(folder / SITE, folder / SITE_KEY, *self._sign(name, ExtendedKeyUsageOID.CLIENT_AUTH, []))
+
+    def _sign(
+        self, name: str, purpose: x509.ObjectIdentifier, names: list[x509.GeneralName]
+    ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        key, mine = _new_key(), self.certificate
+        since, until = mine.not_valid_before_utc, mine.not_valid_after_utc
+        builder = (
+            _builder(_name(name), mine.subject, key.public_key(), since, until)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
+        )
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(self.key, hashes.SHA384()), key
+
+
+def make_node_key(private: Path, public: Path) -> None:
+    """Write a site's node key, and its public half: what the SuperNode signs with, and what the SuperLink registers."""
+    key = _new_key()
+    secret(private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
+
+
+def secret(path: Path, data: bytes) -> None:
+    """Write a new file that from its first moment only its owner can read."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+
+
+def general_name(host: str) -> x509.GeneralName:
+    """A host as a certificate names it: an address or a DNS name."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def expiry(folder: Path) -> datetime:
+    """When the certificates of a participant's folder end."""
+    own = SERVER if role_of(folder) == "server" else SITE
+    return min(_certificate(folder / name).not_valid_after_utc for name in (AUTHORITY, own))
+
+
+def check(folder: Path) -> None:
+    """Nothing, or the sentence that says which file of a participant's folder will not do, and what to do."""
+    if role_of(folder) == "server":
+        _check_pair(folder / SERVER, folder / SERVER_KEY, folder / AUTHORITY)
+        _check_host(folder)
+        return
+    _check_pair(folder / SITE, folder / SITE_KEY, folder / AUTHORITY)
+    try:
+        load_ssh_private_key(_bytes(folder / NODE_KEY), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise FedloomError(f"{folder / NODE_KEY} is no private key in OpenSSH's format: copy it again.") from None
+
+
+def _check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
+    authority, certificate, now = _certificate(authority_path), _certificate(path), datetime.now(UTC)
+    for whose, checked in ((authority_path, authority), (path, certificate)):
+        since, until = checked.not_valid_before_utc, checked.not_valid_after_utc
+        if now > until:
+            mend = _ANEW if path.name == SERVER else "ask the operator for a new folder"
+            raise FedloomError(f"{whose} expired on {until:%Y-%m-%d}: {mend}, or set this machine's clock.")
+        if now < since:
+            raise FedloomError(f"{whose} is not valid before {since:%Y-%m-%d}: set this machine's clock.")
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        raise FedloomError(
+            f"{path} was not signed by the authority of {authority_path}: take both from the same deployment."
+        ) from None
+    try:
+        key = load_pem_private_key(_bytes(key_path), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise FedloomError(f"{key_path} is no private key in PEM: copy it again from where it was made.") from None
+    if key.public_key() != certificate.public_key():
+        raise FedloomError(f"{key_path} does not belong to {path}: take both from the same deployment.")
+
+
+def _check_host(folder: Path) -> None:
+    """Sites compare the name by which they call the server with its certificate's."""
+    host, path = load_server(folder).host, folder / SERVER
+    names = _certificate(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    if general_name(host) not in names:
+        known = ", ".join(str(name.value) for name in names)
+        raise FedloomError(f"{path} is not for host '{host}' but for {known}: change host in deploy.toml, or {_ANEW}.")
+
+
+def _certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(_bytes(path))
+    except ValueError:
+        raise FedloomError(f"{path} is no certificate in PEM: copy it again from where it was made.") from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FedloomError(f"{path} cannot be read ({error.strerror}): copy the whole folder, as its owner.") from None
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP384R1())
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write_pair(path: Path, key_path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    secret(key_path, _private(key))
+    path.write_bytes(certificate.public_bytes(Encoding.PEM))
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, since: datetime, until: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(since)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

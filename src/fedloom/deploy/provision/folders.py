@@ -1,0 +1,195 @@
+"""``fedloom deploy init``: a folder for the server, one for each site, and the authority's.
+
+Everything is checked before anything is written, and all of it appears at once or not at all. Each participant's
+secrets are in its own folder only; paths inside are relative to the folder, which can be copied to its machine.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.validation import read, validated
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.provision import notes
+from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
+from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
+from fedloom.deploy.provision.proxy import nginx_config
+from fedloom.deploy.settings import SERVER_FILE, SITE_FILE, ServerSettings, SiteData, SiteSettings
+from fedloom.runs.api import complete_local, completed
+from fedloom.runs.config import parse
+
+if TYPE_CHECKING:
+    from fedloom.deploy.provision.certificates import Authority
+
+SERVER, AUTHORITY, KEYS, START, README = "server", "authority", "keys", "start.sh", "README.md"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+_MAX_DAYS = 3650
+
+
+def init(
+    run_file: Path,
+    out: Path,
+    sites: Sequence[str],
+    *,
+    evaluator: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8443,
+    control_port: int = 8000,
+    proxy: bool = True,
+    rehearsal: bool = False,
+    days: int = 365,
+    first_site_port: int = 9094,
+) -> list[Path]:
+    """Write the folders of a run file's deployment into ``out`` and return them: the server's first, then the sites'.
+
+    ``rehearsal`` gives every site its share of the run file's own data. Sites get loopback ports from
+    ``first_site_port`` on, so that all of them can be tried on one machine.
+    """
+    from fedloom.deploy.provision.certificates import Authority
+
+    everyone = [*sites, *([] if evaluator is None else [evaluator])]
+    _check_names(sites, everyone)
+    _check_host(host)
+    if not 1 <= days <= _MAX_DAYS:
+        raise FedloomError(f"days={days}: certificates can be valid for 1 to {_MAX_DAYS} days.")
+    server = validated(
+        ServerSettings,
+        {
+            "sites": list(sites), "evaluator": evaluator, "host": host, "port": port, "control_port": control_port,
+            "proxy": proxy,
+        },
+        "the server's settings",
+    )  # fmt: skip
+    _check_ports(server, [first_site_port + number for number in range(len(everyone))])
+    if out.exists() or out.is_symlink():
+        raise FedloomError(f"{out} exists already: name a new folder, or remove that one if it is not needed any more.")
+    blueprint = Blueprint.of(completed(parse(complete_local(read(run_file)), str(run_file))), sites)
+    task = blueprint.config.task
+    settings = [
+        SiteSettings(
+            name=name,
+            client=number,
+            server=_address(host, port),
+            port=first_site_port + number,
+            data=SiteData(rehearsal=rehearsal, target=task.target, ignore=task.ignore),
+        )
+        for number, name in enumerate(everyone)
+    ]
+    _write_at_once(out, server, settings, blueprint, Authority.new(days))
+    return [out / name for name in (SERVER, *everyone)]
+
+
+def _check_names(sites: Sequence[str], everyone: Sequence[str]) -> None:
+    if not sites:
+        raise FedloomError("a deployment needs at least one site: name them, for instance --clients site-1,site-2.")
+    seen = {SERVER, AUTHORITY}
+    for name in everyone:
+        if not _NAME.fullmatch(name):
+            raise FedloomError(
+                f"site name {name!r}: use up to 64 letters, digits, '-', '_' and '.', a letter or a digit first."
+            )
+        if name.casefold() in (SERVER, AUTHORITY):
+            raise FedloomError(f"site name '{name}': that is the name of a folder of the operator's; choose another.")
+        if name.casefold() in seen:
+            raise FedloomError(f"site name '{name}' is given twice: every site, and the evaluator, needs its own name.")
+        seen.add(name.casefold())
+
+
+def _check_host(host: str) -> None:
+    try:
+        unreachable = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        unreachable = not _HOST.fullmatch(host) or host.replace(".", "").isdigit()
+    if unreachable:
+        raise FedloomError(
+            f"host={host!r}: give the name or the address by which sites reach the server, without a port."
+        )
+
+
+def _check_ports(server: ServerSettings, site_ports: Sequence[int]) -> None:
+    ports = [server.port, *([server.control_port] if server.proxy else []), *site_ports]
+    if not 1 <= min(site_ports) <= max(site_ports) <= 65535:
+        raise FedloomError(
+            f"first_site_port={site_ports[0]}: {len(site_ports)} ports from there on must be in 1..65535."
+        )
+    twice = sorted({port for port in ports if ports.count(port) > 1})
+    if twice:
+        raise FedloomError(
+            f"port {twice[0]} is given twice: the port for sites, the control port and the sites' own ports "
+            f"({site_ports[0]} to {site_ports[-1]}) must differ."
+        )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _write_at_once(
+    out: Path, server: ServerSettings, sites: Sequence[SiteSettings], blueprint: Blueprint, authority: Authority
+) -> None:
+    """Write into a folder beside ``out``, which takes its name when it is complete."""
+    draft: Path | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        _write(draft, server, sites, blueprint, authority)
+        draft.rename(out)
+    except OSError as error:
+        raise FedloomError(
+            f"{out} cannot be written ({error.strerror}): choose a place with room for it where you may write."
+        ) from error
+    finally:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write(
+    draft: Path, server: ServerSettings, sites: Sequence[SiteSettings], blueprint: Blueprint, authority: Authority
+) -> None:
+    from fedloom.deploy.provision.certificates import NODE_KEY, make_node_key
+
+    until = authority.certificate.not_valid_after_utc
+    own = _folder(draft / AUTHORITY)
+    authority.save(own)
+    (own / README).write_text(notes.authority_readme(until))
+
+    home = _participant(draft / SERVER, authority, blueprint, server=True)
+    authority.certify_server(home, server.host)
+    (home / SERVER_FILE).write_text(notes.server_toml(server))
+    (home / README).write_text(notes.server_readme(server, until))
+    if server.proxy:
+        _folder(home / PROXY_FOLDER)
+        (home / PROXY_FILE).write_text(nginx_config(server))
+    keys = _folder(home / KEYS)
+
+    for site in sites:
+        place = _participant(draft / site.name, authority, blueprint, server=False, paths=site.data.rehearsal)
+        authority.certify_site(place, site.name)
+        make_node_key(place / NODE_KEY, keys / f"{site.name}.pub")
+        (place / SITE_FILE).write_text(notes.site_toml(site))
+        method = str(blueprint.config.method["name"])
+        (place / README).write_text(notes.site_readme(site, method, until, evaluates=site.name == server.evaluator))
+
+
+def _participant(folder: Path, authority: Authority, blueprint: Blueprint, server: bool, paths: bool = True) -> Path:
+    """A folder with what every participant has."""
+    blueprint.save(_folder(folder), server, paths)
+    authority.publish(folder)
+    start = folder / START
+    start.write_text(notes.start_script(*(("server", "the server") if server else ("client", "this site"))))
+    start.chmod(0o755)
+    return folder
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(mode=0o700)
+    return path

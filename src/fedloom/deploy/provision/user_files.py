@@ -1,0 +1,56 @@
+"""Classes of the operator's own in a run file (``my_file.py:MyMethod``): their files go into each participant's folder.
+
+They get there with the folder, which the operator hands over, and never over the wire.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedloom.core.errors import FedloomError
+
+
+def named(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts of a config that name a class: the method, the selection, the stages."""
+    yield from (plain.get("method", {}), plain.get("selection", {}), *plain.get("personal", []))
+
+
+def _file_of(part: dict[str, Any]) -> Path | None:
+    where = str(part.get("name", "")).rpartition(":")[0]
+    return Path(where) if where.endswith(".py") else None
+
+
+def without_places(plain: dict[str, Any]) -> dict[str, Any]:
+    """The config with files named as they are called inside a participant's folder."""
+    plain = copy.deepcopy(plain)
+    for part in named(plain):
+        file = _file_of(part)
+        if file is not None:
+            part["name"] = f"{file.name}:{part['name'].rpartition(':')[2]}"
+    return plain
+
+
+def take_along(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Copy the files of one's own classes into a folder; the config that names them there."""
+    files = {file for part in named(plain) if (file := _file_of(part)) is not None}
+    if len({file.name for file in files}) < len(files):
+        raise FedloomError(
+            f"two files are called {sorted(file.name for file in files)[0]}: give each a name of its own."
+        )
+    for file in files:
+        shutil.copyfile(file, folder / file.name)
+    return without_places(plain)
+
+
+def in_place(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The config of a folder with files named so that they are found from anywhere."""
+    plain = copy.deepcopy(plain)
+    for part in named(plain):
+        file = _file_of(part)
+        if file is not None and not file.is_absolute():
+            part["name"] = f"{(folder / file).resolve()}:{part['name'].rpartition(':')[2]}"
+    return plain

@@ -1,0 +1,193 @@
+"""Samples to be predicted: a table, an NPZ or images under a model's schema, with labels or without.
+
+Columns are matched by name, in any order. A table may have the label column, and cells of it may be empty; any other
+column that the model does not know is refused, so that a misspelt one is not lost. Rows are counted from 1, the header
+not included.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.data.folder import read_arrays
+from fedloom.data.read import check_finite
+from fedloom.data.readers.image_folder import ENDINGS, read_picture
+from fedloom.data.readers.tables import CHUNK, TABLES, numbers
+from fedloom.deploy.site.data import class_numbers, fitting
+from fedloom.deploy.site.saved_model import SavedModel
+
+NAMED = 8
+"""How many columns an error names."""
+UNLABELLED = -1
+
+Rows = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Raw inputs as the model takes them, what each sample is called, and its class (-1: it has no label)."""
+
+    inputs: Tensor
+    names: list[int] | list[str]
+    classes: Tensor
+    told_by: str
+    """What those samples do that have a class: 'have a label in y'."""
+
+
+def read_asked(paths: Sequence[Path], saved: SavedModel) -> Asked:
+    """The samples of a file, of a folder of images, or of some image files."""
+    for path in paths:
+        if not path.exists():
+            raise FedloomError(f"{path} does not exist: give a .csv, .tsv, .npz or .parquet file, or images.")
+    first = paths[0]
+    if len(paths) == 1 and first.suffix.lower() in TABLES:
+        return _table(first, saved)
+    if len(paths) == 1 and first.suffix.lower() == ".npz":
+        return _arrays(first, saved)
+    if len(paths) == 1 and first.is_dir():
+        found = sorted(path for path in first.rglob("*") if path.suffix.lower() in ENDINGS)
+        if not found:
+            raise FedloomError(f"there is no image in {first}: give a folder that has some, a table or an NPZ.")
+        return _images(found, [path.relative_to(first) for path in found], saved)
+    for path in paths:
+        if path.suffix.lower() not in ENDINGS:
+            also = "beside others " if len(paths) > 1 else ""
+            raise FedloomError(f"{path} is not read {also}here: give one .csv, .tsv, .npz or .parquet, or images.")
+    return _images(paths, paths, saved)
+
+
+def _table(path: Path, saved: SavedModel) -> Asked:
+    features = saved.schema.features
+    if not features:
+        shape = ", ".join(["n", *map(str, saved.schema.shape)])
+        raise FedloomError(
+            f"{path.name} has columns with names, and this model's inputs have none: give an .npz with an array x of "
+            f"shape ({shape})."
+        )
+    inputs: list[np.ndarray] = []
+    words: list[str] = []
+    pieces = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    header = list(next(pieces)[0])
+    _check_header(header, saved, path.name)
+    places = [header.index(name) for name in features]
+    label = header.index(saved.target) if saved.target in header else None
+    for rows in pieces:
+        seen = sum(map(len, inputs))
+        for number, row in enumerate(rows, start=seen + 1):
+            if len(row) != len(header):
+                raise FedloomError(f"{path.name}, row {number}: {len(row)} cells where the header has {len(header)}.")
+        inputs.append(numbers(rows, places, features, seen, path.name))
+        words += ["" if label is None else row[label].strip() for row in rows]
+    if not inputs:
+        raise FedloomError(f"{path.name} has a header and no rows: there is nothing to predict.")
+    x = np.concatenate(inputs)
+    check_finite(x, features, path.name)
+    return _asked(x, np.array(words), f"have a label in column '{saved.target}'", saved, path.name)
+
+
+def _csv(path: Path) -> Iterator[Rows]:
+    """The header in a list of its own, then the rows in bounded pieces."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+            yield [[name.strip() for name in next(reader, [])]]
+            while rows := list(itertools.islice(reader, CHUNK)):
+                yield rows
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FedloomError(f"{path.name} is not a readable CSV file in UTF-8 ({error}).") from None
+
+
+def _parquet(path: Path) -> Iterator[Rows]:
+    """The same of a parquet file, its cells as a CSV would have them; needs pyarrow."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise FedloomError("reading parquet needs pyarrow: pip install 'fedloom[parquet]'.") from None
+    try:
+        file = parquet.ParquetFile(path)
+        yield [file.schema_arrow.names]
+        for batch in file.iter_batches(CHUNK):
+            columns = [[_cell(value) for value in column.to_pylist()] for column in batch.columns]
+            yield list(zip(*columns, strict=True))
+    except (OSError, arrow.ArrowException) as error:
+        raise FedloomError(f"{path.name} is not a readable parquet file ({str(error)[:60]}).") from None
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
+
+
+def _check_header(header: Sequence[str], saved: SavedModel, where: str) -> None:
+    features = saved.schema.features
+    for name in header:
+        if list(header).count(name) > 1:
+            raise FedloomError(f"{where} has the column '{name}' twice: give each column its own name.")
+    missing = [name for name in features if name not in header]
+    if missing:
+        raise FedloomError(
+            f"{where} has no column '{missing[0]}', which this model needs: its features are {_some(features)}."
+        )
+    extra = [name for name in header if name not in {*features, saved.target, *saved.others}]
+    if extra:
+        raise FedloomError(
+            f"{where} has the column '{extra[0]}', which this model does not know: take it out, or name it as one of "
+            f"{_some(features)}."
+        )
+
+
+def _arrays(path: Path, saved: SavedModel) -> Asked:
+    arrays = read_arrays(path, ["x"], ["y"])
+    x, y = arrays["x"], arrays.get("y")
+    if x.ndim < 2 or not len(x) or x.dtype.kind not in "fiub":
+        raise FedloomError(f"{path.name}: x is {x.dtype} of shape {x.shape}: give numbers, a row of them per sample.")
+    if y is not None and y.shape != x.shape[:1]:
+        raise FedloomError(f"{path.name}: {len(x)} inputs and labels of shape {y.shape}: give one label each, or none.")
+    check_finite(x, (), path.name)
+    return _asked(x, np.full(len(x), "") if y is None else y, "have a label in y", saved, path.name)
+
+
+def _images(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel) -> Asked:
+    """Images, and as their labels the folders they lie in, where these are called like classes."""
+    schema = saved.schema
+    if len(schema.shape) != 3:
+        raise FedloomError(f"this model takes inputs of shape {schema.shape}, not images: give a table or an NPZ.")
+    names = [path.as_posix() for path in called]
+    x = np.stack([read_picture(path, name, schema) for path, name in zip(paths, names, strict=True)])
+    if schema.input_type.is_floating_point:
+        x = x / np.float32(255)
+    folders = [path.parent.name for path in called]
+    words = [folder if folder in saved.labels else "" for folder in folders]
+    asked = _asked(x, np.array(words), "lie in a folder with the name of a class", saved, names[0])
+    return replace(asked, names=names)
+
+
+def _asked(x: np.ndarray, labels: np.ndarray, told_by: str, saved: SavedModel, where: str) -> Asked:
+    kind = np.float32 if x.dtype.kind in "fb" else np.uint8 if x.dtype == np.uint8 else np.int64
+    inputs = fitting(torch.from_numpy(np.ascontiguousarray(x, dtype=kind)), saved.schema, where)
+    return Asked(inputs, list(range(1, len(x) + 1)), _classes(labels, saved, where), told_by)
+
+
+def _classes(labels: np.ndarray, saved: SavedModel, where: str) -> Tensor:
+    """The number of each label's class; an empty label has none."""
+    empty = labels == "" if labels.dtype.kind == "U" else np.zeros(len(labels), dtype=bool)
+    if empty.all():
+        return torch.full((len(labels),), UNLABELLED)
+    if empty.any():  # some class takes the place of none, so that an error names the right row
+        filler = "0" if labels[~empty][0].isdecimal() else saved.labels[0]
+        labels = np.where(empty, filler, labels)
+    return torch.from_numpy(np.where(empty, UNLABELLED, class_numbers(labels, saved.schema, where)))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

@@ -1,0 +1,201 @@
+"""A site: one long-lived process that holds torch, the site's data and what its client keeps, and answers messages.
+
+The client half of the method runs here exactly as in a simulation, as a cohort of one. A mistake in it, or a full
+disk, becomes an answer that says so; the process goes on. What is in an error that the method did not word for people
+stays in the site's own log, since it may quote data.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import fedloom
+from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message
+from fedloom.deploy import flower
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.protocol.wire import Answer, Refused, Request, pack, unpack
+from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
+from fedloom.deploy.site.saved_model import save_model
+from fedloom.deploy.site.state import Keepsake, Lost
+from fedloom.rounds.jobs import PREDICTING, Job, Shop, Tensors
+from fedloom.training.evaluation import scores_of
+from fedloom.training.threads import single_thread
+
+log = logging.getLogger("fedloom")
+LARGEST = 1 << 40
+"""A site takes what its own server sends, whatever its size."""
+
+
+@dataclass(frozen=True)
+class Station:
+    """A site at work."""
+
+    folder: Path
+    settings: SiteSettings
+    blueprint: Blueprint
+    shop: Shop
+    keepsake: Keepsake
+
+    @staticmethod
+    def open(folder: Path) -> Station:
+        """Read and check everything that a site has; what is wrong is said in one sentence."""
+        settings = load_site(folder)
+        blueprint = Blueprint.load(folder)
+        task = blueprint.site_task(settings, folder)
+        return Station(folder, settings, blueprint, blueprint.shop(task), Keepsake(folder / "kept"))
+
+    @property
+    def client(self) -> int:
+        """The site's number."""
+        return self.settings.client
+
+    def answer(self, data: bytes) -> bytes:
+        """The answer to a message, whatever it is."""
+        try:
+            request, tensors = unpack(data, Request, LARGEST)
+        except Refused as why:
+            log.warning("a message was refused: %s", why)
+            return pack(Answer(run="", ticket="", client=self.client, round=0, error=f"message refused: {why}"), {})
+        about: dict[str, str | int] = self.about() if request.kind == "hello" else {}
+        result, error, lost = dict[str, Tensor](), "", False
+        log.info("round %s: %s", request.round, request.kind)
+        began = time.perf_counter()
+        try:
+            result = self._done(request, tensors)
+        except FedloomError as why:
+            error, lost = str(why), isinstance(why, Lost)
+        except OSError as why:
+            error = f"the site's disk: {why.strerror}"
+        except Exception as why:
+            error = f"{type(why).__name__} in the client's code (the site's log has the details)"
+            log.exception("round %s: %s failed", request.round, request.kind)
+        if error:
+            log.error("round %s: %s", request.round, error)
+        else:
+            log.info("round %s: %s took %.3f s", request.round, request.kind, time.perf_counter() - began)
+        told = Answer(
+            run=request.run,
+            ticket=request.ticket,
+            client=self.client,
+            round=request.round,
+            error=error[:2000],
+            keeps=request.kind == "update" and not error and self.keepsake.has(request.ticket),
+            lost=lost,
+            about=about,
+        )
+        try:
+            return pack(told, {} if error else result)
+        except Exception:  # a method of somebody's own, with a tensor that cannot travel
+            log.exception("round %s: the answer cannot be packed", request.round)
+            return pack(told.model_copy(update={"error": "its answer cannot be packed", "keeps": False}), {})
+
+    def about(self) -> dict[str, str | int]:
+        """What a site says of itself: its name, versions, the run it was made for, and how much data it has."""
+        federation, client = self.shop.scoring.task.federation, self.client
+        parts = {part: len(getattr(federation, part)[client]) for part in ("train", "valid", "test")}
+        return {
+            "name": self.settings.name,
+            "fedloom": fedloom.__version__,
+            "torch": str(torch.__version__),
+            "digest": self.blueprint.digest,
+            **parts,
+            "points": int(federation.points[client]),
+        }
+
+    def _done(self, request: Request, tensors: Tensors) -> Tensors:
+        if request.kind == "hello":
+            return {}
+        message = Message(_group(tensors, "shared/"), _group(tensors, "each/"))
+        if request.kind == "global":
+            first, last = tensors["slice"].tolist()
+            return self.shop.do(Job("global", request.round, [first, last], []), message, {})
+        if request.kind == "judge":
+            return self._judged(tensors["rows"])
+        kept = self.keepsake.read(request.state)
+        if request.kind == "update":
+            return self._trained(request, message, kept)
+        if request.kind in ("model", "finish"):
+            row = self._predicting(request, message, kept)
+            if request.kind == "model":
+                return {"row": row}
+            method = self.blueprint.label
+            save_model(
+                self.folder / "model",
+                self.blueprint,
+                row,
+                client=self.settings.name,
+                method=method,
+                round=request.round,
+            )
+            log.info("the model after round %s is in %s", request.round, self.folder / "model")
+            return {}
+        kind: Any = request.kind
+        return self.shop.do(Job(kind, request.round, [self.client], [0]), message, kept)
+
+    def _trained(self, request: Request, message: Message, kept: Tensors) -> Tensors:
+        self.keepsake.only(request.base, request.state)
+        job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
+        result = self.shop.do(job, message, kept)
+        state = kept | _group(result, "kept/")
+        if state:
+            self.keepsake.write(request.ticket, state)
+        return {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
+
+    def _predicting(self, request: Request, message: Message, kept: Tensors) -> Tensor:
+        """The row this client predicts with."""
+        cohort = Cohort([self.client], self.shop.scoring, self.shop.setting, request.round, kept, PREDICTING)
+        self.shop.algorithm.enter(cohort)
+        rows = self.shop.predicting(cohort, message).detach()
+        return (rows[0] if rows.dim() == 2 else rows).clone()
+
+    def _judged(self, rows: Tensor) -> Tensors:
+        """Mean score and loss of some rows on this site's test part."""
+        mine = self.shop.scoring.task.federation.test[self.client]
+        scores = scores_of(self.shop.scoring, rows, [mine] * len(rows))
+        return {"score": scores.mean_score, "loss": scores.mean_loss}
+
+
+def _group(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _once(say: Callable[[], None]) -> Callable[[], None]:
+    said: list[bool] = []
+
+    def first() -> None:
+        if not said:
+            said.append(True)
+            say()
+
+    return first
+
+
+def main(folder: Path) -> None:
+    """Open a site and answer until the process is ended."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        station = Station.open(folder)
+    except FedloomError as why:
+        print(f"Error: {why}", file=sys.stderr)
+        sys.exit(2)
+    parts = ", ".join(f"{station.about()[part]} {part}" for part in ("train", "valid", "test"))
+    log.info("site %s: %s samples", station.settings.name, parts)
+    print(OPENED, flush=True)
+    with single_thread():
+        flower.Letterbox(station.settings.port).serve(station.answer, _once(lambda: print(READY, flush=True)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

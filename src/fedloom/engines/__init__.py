@@ -1,0 +1,30 @@
+"""Where cohorts run: in this process, in one process per core, or on Ray."""
+
+from __future__ import annotations
+
+from fedloom.engines.inline import Inline
+from fedloom.engines.processes import Processes
+from fedloom.rounds.jobs import Engine, Shop
+
+ENGINES = {
+    "inline": "one process, one job after another: the default, and the one a debugger likes (workers = 1)",
+    "processes": "forked worker processes that share the data, one per core (workers > 1)",
+    "ray": "workers of a Ray cluster (ray_address), or of a local Ray that lives as long as the run (engine = ray)",
+}
+
+
+def check(name: str, address: str | None = None) -> None:
+    """Refuse, before any work, an engine that cannot be had here."""
+    if name == "ray":
+        from fedloom.engines.ray_cluster import reachable
+
+        reachable(address)
+
+
+def start(shop: Shop, workers: int, name: str = "auto", address: str | None = None) -> Engine:
+    """The engine of a name; ``auto`` is inline for one worker and processes for more."""
+    if name == "ray":
+        from fedloom.engines.ray import Ray
+
+        return Ray(shop, workers, address)
+    return Inline(shop) if name == "inline" or (name == "auto" and workers == 1) else Processes(shop, workers)

@@ -1,0 +1,24 @@
+"""The engine that runs everything in this process: the default, and the one a debugger likes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from fedloom.core.message import Message
+from fedloom.rounds.jobs import Here, Job, Shop, Tensors
+
+
+class Inline(Here):
+    """One job after another."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
+        """Do the jobs in order."""
+        return [self.shop.do(job, message, kept) for job in jobs]
+
+    def close(self) -> None:
+        """Nothing to close."""

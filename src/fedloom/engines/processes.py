@@ -1,0 +1,157 @@
+"""The engine with one worker process per core.
+
+Workers are forked, so they see the parent's data without a copy; messages and replies go through boards of shared
+memory, and only small records through pipes. A job's result depends on nothing but the job, so a worker that dies
+is replaced and its job done again, to the same bytes. A worker whose parent is gone ends itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Mapping
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message
+from fedloom.engines.shared_tensors import Board, Header
+from fedloom.rounds.jobs import Here, Job, Shop, Tensors
+
+log = logging.getLogger("fedloom")
+TRIES = 3
+
+
+class Worker:
+    """A worker's process, the pipe to it and the board on which it writes its results."""
+
+    def __init__(self, shop: Shop, down: Board) -> None:
+        self.board = Board()
+        context = multiprocessing.get_context("fork")
+        self.pipe, theirs = context.Pipe()
+        self.process: ForkProcess = context.Process(
+            target=_serve, args=(shop, down, self.board, theirs, self.pipe), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        self.job: int | None = None
+
+    def close(self) -> None:
+        """End the process and give its memory back."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+        self.board.close()
+
+
+class Processes(Here):
+    """``workers`` forked processes that share this process's data."""
+
+    def __init__(self, shop: Shop, workers: int) -> None:
+        if "fork" not in multiprocessing.get_all_start_methods():
+            raise FedloomError("workers > 1 needs a system that can fork processes: use workers = 1 here.")
+        self.shop, self.down = shop, Board()
+        self.workers = [Worker(shop, self.down) for _ in range(workers)]
+
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
+        """Hand jobs to whoever is free; results come back in the order of the jobs."""
+        header = self.down.write(
+            {f"shared/{k}": v for k, v in message.shared.items()}
+            | {f"each/{k}": v for k, v in message.each.items()}
+            | {f"kept/{k}": v for k, v in kept.items()}
+        )
+        waiting = list(range(len(jobs)))[::-1]
+        results: dict[int, Tensors] = {}
+        deaths = dict.fromkeys(waiting, 0)
+        while len(results) < len(jobs):
+            for place in range(len(self.workers)):
+                while (worker := self.workers[place]).job is None and waiting:
+                    number = waiting.pop()
+                    try:
+                        worker.pipe.send((jobs[number], header))
+                        worker.job = number
+                    except OSError:  # it died while it was idle
+                        waiting.append(number)
+                        self._replace(place)
+            busy = {w.pipe: (place, w.job) for place, w in enumerate(self.workers) if w.job is not None}
+            for pipe in wait(list(busy)):
+                place, number = busy[pipe]  # type: ignore[index]
+                try:
+                    results[number] = _received(self.workers[place])
+                    self.workers[place].job = None
+                except (EOFError, OSError):  # it died, perhaps with its job unread or its answer half sent
+                    deaths[number] += 1
+                    if deaths[number] >= TRIES:
+                        raise FedloomError(
+                            f"a worker process died {TRIES} times at clients {jobs[number].ids}: is there enough "
+                            "memory? Try fewer workers, or workers = 1 to see the cause."
+                        ) from None
+                    log.warning("a worker process died: it is replaced and its cohort done again")
+                    waiting.append(number)
+                    self._replace(place)
+        return [results[number] for number in range(len(jobs))]
+
+    def _replace(self, place: int) -> None:
+        self.workers[place].close()
+        self.workers[place] = Worker(self.shop, self.down)
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self.workers:
+            worker.close()
+        self.workers = []
+        self.down.close()
+
+
+def _received(worker: Worker) -> Tensors:
+    kind, payload = worker.pipe.recv()
+    if kind == "refused":
+        raise FedloomError(payload)
+    if kind == "failed":
+        raise RuntimeError(f"in a worker process:\n{payload}")
+    return {name: view.clone() for name, view in worker.board.read(payload).items()}
+
+
+def _serve(shop: Shop, down: Board, up: Board, pipe: Connection, parents_end: Connection) -> None:
+    parents_end.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    while True:
+        try:
+            job, header = pipe.recv()
+        except (EOFError, OSError):
+            os._exit(0)
+        try:
+            answer: tuple[str, str | Header] = ("done", up.write(shop.do(job, *_incoming(down, header))))
+        except FedloomError as error:
+            answer = ("refused", str(error))
+        except Exception:
+            answer = ("failed", traceback.format_exc())
+        try:
+            pipe.send(answer)
+        except OSError:
+            os._exit(0)
+
+
+def _incoming(board: Board, header: Header) -> tuple[Message, dict[str, Tensor]]:
+    groups: dict[str, dict[str, Tensor]] = {"shared": {}, "each": {}, "kept": {}}
+    for name, view in board.read(header).items():
+        group, _, rest = name.partition("/")
+        groups[group][rest] = view
+    return Message(groups["shared"], groups["each"]), groups["kept"]
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(0)

@@ -1,0 +1,164 @@
+"""Clients that stop when they have converged: FedAvg and FedProx as the Fed-GALA study runs them.
+
+Tavakoli 2023 (Fed-GALA), section 3. A client whose training loss changed by less than ``tolerance`` since its last
+round leaves; its last model stays with the server and is averaged as before; a run ends when everybody has left. With
+``tolerance = 0`` nobody leaves, and the methods are FedAvg and FedProx.
+
+Where we differ. The thesis leaves the loss open: here it is that of the model a client just trained, without dropout;
+with dropout its noise keeps clients from ever leaving. The proposed weights (labels times nodes) are normalised: as
+printed they do not sum to one, and each round would shrink the model to about 1/K. The proximal term acts beside the
+local optimiser, ``w - min(lr mu, 1) (w - w_t)``, which is FedProx for SGD; inside Adam it is rescaled, and diverges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Round, State
+from fedloom.core.cohort import Cohort
+from fedloom.core.cycle import Cycle, Slots
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.server_context import Site
+from fedloom.core.task import Task
+from fedloom.methods.fedavg import FedAvg, watched, watching
+from fedloom.training.network import Loss
+
+
+@dataclass(frozen=True)
+class FedAvgExit(FedAvg):
+    """FedAvg whose clients leave when their training loss stands still; their last models stay in the average.
+
+    Tavakoli 2023. ``weights`` is what the models are averaged by: ``samples`` (labelled ones, the baseline's) or
+    ``samples-points`` (times all that a client holds: its nodes; the thesis' proposal, normalised).
+    """
+
+    tolerance: float = 1e-4
+    weights: Literal["samples", "samples-points"] = "samples"
+
+    def __post_init__(self) -> None:
+        if not self.tolerance >= 0:
+            raise FedloomError(f"tolerance={self.tolerance}: the change of loss below which a client leaves is >= 0.")
+
+    def start(self, task: Task) -> State:
+        clients, row = task.federation.clients, task.initial_row()
+        models = row.expand(clients, -1).clone()
+        return {"row": row, "models": models, "seen": _nobody(clients), "left": _nobody(clients), "over": _no()}
+
+    def finished(self, server: State) -> bool:
+        return bool(server["over"])
+
+    def play(self, server: State, ids: list[int], site: Site) -> Round:
+        staying = [client for client in ids if not server["left"][client]]
+        if staying:
+            replies = yield Wave(staying, self.broadcast(server, staying))
+            server = self.aggregate(server, replies)
+        return {**server, "over": server["left"][torch.tensor(site.clients)].all()}
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        rows = self.trained(cohort, message)
+        loss, name = self.losses(cohort, rows, message), f"exit/{self.phase(message)}"
+        before = cohort.kept(name, torch.full_like(loss, torch.inf))
+        cohort.keep(name, loss)
+        return Reply({"row": rows, "loss": loss, "leaves": (loss - before).abs() < self.tolerance_in(message)})
+
+    def trained(self, cohort: Cohort, message: Message) -> Tensor:
+        """The rows after local training."""
+        return cohort.train(cohort.spread(message["row"]), loss=self.loss(message))
+
+    def loss(self, message: Message) -> Loss | None:
+        """What is minimised; the task's own loss unless a variant says otherwise."""
+        return None
+
+    def losses(self, cohort: Cohort, rows: Tensor, message: Message) -> Tensor:
+        """The loss by which clients judge whether they have converged."""
+        return cohort.evaluate(rows, "train").mean_loss.float()
+
+    def phase(self, message: Message) -> int:
+        """Losses are compared within a phase of the method only; most have one."""
+        return 0
+
+    def tolerance_in(self, message: Message) -> float:
+        """The change of loss below which a client leaves."""
+        return self.tolerance
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        ids = torch.tensor(replies.ids)
+        models = server["models"].index_copy(0, ids, replies["row"])
+        seen = server["seen"].index_fill(0, ids, True)
+        left = server["left"].index_copy(0, ids, replies["leaves"])
+        omega = self.omega(replies.site)
+        known, weights = (models, omega) if seen.all() else (models[seen], omega[seen])
+        row = replies.aggregator(known, weights / weights.sum())
+        return {**server, "row": row, "models": models, "seen": seen, "left": left}
+
+    def omega(self, site: Site) -> Tensor:
+        """The weight of every client of the federation; the thesis' s_k n_k, or s_k."""
+        federation = site.task.federation
+        labelled = federation.train.sizes.double()
+        return (labelled * federation.points if self.weights == "samples-points" else labelled).float()
+
+
+@dataclass(frozen=True)
+class FedProxExit(FedAvgExit):
+    """FedProx whose clients leave when their training loss stands still, with a ``mu`` that adapts.
+
+    Tavakoli 2023, after Li et al. 2020: mu starts at ``mu``, grows by 0.1 when the weighted mean of the clients' losses
+    rises and falls by 0.1 after five rounds in a row in which it fell. ``adaptive=false`` leaves it as it is.
+    """
+
+    mu: float = 1.0
+    adaptive: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mu < 0:
+            raise FedloomError(f"mu={self.mu}: the proximal weight must not be negative.")
+
+    @property
+    def compiles(self) -> bool:
+        return False
+
+    def start(self, task: Task) -> State:
+        return {**super().start(task), **watching(self.mu)}
+
+    def broadcast(self, server: State, ids: list[int]) -> Message:
+        message = super().broadcast(server, ids)
+        return Message({**message.shared, "mu": server["mu"]})
+
+    def trained(self, cohort: Cohort, message: Message) -> Tensor:
+        return cohort.train_in_cycles(
+            cohort.spread(message["row"]), held_near(cohort.lr, message["mu"]), loss=self.loss(message)
+        )[0]
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        state = super().aggregate(server, replies)
+        if not self.adaptive:
+            return state
+        weights = self.omega(replies.site)[torch.tensor(replies.ids)]
+        return {**state, **watched(server, (weights * replies["loss"]).sum() / weights.sum())}
+
+
+def held_near(lr: float, mu: Tensor) -> Cycle:
+    """Steps of the local optimiser, each followed by a pull towards the received model that the optimiser never sees.
+
+    ``w <- w - min(lr mu, 1) (w_before - w_t)``: for SGD this is the step of FedProx.
+    """
+    share = (lr * mu).clamp(max=1)
+
+    def settle(_: int, before: Tensor, after: Tensor, slots: Slots) -> tuple[Tensor, Slots]:
+        return after - share * (before - slots[0]), slots
+
+    return Cycle(lrs=(lr,), parts=(0,), settle=settle)
+
+
+def _nobody(clients: int) -> Tensor:
+    return torch.zeros(clients, dtype=torch.bool)
+
+
+def _no() -> Tensor:
+    return torch.tensor(False)

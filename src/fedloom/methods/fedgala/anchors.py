@@ -1,0 +1,52 @@
+"""What clients who share nodes tell each other about them, and the edges they draw from it.
+
+Tavakoli 2023 (Fed-GALA), phase 2: the server averages the embeddings of every node that several clients hold; each
+client joins each of its anchors to the local node nearest to the average. The thesis searches all local nodes, so that
+a fifth of the new edges exist already or lead from a node to itself; here both are left out of the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedloom.models.graph import Graph
+
+
+def anchor_means(embeddings: Tensor, ids: Sequence[Tensor]) -> Tensor:
+    """The mean embedding of every anchor over the clients that hold it, given back in the clients' own order.
+
+    ``embeddings`` is clients × most anchors × dimensions, client k's first ``len(ids[k])`` entries being real;
+    ``ids[k]`` are the global numbers of its anchors.
+    """
+    everyone = torch.cat(list(ids))
+    _, place = torch.unique(everyone, return_inverse=True)
+    sums = torch.zeros(int(place.max()) + 1, embeddings.shape[2]) if len(place) else torch.zeros(0, embeddings.shape[2])
+    real = torch.cat([embeddings[k, : len(some)] for k, some in enumerate(ids)])
+    means = sums.index_add(0, place, real) / torch.bincount(place).unsqueeze(1)
+    out, done = torch.zeros_like(embeddings), 0
+    for k, some in enumerate(ids):
+        out[k, : len(some)] = means[place[done : done + len(some)]]
+        done += len(some)
+    return out
+
+
+def nearest(graph: Graph, anchors: Tensor, z: Tensor, targets: Tensor) -> Tensor:
+    """The local node with which each anchor is to be joined: ``argmax_l <target_i, z_l>`` over all local nodes but the
+    anchor itself and its neighbours; -1 where nobody is left. One number per anchor."""
+    products = targets @ z.t()
+    row_of = torch.full((len(graph),), -1)
+    row_of[anchors] = torch.arange(len(anchors))
+    ends = torch.cat([graph.edges, graph.edges.flip(0), anchors.expand(2, -1)], dim=1)
+    mine = row_of[ends[0]] >= 0
+    products[row_of[ends[0][mine]], ends[1][mine]] = -torch.inf
+    best, chosen = products.max(1)
+    return torch.where(best == -torch.inf, -1, chosen)
+
+
+def joined(anchors: Tensor, chosen: Tensor) -> Tensor:
+    """The edges from anchors to their chosen nodes: 2×m local numbers; two anchors may have chosen each other."""
+    there = chosen >= 0
+    return torch.stack([anchors[there], chosen[there]])

@@ -1,0 +1,105 @@
+"""Hybrids: clients with few data use the shared model, clients with many keep a body of their own.
+
+FedHybridAvgLG and FedHybridAvgLGDual, proposed for next-action prediction across organisations of very unequal size:
+FedAvg serves small clients best and LG-FedAvg large ones, and both can share one head. A client is large when it has
+more than ``threshold`` points in all (train, validation and test); means are weighted as the run says. In the first,
+large clients also send their private bodies, which spoils the shared body round by round; in the second they train
+the shared body as well, and their own never leaves them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Round, State
+from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.message import Message, Reply
+from fedloom.core.server_context import Site
+from fedloom.core.task import Task
+from fedloom.methods.fedavg import FedAvg
+from fedloom.methods.partial_sharing import check_head
+from fedloom.methods.size_threshold import check_probe, probed, probing
+
+
+@dataclass(frozen=True)
+class FedHybridAvgLG(FedAvg):
+    """Small clients train as in FedAvg, large ones as in LG-FedAvg; everybody sends a whole model.
+
+    Large clients predict with their own body and the new global head, small ones (and clients that never trained)
+    with the global model. ``threshold="auto"`` looks for the threshold before round 1, with ``probe_rounds`` rounds of
+    training by all clients. A threshold of infinity is FedAvg; 0 gives the heads of LG-FedAvg.
+    """
+
+    threshold: float | str = 2200
+    probe_rounds: int = 10
+
+    def __post_init__(self) -> None:
+        known = self.threshold == "auto" if isinstance(self.threshold, str) else self.threshold >= 0
+        if not known:
+            raise FedloomError(f'threshold={self.threshold}: give a number of points from 0 on, or "auto".')
+        if self.probe_rounds < 1:
+            raise FedloomError(f"probe_rounds={self.probe_rounds}: probing takes at least one round.")
+
+    def check(self, task: Task, work: LocalWork) -> None:
+        check_head(self, task)
+        if isinstance(self.threshold, str):
+            return check_probe(task)
+        largest = int(task.federation.points.max())
+        if largest <= self.threshold < math.inf:
+            raise FedloomError(
+                f"threshold={self.threshold:g}: the largest client has {largest} points, so all are small and this is "
+                'fedavg: lower the threshold, let threshold="auto" find it, or say inf to mean it.'
+            )
+
+    def prelude(self, server: State, site: Site) -> Round | None:
+        return probing(server, site, self.probe_rounds) if self.threshold == "auto" else None
+
+    def broadcast(self, server: State, ids: list[int]) -> Message:
+        return Message({name: server[name] for name in ("row", "threshold") if name in server})
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        if "probe" in message:
+            return probed(cohort, message)
+        layout, row, large = cohort.task.layout, message["row"], self.large(cohort, message)
+        rows = cohort.train(self._with_bodies(cohort, row, cohort.task.initial_row(), large))
+        cohort.keep("body", layout.take(rows, "body"), only=large)
+        return Reply({"row": self.sent(cohort, row, rows, large)})
+
+    def large(self, cohort: Cohort, message: Message) -> Tensor:
+        """Which clients have more points than the threshold."""
+        return cohort.held > (message["threshold"] if isinstance(self.threshold, str) else self.threshold)
+
+    def sent(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
+        """What clients send, who received ``row`` and trained ``rows``: all of it, private bodies too."""
+        return rows
+
+    def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
+        row = message["row"]
+        return self._with_bodies(cohort, row, row, self.large(cohort, message))
+
+    def _with_bodies(self, cohort: Cohort, row: Tensor, other: Tensor, large: Tensor) -> Tensor:
+        """The global row; for large clients with the body they kept, or with that of ``other`` if they kept none."""
+        layout, rows = cohort.task.layout, cohort.spread(row)
+        bodies = cohort.kept("body", cohort.spread(layout.take(other, "body")))
+        return torch.where(large[:, None], layout.put(rows, "body", bodies), rows)
+
+
+@dataclass(frozen=True)
+class FedHybridAvgLGDual(FedHybridAvgLG):
+    """The same, but large clients train twice: their own body under the global head, and the shared model.
+
+    They send the head of the first training and the body of the second, whose head is discarded; both start from the
+    global head. So the shared body stays one that everybody trains, at twice the work for large clients.
+    """
+
+    def sent(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
+        layout = cohort.task.layout
+        shared = cohort.train(torch.where(large[:, None], row, rows), only=large)
+        cohort.after = rows  # what a client would predict with, not its second training
+        return layout.put(rows, "body", layout.take(shared, "body"))

@@ -1,0 +1,161 @@
+"""Clients that differ in what they predict may agree on what they see: methods on features, the input of the head.
+
+MOON (Li et al., CVPR 2021) adds a contrastive term: features shall be like the global model's and unlike those of the
+client's last model; we take the model's own features and add no projection head. FedProto (Tan et al., AAAI 2022)
+exchanges nothing but mean features per class. Corrected there: equation 6 divides a mean that is already weighted by
+the number of clients once more, which would shrink every prototype. As in its authors' code, the distance of features
+is a mean over their entries, which is what the paper's lam = 1 goes with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedloom.core.algorithm import Algorithm, State
+from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.task import Task
+from fedloom.methods.fedavg import FedAvg
+from fedloom.training.evaluation import features_of
+from fedloom.training.local_trainer import Loom
+from fedloom.training.network import Net
+
+Given = Mapping[str, Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class MOON(FedAvg):
+    """FedAvg whose clients keep their features near the received model's and away from their own last model's.
+
+    Li, He and Song, Model-Contrastive Federated Learning, CVPR 2021. Added to the loss of each sample:
+    ``-mu * log(exp(s_w / t) / (exp(s_w / t) + exp(s_p / t)))`` with the temperature t and the cosines s_w and s_p
+    between its features and those under the received and the last model. A client's first round is FedAvg's; with
+    mu = 0 all are.
+    """
+
+    mu: float = 1.0
+    temperature: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.mu >= 0:
+            raise FedloomError(f"mu={self.mu}: the weight of the contrastive term must not be negative.")
+        if not self.temperature > 0:
+            raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
+
+    @property
+    def compiles(self) -> bool:
+        return False
+
+    def check(self, task: Task, work: LocalWork) -> None:
+        _has_features("moon", task)
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        received, objective = cohort.spread(message["row"]), cohort.task.objective
+
+        def loss(net: Net, x: Tensor, y: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+            values, counts = objective.losses(net(x), y)
+            z = net.at({}).features(x).flatten(1)  # a pass anew: the same units are dropped in all of them
+            near, far = (
+                F.cosine_similarity(z, net.at(given[name]).features(x).flatten(1)) for name in ("received", "last")
+            )
+            return values + self.mu * counts * F.softplus((far - near) / self.temperature), counts
+
+        rows = cohort.train(received, loss=loss, given={"received": received, "last": cohort.kept("last", received)})
+        cohort.keep("last", rows)
+        return Reply({"row": rows})
+
+
+@dataclass(frozen=True)
+class FedProto(Algorithm):
+    """Clients keep their models and exchange prototypes: the mean features of each class.
+
+    Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022. A client adds
+    ``lam * |features - prototype of the class|^2 / features`` to the loss of each sample whose class has a global
+    prototype, and then sends the means of its own classes and their counts; the server averages each class by counts
+    and keeps what it knows of classes that nobody sent. Clients predict with their own models (the paper may also take
+    the nearest prototype). With lam = 0 this is ``local``.
+    """
+
+    personal: ClassVar[bool] = True
+
+    lam: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.lam >= 0:
+            raise FedloomError(f"lam={self.lam}: the pull towards the prototypes must not be negative.")
+
+    @property
+    def compiles(self) -> bool:
+        return False
+
+    def check(self, task: Task, work: LocalWork) -> None:
+        _has_features("fedproto", task)
+        if not task.classifies:
+            raise FedloomError("fedproto averages features by class, and this task has no class per sample: use moon.")
+
+    def start(self, task: Task) -> State:
+        width = features_of(Loom(task, "loop"), task.initial_row(), task.federation.train[0][:1]).shape[1]
+        classes = task.federation.classes
+        return {"prototypes": torch.zeros(classes, width), "known": torch.zeros(classes, dtype=torch.bool)}
+
+    def broadcast(self, server: State, ids: list[int]) -> Message:
+        known = server["known"]
+        return Message({"classes": known.nonzero().flatten().int(), "prototypes": server["prototypes"][known]})
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        classes, width, objective = (
+            cohort.task.federation.classes,
+            message["prototypes"].shape[1],
+            cohort.task.objective,
+        )
+        goals, known = torch.zeros(classes, width), torch.zeros(classes)
+        goals[message["classes"]], known[message["classes"]] = message["prototypes"], 1.0
+
+        def loss(net: Net, x: Tensor, y: Tensor, _: Given) -> tuple[Tensor, Tensor]:
+            values, counts = objective.losses(net(x), y)
+            apart = (net.at({}).features(x).flatten(1) - goals[y]).square().mean(1)
+            return values + self.lam * known[y] * apart, counts
+
+        rows = cohort.train(self.weights_for(message, cohort), loss=loss)
+        cohort.keep("row", rows)
+        counts = cohort.classes().float()
+        sums = torch.stack([self._sums(cohort, rows[place], place, classes) for place in range(len(cohort))])
+        sent = (counts > 0).sum(1) * 4 * (width + 2)  # of each class it has: the prototype, the count, which class
+        return Reply({"prototypes": sums / counts.clamp(min=1).unsqueeze(2), "counts": counts}, bytes=sent)
+
+    def _sums(self, cohort: Cohort, row: Tensor, place: int, classes: int) -> Tensor:
+        features, labels = cohort.features(row, place)
+        return torch.zeros(classes, features.shape[1]).index_add_(0, labels, features)
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        most = replies.samples.unsqueeze(1)  # of no class can a client have more samples than in all
+        prototypes, counts = server["prototypes"].clone(), replies["counts"].clamp(min=0).minimum(most)
+        seen = counts.sum(0) > 0
+        for label in seen.nonzero().flatten().tolist():
+            have = counts[:, label] > 0
+            shares = counts[have, label] / counts[have, label].sum()
+            prototypes[label] = replies.aggregator(replies["prototypes"][have, label], shares)
+        return {"prototypes": prototypes, "known": server["known"] | seen}
+
+    def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
+        return cohort.kept("row", cohort.spread(cohort.task.initial_row()))
+
+
+def _has_features(name: str, task: Task) -> None:
+    model = task.model
+    if not (hasattr(model, "features") or isinstance(model, nn.Sequential)):
+        raise FedloomError(
+            f"{name} works on what the head sees, and {type(model).__name__} does not tell: give it a features method."
+        )
+    if set(task.layout.parts) == {"head"}:
+        raise FedloomError(
+            f"{name} works on what the head sees, and {type(model).__name__} is all head: use a deeper model."
+        )

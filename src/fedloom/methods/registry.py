@@ -1,0 +1,101 @@
+"""Methods by name: case does not matter, the usual aliases work, and a method of one's own is named by its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.user_classes import own_class
+from fedloom.core.validation import plain, validated
+from fedloom.methods.clustered import CFL, IFCA, FeSEM
+from fedloom.methods.ditto import Ditto, FedU
+from fedloom.methods.fedavg import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
+from fedloom.methods.fedavgexit import FedAvgExit, FedProxExit
+from fedloom.methods.fedgala.fedgala import FedGala, FedGalaP
+from fedloom.methods.fedhybridavglg import FedHybridAvgLG, FedHybridAvgLGDual
+from fedloom.methods.fedseq.fedseq import FedSeq, FedSeqInter
+from fedloom.methods.local import Centralised, FedSGD, Local
+from fedloom.methods.moon import MOON, FedProto
+from fedloom.methods.partial_sharing import FedBABU, FedPer, FedRep, LGFedAvg
+from fedloom.methods.perfedavg import PerFedAvg, PFedMe
+from fedloom.methods.scaffold import SCAFFOLD, FedDyn
+
+METHODS: dict[str, type[Algorithm]] = {
+    kind.__name__.lower(): kind
+    for kind in (
+        *(Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi),
+        *(SCAFFOLD, FedDyn),
+        *(FedPer, LGFedAvg, FedRep, FedBABU),
+        *(FedHybridAvgLG, FedHybridAvgLGDual),
+        *(CFL, FeSEM, IFCA),
+        *(FedSeq, FedSeqInter),
+        *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
+        *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
+    )
+}
+ALIASES = {
+    "isolated": "local",
+    "localonly": "local",
+    "standalone": "local",
+    "central": "centralised",
+    "centralized": "centralised",
+    "federatedaveraging": "fedavg",
+    "fedmomentum": "fedavgm",
+    "fedopt": "fedadam",
+}
+
+
+def canonical(name: str) -> str:
+    """A method's name as this project writes it: ``LG-FedAvg`` and ``lg_fedavg`` are the same."""
+    if ":" in name:
+        return name
+    plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    return ALIASES.get(plain, plain)
+
+
+def find(name: str) -> type[Algorithm]:
+    """The class of a method: a known name, ``file.py:Class`` or ``package.module:Class``."""
+    if ":" in name:
+        return own_class(name, Algorithm, "method")
+    known = METHODS.get(canonical(name))
+    if known is None:
+        raise unknown("method", name, METHODS)
+    return known
+
+
+def made(spec: str | Mapping[str, Any]) -> Algorithm:
+    """A method from ``{"name": ..., settings}`` or as it is written on the command line (``fedprox:mu=0.1``)."""
+    if isinstance(spec, str):
+        name, settings = split_method(spec)
+        spec = {"name": name, **settings}
+    settings = dict(spec)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise FedloomError("a method needs a name, for instance fedavg (see fedloom list methods).")
+    method: Algorithm = validated(find(name), settings, f"method {name}")
+    return method
+
+
+def split_method(spec: str) -> tuple[str, dict[str, Any]]:
+    """``fedprox:mu=0.1,adaptive=true`` as a name and settings; ``file.py:Class`` has none.
+
+    A dotted key is a setting of a setting: ``fedseq:inner.name=fedprox,inner.mu=0.1``.
+    """
+    head, _, tail = spec.rpartition(":")
+    if not head or "=" not in tail:
+        return spec, {}
+    settings: dict[str, Any] = {}
+    for pair in tail.split(","):
+        path, _, value = pair.partition("=")
+        *parents, leaf = path.strip().split(".")
+        section = settings
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise FedloomError(
+                    f"{spec}: {parent} is given as a value and as a section; write {parent}.name=... for its name."
+                )
+        section[leaf] = plain(value.strip())
+    return head, settings

@@ -1,0 +1,109 @@
+"""Where a client is large enough for a model of its own: the crossover of local and shared accuracy over size.
+
+The hybrids' authors found their 2,200 points by eye, where the validation accuracy of local training overtakes that of
+the shared model (mean of the last five rounds). Here all clients probe for a few rounds: the shared model is trained as
+in FedAvg, every client also trains alone for as long, and the threshold is the cut that gives the clients the most
+validation accuracy if those above it use their own model and the others the shared one. Nothing but the threshold
+and the curve stays: the run then starts from the initial row as if nobody had probed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Round, State
+from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message, Reply, Wave
+from fedloom.core.server_context import Site
+from fedloom.core.task import Task
+
+log = logging.getLogger("fedloom")
+LAST = 5
+"""Accuracies are means over this many of the last rounds, or over all if there are fewer."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What was measured per client, by increasing size, and the threshold that follows from it."""
+
+    threshold: float
+    sizes: Tensor
+    local: Tensor
+    shared: Tensor
+
+
+def check_probe(task: Task) -> None:
+    """Refuse, before any work, a task on which no threshold can be found."""
+    if task.objective.score != "accuracy":
+        raise FedloomError(
+            f"threshold=auto compares accuracies, and this task is scored by {task.objective.score}: give a number."
+        )
+    if not int(task.federation.valid.sizes.sum()):
+        raise FedloomError(
+            "threshold=auto is found on validation data, and no client has any: set task.valid_share, for instance to "
+            "0.1, or give the threshold as a number."
+        )
+
+
+def probing(server: State, site: Site, rounds: int) -> Round:
+    """The server's half: ``rounds`` waves of FedAvg, one wave for the verdict, and the state with what was found."""
+    row, clients, accuracies = server["row"], site.clients, list[Tensor]()
+    for turn in range(rounds + 1):
+        probe = torch.tensor(rounds if turn == rounds else 0)
+        replies = yield Wave(clients, Message({"row": row, "probe": probe}), turn)
+        answered = torch.isin(torch.tensor(clients), torch.tensor(replies.ids))
+        clients, accuracies = replies.ids, [earlier[answered] for earlier in accuracies]
+        if turn < rounds:
+            row = replies.mean("row")
+            accuracies.append(replies["shared"])
+    shared = torch.stack([*accuracies[1:], replies["shared"]])[-LAST:].mean(0)  # the first was the untrained model's
+    curve = torch.stack([replies["size"], replies["local"], shared])[:, replies["points"] > 0]
+    curve = curve[:, curve[0].argsort(stable=True)]
+    threshold = crossover(*curve)
+    log.info("threshold: %g of %g points (size, local, shared: %s)", threshold, curve[0, -1], curve.T.tolist())
+    return {**server, "threshold": torch.tensor(threshold), "curve": curve}
+
+
+def probed(cohort: Cohort, message: Message) -> Reply:
+    """A client's half: train the shared model once more, or train alone as long as it was trained and compare."""
+    received, rounds = cohort.spread(message["row"]), int(message["probe"])
+    shared = _accuracy(cohort, received)
+    if rounds == 0:
+        return Reply({"row": cohort.train(received), "shared": shared})
+    rows, accuracies = cohort.spread(cohort.task.initial_row()), []
+    for _ in range(rounds):
+        rows = cohort.train(rows)
+        accuracies.append(_accuracy(cohort, rows))
+    points = cohort.task.federation.valid.sizes[torch.tensor(cohort.ids)]
+    local = torch.stack(accuracies[-LAST:]).mean(0)
+    return Reply({"shared": shared, "local": local, "size": cohort.held.float(), "points": points.int()})
+
+
+def _accuracy(cohort: Cohort, rows: Tensor) -> Tensor:
+    """Accuracy on each client's own validation part; 0 for a client without one, who has no say."""
+    return cohort.evaluate(rows, "valid").mean_score.nan_to_num().float()
+
+
+def crossover(sizes: Tensor, local: Tensor, shared: Tensor) -> float:
+    """The threshold under which ``local`` (clients above it) and ``shared`` (the others) sum to the most.
+
+    Every cut between two sizes is tried, and so are "all local" (0) and "all shared" (the largest size); of equally
+    good ones the largest is taken, since a client without a gain should not leave the shared model.
+    """
+    cuts = torch.cat([torch.zeros(1), sizes])
+    small = sizes <= cuts[:, None]
+    sums = torch.where(small, shared, local).double().sum(1)
+    return float(cuts[sums == sums.max()].max())
+
+
+def curve_of(server: State) -> Curve:
+    """What ``threshold="auto"`` measured, from the server's state of a run (in memory or from its checkpoint)."""
+    if "curve" not in server:
+        raise FedloomError('this run has no curve: only a hybrid with threshold="auto" measures one.')
+    sizes, local, shared = server["curve"]
+    return Curve(float(server["threshold"]), sizes, local, shared)

@@ -1,0 +1,69 @@
+"""From scores of clients to named numbers. A name says which model was scored on whose data, and over what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+
+GROUPS = ("small", "intermediate", "big")
+
+
+def size_groups(sizes: Tensor, bounds: Sequence[int] | None) -> list[str]:
+    """Which size group each client belongs to.
+
+    ``bounds`` = (a, b): small up to a training samples, big from b on; by default the terciles of the sizes.
+    """
+    if bounds is None:
+        low, high = (float(q) for q in np.quantile(sizes.numpy(), (1 / 3, 2 / 3)))
+    elif len(bounds) != 2 or bounds[0] >= bounds[1]:
+        raise FedloomError(f"size_groups={list(bounds)}: give two sizes, the first below the second.")
+    else:
+        low, high = bounds
+    return ["small" if n <= low else "big" if n >= high else "intermediate" for n in sizes.tolist()]
+
+
+def over_clients(
+    prefix: str, values: Tensor, sizes: Tensor, groups: Sequence[str] = (), new: Tensor | None = None
+) -> dict[str, float]:
+    """Mean, spread, size-weighted mean, worst decile (of accuracies) and size groups of one value per client.
+
+    Clients without a value (no test sample) do not count; ``new`` ones, who were held out of training, have a mean
+    of their own and count in nothing else.
+    """
+    if new is not None and bool(new.any()):
+        here = ~new
+        chosen = [group for group, keep in zip(groups, here.tolist(), strict=True) if keep] if groups else []
+        there = new & ~torch.isnan(values)
+        fresh = {f"{prefix}/new": float(values[there].double().mean())} if bool(there.any()) else {}
+        return over_clients(prefix, values[here], sizes[here], chosen) | fresh
+    there = ~torch.isnan(values)
+    if not bool(there.any()):
+        return {}
+    kept = values[there].double()
+    weight = sizes[there].double()
+    named = {
+        "mean": kept.mean(),
+        "std": kept.std(correction=0),
+        "weighted": (kept * weight).sum() / weight.sum(),
+    }
+    if prefix.endswith("/accuracy"):
+        named["worst_decile"] = kept.sort().values[: max(1, len(kept) // 10)].mean()
+    chosen = [group for group, keep in zip(groups, there.tolist(), strict=True) if keep] if groups else []
+    for group in GROUPS if len(set(chosen)) > 1 else ():
+        mask = torch.tensor([one == group for one in chosen])
+        if bool(mask.any()):
+            named[group] = kept[mask].mean()
+    return {f"{prefix}/{over}": float(value) for over, value in named.items()}
+
+
+def per_selected(metrics: Mapping[str, float], selected: int) -> dict[str, float]:
+    """Efficiency: mean accuracy of clients' models per client that was selected in the round (FedPredict, 2023)."""
+    name = "client_model/own_test/accuracy"
+    return (
+        {f"{name}/per_selected": metrics[f"{name}/mean"] / selected} if f"{name}/mean" in metrics and selected else {}
+    )

@@ -1,0 +1,94 @@
+"""The model that a client of a run predicts with, taken out of the run's folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message
+from fedloom.core.task import Held, Task
+from fedloom.rounds.jobs import PREDICTING
+from fedloom.runs.api import completed, load_config, make_task, method_of
+from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.history import History
+from fedloom.runs.runner import prepare
+from fedloom.training.threads import single_thread
+
+SHOWN = 6
+"""How many clients an error names."""
+
+
+@dataclass(frozen=True)
+class ClientModel:
+    """A row of a task's model, whose it is (empty: everybody's), the method that made it and in how many rounds."""
+
+    task: Task
+    row: Tensor
+    client: str
+    method: str
+    round: int
+
+
+def client_model(
+    folder: str | Path, client: str | None = None, *, task: Task | None = None, method: Algorithm | None = None
+) -> ClientModel:
+    """The weights that a client predicts with after a run's last checkpoint: the method's, behind the run's stages.
+
+    ``client`` is its name, or its number where clients have no names. It may be left out where all clients predict
+    with the same model. ``task`` and ``method`` are only needed where they are objects of one's own.
+    """
+    folder = Path(folder)
+    config = load_config(folder)
+    config = completed(config) if task is None else config
+    prepared = prepare(task or make_task(config), method or method_of(config), config)
+    run, federation = prepared.composition, prepared.composition.task.federation
+    if config.made_by.get("task") != prepared.plain["made_by"]["task"]:
+        raise FedloomError(
+            f"{folder} began with other data, another partition or another model: put the data back as they were, or "
+            "give the same task."
+        )
+    state = load_checkpoint(folder, federation.clients)
+    if state is None:
+        raise FedloomError(f"{folder} has no checkpoint yet: there is no model in it.")
+    number = 0 if client is None else _number(client, federation, folder)
+    with single_thread():
+        shop = run.shop()
+        cohort = Cohort([number], shop.scoring, shop.setting, state.round, state.keep.read([number]), PREDICTING)
+        run.algorithm.enter(cohort)
+        message = run.algorithm.broadcast(state.server, [number]).for_clients(torch.tensor([0]))
+        message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
+        rows = shop.predicting(cohort, message).detach()
+    own = rows.dim() == 2
+    if client is None and own and federation.clients > 1:
+        raise FedloomError(
+            f"every client of {folder} has a model of its own: say whose with --client (client= in Python), "
+            f"{_some(federation)}."
+        )
+    name = federation.name(number) if client is not None or own else ""
+    row, label = rows[0].clone() if own else rows.clone(), History(prepared.plain).label
+    return ClientModel(run.task, row, name, label, state.round)
+
+
+def _number(client: str, federation: Held, folder: Path) -> int:
+    names = [federation.name(number) for number in range(federation.clients)]
+    if client in names:
+        return names.index(client)
+    if client.isdecimal() and int(client) < len(names):
+        return int(client)
+    close = get_close_matches(client, names, n=1, cutoff=0.5)
+    meant = f"did you mean '{close[0]}'?" if close else f"there are {_some(federation)}."
+    raise FedloomError(f"{folder} has no client '{client}': {meant}")
+
+
+def _some(federation: Held) -> str:
+    """Some of the clients' names, and how many more there are."""
+    count = federation.clients
+    named = ", ".join(f"'{federation.name(number)}'" for number in range(min(count, SHOWN)))
+    return named + (f" or one of {count - SHOWN:,} more" if count > SHOWN else "")

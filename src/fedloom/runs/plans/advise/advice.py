@@ -1,0 +1,210 @@
+"""What a tournament says: which candidate for which group of clients, what it costs, and how sure that is.
+
+Candidates are chosen by their scores on validation data. Only those that the advice names are then scored on the test
+parts, once; how sure we are is computed there, where no choice was made. Two candidates are level when validation data
+do not tell them apart (95 %) and their means are within a point (1 %): then the clearly cheaper one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fedloom.runs.history import mean_and_std
+from fedloom.runs.plans.advise.halving import OVERALL, Outcome, Rung, Tournament
+from fedloom.runs.plans.evidence import Scores, probability_better
+
+SURE = 0.95
+LEVEL = 0.01
+CHEAPER = 0.9
+"""A candidate is clearly cheaper if it costs at most this share."""
+
+
+Reason = Literal["best", "sends less", "takes fewer steps", "regret"]
+"""Why a candidate was taken: it has the best mean, it is level with the best and cheaper, or (for all clients together)
+its largest distance to a group's best is the smallest."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes and gradient steps per client that takes part and round, all that a method does before round 1 included."""
+
+    bytes_up: float
+    bytes_down: float
+    steps: float
+    bytes_between: float = 0.0
+    """What clients hand to each other without the server."""
+
+    @property
+    def bytes(self) -> float:
+        """All that is sent."""
+        return self.bytes_up + self.bytes_down + self.bytes_between
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A candidate in a group of clients: its score on validation data, and on test data with the spread over seeds.
+
+    Scores are accuracies, or losses with a minus where a task has no accuracy; ``std`` is None with a single seed.
+    """
+
+    candidate: str
+    valid: float
+    test: float
+    std: float | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Pick:
+    """The advice for a group of clients.
+
+    ``over_runner_up`` and ``over_local`` are how sure it is, on test data, that ``use`` is better than the best other
+    method and than training alone. ``level`` are the other candidates that are level with the best.
+    """
+
+    group: str
+    use: Standing
+    runner_up: Standing | None
+    local: Standing | None
+    over_runner_up: float | None
+    over_local: float | None
+    level: tuple[str, ...]
+    reason: Reason
+    clients: int
+    sizes: tuple[int, int]
+    """The fewest and the most training samples of the group's clients."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to use for small, intermediate and big clients, and what to use if it must be one method for all."""
+
+    task: str
+    score: str
+    groups: tuple[Pick, ...]
+    overall: Pick
+    regrets: dict[str, float]
+    """How far the one method for all is from the best one, by group, on validation data."""
+    costs: dict[str, Cost]
+    rungs: tuple[Rung, ...]
+    cannot_run: dict[str, str]
+    not_run: tuple[str, ...]
+    rounds: int
+    """The rounds that were asked for; the last rung says how many were played."""
+    minutes: float
+    seconds: float
+    folder: Path | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {**asdict(self), "folder": str(self.folder) if self.folder else None}
+
+    def __str__(self) -> str:
+        from fedloom.report.advice import text
+
+        return text(self)
+
+
+Tested = Callable[[str], Sequence[Outcome]]
+"""A candidate's outcomes on test data, one per seed of the last rung."""
+Family = Callable[[str], str]
+"""The method of a candidate, without its settings: what a runner-up must differ in."""
+
+
+def picks(
+    tournament: Tournament,
+    costs: Mapping[str, Cost],
+    tested: Tested,
+    family: Family,
+    sizes: Mapping[str, Sequence[int]],
+) -> tuple[list[Pick], Pick, dict[str, float]]:
+    """The advice for each group, the advice for all clients together, and its regrets.
+
+    ``sizes`` are the training samples of each group's clients.
+    """
+    ranks = tournament.rankings()
+    chosen = {group: _choose(tournament, ranks[group], group, costs) for group in tournament.groups}
+    chosen[OVERALL] = ranks[OVERALL][0], (), "regret"
+    found = {}
+    for group, (use, level, reason) in chosen.items():
+        anchor = next((name for name in ranks[group] if name in tournament.anchors), None)
+        rest = [name for name in ranks[group] if family(name) not in (family(use), family(anchor or use))]
+        runner_up = rest[0] if rest else None
+        against = anchor if anchor is not None and family(anchor) != family(use) else None
+        mine = _cells(tested(use), group)
+        own = sizes.get(group) or [size for some in sizes.values() for size in some]
+        found[group] = Pick(
+            group=group,
+            use=_standing(tournament, use, group, tested),
+            runner_up=None if runner_up is None else _standing(tournament, runner_up, group, tested),
+            local=None if against is None else _standing(tournament, against, group, tested),
+            over_runner_up=None if runner_up is None else probability_better(mine, _cells(tested(runner_up), group)),
+            over_local=None if against is None else probability_better(mine, _cells(tested(against), group)),
+            level=level,
+            reason=reason,
+            clients=len(own),
+            sizes=(min(own), max(own)),
+        )
+    overall = found.pop(OVERALL)
+    return list(found.values()), overall, tournament.regrets(overall.use.candidate)
+
+
+def _choose(
+    tournament: Tournament, ranked: Sequence[str], group: str, costs: Mapping[str, Cost]
+) -> tuple[str, tuple[str, ...], Reason]:
+    """Who is taken for a group, who is level with it, and why."""
+    best = ranked[0]
+    score, cells = tournament.score(best, group), _cells(tournament.results(best), group)
+    level = []
+    for name in ranked[1:]:
+        gap = score - tournament.score(name, group)
+        if gap <= LEVEL * max(1.0, abs(score)) and _unsure(cells, _cells(tournament.results(name), group)):
+            level.append(name)
+    cheap = [name for name in level if _cheaper(costs[name], costs[best])]
+    if not cheap:
+        return best, tuple(level), "best"
+    use = min(cheap, key=lambda name: (costs[name].bytes, costs[name].steps, ranked.index(name)))
+    saves: Reason = "sends less" if _less(costs[use].bytes, costs[best].bytes) else "takes fewer steps"
+    return use, tuple(name for name in (best, *level) if name != use), saves
+
+
+def _unsure(one: Scores, other: Scores) -> bool:
+    return probability_better(one, other) < SURE
+
+
+def _less(one: float, other: float) -> bool:
+    return one < other and one <= CHEAPER * other
+
+
+def _cheaper(one: Cost, other: Cost) -> bool:
+    return _less(one.bytes, other.bytes) or (one.bytes <= other.bytes and _less(one.steps, other.steps))
+
+
+def _standing(tournament: Tournament, name: str, group: str, tested: Tested) -> Standing:
+    means = [_mean(_of(outcome, group)) for outcome in tested(name) if _of(outcome, group)]
+    mean, std = mean_and_std(means)
+    valid = [_mean(_of(outcome, group)) for outcome in tournament.results(name) if _of(outcome, group)]
+    return Standing(name, _mean(valid), mean, std if len(means) > 1 else None, len(means))
+
+
+def _of(outcome: Outcome, group: str) -> list[float]:
+    """The scores of a group's clients, or of all clients."""
+    return [score for name, scores in outcome.scores.items() if group in (name, OVERALL) for score in scores.values()]
+
+
+def _cells(outcomes: Sequence[Outcome], group: str) -> Scores:
+    """The scores of a group's clients (or of all) by seed and client."""
+    return {
+        (seed, client): score
+        for seed, outcome in enumerate(outcomes)
+        for name, scores in outcome.scores.items()
+        if group in (name, OVERALL)
+        for client, score in scores.items()
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,273 @@
+"""Advice: a tournament on one's own federation that says which method to use, within a budget of minutes.
+
+Candidates (``candidates.py``) play by successive halving (``halving.py``) and are scored on validation data only; what
+the advice names is scored on test data once, from the checkpoints of its last runs (``advice.py``). ``advice.toml`` in
+the folder says what is asked; finished runs are read, so the same call goes on where it was stopped, and a longer one
+where a shorter one ended.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import fedloom
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.task import Task
+from fedloom.core.validation import read
+from fedloom.rounds.metrics import GROUPS
+from fedloom.runs.api import local_values, task_values, with_method
+from fedloom.runs.checkpoint import write_whole
+from fedloom.runs.config import RunConfig, hyperparameters
+from fedloom.runs.history import History
+from fedloom.runs.plans.advise.advice import Advice, Cost, picks
+from fedloom.runs.plans.advise.candidates import ANCHOR, Candidate, candidates, families, method_of
+from fedloom.runs.plans.advise.halving import MOST_SEEDS, Budget, Move, Outcome, Tournament, schedule
+from fedloom.runs.plans.grid import split_methods
+from fedloom.runs.plans.plan import Member, TaskOf, Workshop, as_read, begin, file_name, finished, played
+from fedloom.runs.runner import fingerprint, rescore
+
+PLAN = "advice.toml"
+
+
+def advise(
+    task: Task | str | Callable[[int], Task],
+    minutes: float = 2.0,
+    *,
+    methods: Sequence[str] | str | None = None,
+    rounds: int = 20,
+    out: str | Path | None = None,
+    watch: Callable[[Move], None] = lambda _: None,
+    **settings: Any,
+) -> Advice:
+    """Say which method to use for small, intermediate and big clients, after a tournament of so many minutes.
+
+    ``task`` and ``settings`` are those of ``fl.run``; ``rounds`` is how long you mean to train. A named task without
+    validation parts gets some; a task that is an object must have them. With ``out`` the runs stay in a folder and
+    the same call goes on where it was stopped.
+    """
+    section, given = task_values(task)
+    values = {key: hyperparameters(value) if isinstance(value, LocalWork) else value for key, value in settings.items()}
+    values |= {"task": section, "rounds": rounds}
+    named = split_methods(methods) if isinstance(methods, str) else methods
+    fixed = isinstance(task, Task)
+    return give_advice(values, minutes, named, None if out is None else Path(out), given, fixed, watch)
+
+
+def give_advice(
+    values: Mapping[str, Any],
+    minutes: float,
+    methods: Sequence[str] | None,
+    out: Path | None,
+    given: TaskOf | None = None,
+    fixed: bool = False,
+    watch: Callable[[Move], None] = lambda _: None,
+) -> Advice:
+    """The same from a config's values, as the command line has them; ``fixed`` says that all seeds have one task."""
+    if not minutes > 0 or not math.isfinite(minutes):
+        raise FedloomError(f"minutes={minutes:g}: a tournament needs time; give a number above 0, for instance 2.")
+    values = _with_validation(values, given is None)
+    lines = families(methods)
+    if len(lines) < 2:
+        raise FedloomError(f"methods={','.join(methods or ())}: name a method beside {ANCHOR}, which always plays.")
+    local = local_values(str(values["task"].get("name", "digits")), values.get("local", {}))
+    names = {one.label: one for one in candidates(lines, float(local.get("lr", LocalWork().lr)))}
+    with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as folder:
+        screening = Screening(Path(folder), {**values, "local": local}, names, given, fixed)
+        screening.check()
+        plan = {"minutes": minutes, "config": values, "made_by": screening.made_by()}
+        _write_plan(Path(folder), plan | ({} if methods is None else {"methods": list(methods)}))
+        budget = Budget(60 * minutes)
+        anchors = [name for name, one in names.items() if one.spec == ANCHOR]
+        tournament = Tournament(list(names), screening.play, budget, anchors, watch)
+        tournament.run(schedule(len(names), screening.rounds))
+        advice = screening.conclude(tournament, minutes)
+    advice = replace(advice, folder=out)
+    if out is not None:
+        write_whole(out / "advice.json", json.dumps(advice.as_dict(), allow_nan=False, indent=1).encode())
+    return advice
+
+
+def _with_validation(values: Mapping[str, Any], named: bool) -> dict[str, Any]:
+    """The values with as much validation as test data, where they ask for none and the task is made from them."""
+    task = dict(values.get("task", {}))
+    test = task.get("test_share", RunConfig().task.test_share)
+    if named and not task.get("valid_share") and isinstance(test, int | float):
+        task["valid_share"] = test or 0.2
+    kept = {key: value for key, value in values.items() if key not in ("method", "eval_every", "checkpoint_every")}
+    return {**kept, "task": task}
+
+
+def _write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    if (folder / PLAN).exists():
+        before = read(folder / PLAN)
+        now = as_read(plan)
+        if before["made_by"] != now["made_by"] or before["config"] != now["config"]:
+            raise FedloomError(f"{folder} holds advice about other data or settings: name another folder.")
+    elif any((folder / name).exists() for name in ("config.toml", "comparison.toml", "sweep.toml")):
+        raise FedloomError(f"{folder} already holds something else: name another folder.")
+    begin(folder, PLAN, plan)
+
+
+@dataclass
+class Screening:
+    """Plays candidates in a folder, on validation data, and scores them on test data at the end."""
+
+    folder: Path
+    values: Mapping[str, Any]
+    names: Mapping[str, Candidate]
+    given: TaskOf | None = None
+    fixed: bool = False
+    tasks: Workshop = field(init=False)
+    screened: Workshop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tasks = Workshop(self.given, remembers=MOST_SEEDS)
+        self.screened = replace(self.tasks, seen=lambda task: replace(task, federation=task.federation.validated()))
+
+    @property
+    def seed(self) -> int:
+        """The first seed."""
+        return int(self.values.get("seed", RunConfig().seed))
+
+    @property
+    def rounds(self) -> int:
+        """How long the user means to train."""
+        return int(self.values.get("rounds", RunConfig().rounds))
+
+    def check(self) -> None:
+        """Refuse a federation that has no three sizes of clients, or no data to choose and to test on."""
+        federation = self.tasks.ready(
+            self.member(next(iter(self.names)), self.rounds), self.seed
+        ).composition.task.federation
+        if federation.clients < len(GROUPS):
+            raise FedloomError(
+                f"advice for small, intermediate and big clients needs three clients, and this federation has "
+                f"{federation.clients}: use fedloom compare."
+            )
+        federation.validated()
+        if not int(federation.test.sizes.sum()):
+            raise FedloomError("no client has a test part to confirm the choice on: set task.test_share, say to 0.2.")
+
+    def made_by(self) -> dict[str, str]:
+        """What runs in the folder have in common: the version, and the first seed's data and initial model."""
+        _, task = self.tasks.tasks[0]
+        return {"fedloom": fedloom.__version__, "task": fingerprint(task)}
+
+    def member(self, name: str, rounds: int) -> Member:
+        """A candidate's run; only its last models are scored."""
+        one = self.names[name]
+        values = with_method(self.values, one.spec)
+        values |= {"rounds": rounds, "eval_every": rounds, "checkpoint_every": rounds}
+        values["local"] = {**values["local"], "lr": one.lr}
+        return Member(name, f"{file_name(name)}-rounds{rounds}", values)
+
+    def where(self, name: str, rounds: int, seed: int) -> Path:
+        """The folder of a candidate's run."""
+        return self.folder / "screening" / f"{self.member(name, rounds).place}-seed{self.seed + seed}"
+
+    def play(self, name: str, rounds: int, seed: int) -> Outcome:
+        """Run a candidate, or read what it did; what is refused or breaks is an outcome too."""
+        member, where = self.member(name, rounds), self.where(name, rounds, seed)
+        read_only, began = finished(where), time.perf_counter()
+        try:
+            history = played(where, member, self.seed + seed, lambda *_: (), self.screened)
+        except FedloomError as refusal:
+            return Outcome(failed=str(refusal))
+        except Exception as error:  # one broken method, perhaps of the user's own, must not take the others down
+            return Outcome(failed=f"{method_of(name)} broke: {type(error).__name__}: {error}")
+        if not read_only:
+            write_whole(where / "seconds.json", json.dumps(time.perf_counter() - began).encode())
+        seconds, fixed = _seconds(where)
+        return Outcome(self.by_group(history.clients, seed), seconds, fixed, read_only, history.stopped)
+
+    def by_group(self, rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str, dict[str, float]]:
+        """Scores by size group and client. Without natural names, other seeds have other clients."""
+        groups = [group for group in GROUPS if any(row["group"] == group for row in rows)]
+        found: dict[str, dict[str, float]] = {"all": {}} if len(groups) == 1 else {group: {} for group in groups}
+        for row in rows:
+            score = row["accuracy"] if "accuracy" in row else row["loss"] and -row["loss"]
+            if score is not None and row["group"] in groups:
+                client = str(row["client"]) if self.same_clients else f"{seed}/{row['client']}"
+                found["all" if len(groups) == 1 else row["group"]][client] = score
+        return {group: scores for group, scores in found.items() if scores}
+
+    @property
+    def same_clients(self) -> bool:
+        """Whether a client's number means the same client under every seed."""
+        _, task = self.tasks.tasks[0]
+        return self.fixed or bool(task.federation.names) or self.values["task"].get("seed") is not None
+
+    def tested(self, name: str, rounds: int, seed: int) -> Outcome:
+        """A finished candidate's scores on test data."""
+        prepared = self.tasks.ready(self.member(name, rounds), self.seed + seed)
+        return Outcome(self.by_group(rescore(prepared, self.where(name, rounds, seed)), seed))
+
+    def cost(self, name: str, rounds: int) -> Cost:
+        """What a candidate sent and did per client that took part and round."""
+        run = History.load(self.where(name, rounds, 0))
+        turns = sum(len(record["selected"]) for record in run.records if record["round"]) or 1
+        return Cost(*(run.total(what) / turns for what in ("bytes_up", "bytes_down", "steps", "bytes_between")))
+
+    def conclude(self, tournament: Tournament, minutes: float) -> Advice:
+        """The advice, or the sentence that says why there is none."""
+        _refuse_without_result(tournament, minutes)
+        last = tournament.rungs[-1]
+        scored: dict[str, list[Outcome]] = {}
+
+        def tested(name: str) -> list[Outcome]:
+            if name not in scored:
+                scored[name] = [self.tested(name, last.rounds, seed) for seed in range(last.seeds)]
+            return scored[name]
+
+        costs = {name: self.cost(name, last.rounds) for name in last.candidates}
+        first = History.load(self.where(last.candidates[0], last.rounds, 0))
+        sizes = {group: [row["train"] for row in first.clients if row["group"] == group] for group in GROUPS}
+        groups, overall, regrets = picks(tournament, costs, tested, method_of, sizes)
+        task = self.tasks.tasks[0][1]
+        return Advice(
+            task=task.name,
+            score="accuracy" if task.objective.score == "accuracy" else "loss",
+            groups=tuple(groups),
+            overall=overall,
+            regrets=regrets,
+            costs=costs,
+            rungs=tuple(tournament.rungs),
+            cannot_run=tournament.failed,
+            not_run=tuple(tournament.unplayed),
+            rounds=self.rounds,
+            minutes=minutes,
+            seconds=tournament.budget.spent,
+        )
+
+
+def _seconds(folder: Path) -> tuple[float, float]:
+    """How long a run took, and how much of that was not spent in its rounds."""
+    path = folder / "timings.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    rounds = sum(float(line["seconds"]) for line in lines if line["round"])
+    whole = folder / "seconds.json"  # missing if the run ended in the very moment of a stop
+    seconds = float(json.loads(whole.read_text())) if whole.exists() else rounds
+    return max(seconds, rounds), max(seconds - rounds, 0.0)
+
+
+def _refuse_without_result(tournament: Tournament, minutes: float) -> None:
+    methods = {method_of(name) for rung in tournament.rungs[:1] for name in rung.candidates}
+    if len(methods) >= 2:
+        return
+    if tournament.unplayed:
+        played_ones, longest = len(tournament.outcomes), max(one.seconds for one in tournament.outcomes.values())
+        raise FedloomError(
+            f"{minutes:g} minutes were enough for {played_ones} of {len(tournament.names)} candidates (one took "
+            f"{longest:.1f} s): give more minutes; with --out what was played is not lost."
+        )
+    name, why = next(iter(tournament.failed.items()))
+    raise FedloomError(f"fewer than two methods can run on this task; {name}, for one: {why}")

@@ -1,0 +1,93 @@
+"""The candidates that ``fedloom advise`` lets play: one table of methods with their main settings.
+
+A line is there only if its method and its stages are registered. Every main setting is also tried at a learning rate
+above and one below the task's own, and every other setting at the task's own: a cross, not a full grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedloom.core.errors import unknown
+from fedloom.methods.registry import METHODS, canonical, find, split_method
+from fedloom.prediction import STAGES
+from fedloom.runs.api import label_of
+
+ANCHOR = "local"
+CANDIDATES: tuple[tuple[str, ...], ...] = (
+    (ANCHOR,),
+    ("fedavg",),
+    ("fedavg+finetune", "fedavg+finetune:epochs=5"),
+    ("fedavg+fedpredict",),
+    ("fedper",),
+    ("fedrep", "fedrep:head_epochs=5"),
+    ("ditto", "ditto:lam=1"),
+    ("lgfedavg",),
+    ("fedbabu+finetune", "fedbabu+finetune:epochs=5"),
+    ("scaffold",),
+    ("fedprox:mu=0.1", "fedprox:mu=1"),
+    ("feddyn", "feddyn:alpha=0.01"),
+    ("fedavgm",),
+    ("perfedavg", "perfedavg:alpha=0.1"),
+    ("fedhybridavglgdual:threshold=auto",),
+    ("ifca", "ifca:clusters=4"),
+    ("fedseq",),
+    ("fedyogi",),
+)
+"""A line per method: its main setting first, then others. All are tried at the task's learning rate."""
+RATES = (3.0, 1 / 3)
+"""Other learning rates at which each main setting is tried: the task's times these."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method as written on the command line, and a local learning rate."""
+
+    spec: str
+    lr: float
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return f"{self.spec} lr={self.lr:g}"
+
+
+def families(methods: Sequence[str] | None = None) -> list[tuple[str, ...]]:
+    """The lines of the table whose methods exist here, or those that are named; ``local`` is always among them."""
+    table = [line for line in CANDIDATES if _exists(line[0])]
+    if methods is None:
+        return table
+    chosen: list[tuple[str, ...]] = [line for line in table if line[0] == ANCHOR]
+    for text in methods:
+        _check_method(text)
+        spec = label_of(text)
+        lines = [line for line in table if spec in (line[0], method_of(line[0]))] or [(spec,)]
+        chosen += [line for line in lines if line not in chosen]
+    return chosen
+
+
+def method_of(spec: str) -> str:
+    """A candidate's method and stages without their settings."""
+    return "+".join(split_method(part)[0] for part in spec.partition(" lr=")[0].split("+"))
+
+
+def candidates(lines: Sequence[tuple[str, ...]], lr: float) -> list[Candidate]:
+    """All candidates: every method once, then other learning rates, then other settings."""
+    mains = [Candidate(line[0], lr) for line in lines]
+    rates = [Candidate(line[0], float(f"{rate * lr:.2g}")) for rate in RATES for line in lines]
+    deepest = max(len(line) for line in lines)
+    return [*mains, *rates, *(Candidate(line[n], lr) for n in range(1, deepest) for line in lines if n < len(line))]
+
+
+def _exists(spec: str) -> bool:
+    name, *stages = method_of(spec).split("+")
+    return name in METHODS and all(stage in STAGES for stage in stages)
+
+
+def _check_method(text: str) -> None:
+    name, *stages = method_of(text).split("+")
+    find(name)
+    for stage in stages:
+        if ":" not in stage and canonical(stage) not in STAGES:
+            raise unknown("stage", stage, STAGES)

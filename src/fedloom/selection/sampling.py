@@ -1,0 +1,57 @@
+"""How many places a round has, and drawing them by weight: what several selectors share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedloom.core.errors import FedloomError
+
+
+@dataclass(frozen=True)
+class PerRound:
+    """A selector of the same number of clients in each round: ``number``, or a ``fraction`` (rounded up)."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    fraction: float = 1.0
+    number: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fraction(self.fraction)
+        if self.number is not None and self.number < 1:
+            raise FedloomError(f"number={self.number}: a round needs at least one client.")
+        if self.number is not None and self.fraction != 1:
+            raise FedloomError(
+                f"number={self.number} and fraction={self.fraction} both say how many clients a round has: give one."
+            )
+
+    def per_round(self, clients: int) -> int:
+        """How many clients a round has."""
+        if self.number is None:
+            return max(1, math.ceil(self.fraction * clients - 1e-9))
+        if self.number > clients:
+            raise FedloomError(
+                f"number={self.number} per round, but there are only {clients} to choose from: choose fewer."
+            )
+        return self.number
+
+
+def check_fraction(fraction: float) -> None:
+    """Refuse what is no share of clients."""
+    if not 0 < fraction <= 1:
+        raise FedloomError(f"fraction={fraction}: the share of clients in a round is above 0 and at most 1.")
+
+
+def draw_by_weight(luck: np.random.Generator, weights: ArrayLike, number: int) -> list[int]:
+    """Places drawn one after the other, without replacement, each time with probability proportional to weight.
+
+    Adding Gumbel noise to the logarithms and taking the largest is the same (Efraimidis and Spirakis, 2006).
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    with np.errstate(divide="ignore"):  # a weight of 0 comes last
+        keys = np.log(weights) + luck.gumbel(size=len(weights))
+    return [int(place) for place in np.argsort(-keys, kind="stable")[:number]]

@@ -1,0 +1,58 @@
+"""Action flows: what they are, the rules they keep, the files they come in, and what is learnt from them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from fedloom.tasks.flows.corpus import Corpus, Organisation
+from fedloom.tasks.flows.drawing.outline import outline
+from fedloom.tasks.flows.drawing.picture import picture
+from fedloom.tasks.flows.flow import Edge, Flow, Node
+from fedloom.tasks.flows.formats.closing import Reading
+from fedloom.tasks.flows.formats.json import read, read_draft, read_flow, to_json, write_flow
+from fedloom.tasks.flows.rules import BPMN, DIALECTS, N8N, PLATFORM, RULES, Dialect, validate, validate_draft
+
+_LATER = {
+    "fedloom.tasks.flows.formats.packed": ("read_bpmn", "read_corpus", "read_n8n"),
+    "fedloom.tasks.flows.formats.bundle": ("read_packed", "write_packed"),
+    "fedloom.tasks.flows.learning.recommend": ("Recommender", "Suggestion"),
+}
+_HOME = {name: module for module, names in _LATER.items() for name in names}
+__all__ = [
+    "BPMN",
+    "DIALECTS",
+    "N8N",
+    "PLATFORM",
+    "RULES",
+    "Corpus",
+    "Dialect",
+    "Edge",
+    "Flow",
+    "Node",
+    "Organisation",
+    "Reading",
+    "Recommender",
+    "Suggestion",
+    "outline",
+    "picture",
+    "read",
+    "read_bpmn",
+    "read_corpus",
+    "read_draft",
+    "read_flow",
+    "read_n8n",
+    "read_packed",
+    "to_json",
+    "validate",
+    "validate_draft",
+    "write_flow",
+    "write_packed",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs numpy and torch when it is first used, so that looking at a file costs next to nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedloom.tasks.flows' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,0 +1,161 @@
+"""Words to numbers: the vocabulary of every attribute of nodes, edges and flows.
+
+Vocabularies are public. Organisations share the words, also hashed private ids, whose meaning may differ from one to
+the next: that is what personal models are for. Token 0 masks (the node that is to be predicted), token 1 stands for
+every word that is not known. A saved model carries its schema as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fedloom.core.errors import FedloomError
+from fedloom.tasks.flows.flow import Edge, Flow, Node
+
+MASK, UNKNOWN = 0, 1
+NODE, EDGE, GRAPH = 117, 18, 163
+"""The document's embedding widths, over all attributes of a node, of an edge and of a flow (kinds as classes)."""
+SUBKIND_NODE, SUBKIND_GRAPH = 119, 165
+"""The same where subkinds are the classes."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of one attribute; word i is token i + 2. The empty word is a missing attribute."""
+
+    tokens: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(set(self.tokens)) < len(self.tokens):
+            twice = Counter(self.tokens).most_common(1)[0][0]
+            raise FedloomError(f"a vocabulary has the word '{twice}' twice: name each word once.")
+
+    def __len__(self) -> int:
+        return 2 + len(self.tokens)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {token: number for number, token in enumerate(self.tokens, start=2)}
+
+    def number(self, word: str) -> int:
+        """The token of a word."""
+        return self._numbers.get(word, UNKNOWN)
+
+    def numbers(self, words: Iterable[str]) -> list[int]:
+        """The tokens of words."""
+        known = self._numbers
+        return [known.get(word, UNKNOWN) for word in words]
+
+
+Vocabularies = dict[str, Vocabulary]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The attributes of nodes (``kind`` is the first), of edges (``label``) and of flows, with their vocabularies."""
+
+    node: Vocabularies
+    edge: Vocabularies
+    graph: Vocabularies
+
+    @staticmethod
+    def of(flows: Sequence[Flow], leave_out: Collection[str] = (), least: int = 1) -> Schema:
+        """The schema of some flows: all attributes that are not left out, all words that occur ``least`` times.
+
+        Flows without attributes have one that is always the same.
+        """
+        nodes, edges = [n for flow in flows for n in flow.nodes], [e for flow in flows for e in flow.edges]
+
+        def vocabularies(elements: Sequence[Any], always: Sequence[str], read: Read) -> Vocabularies:
+            found = {name for element in elements for name in element.attributes} - set(leave_out)
+            names = [*always, *sorted(found - set(always))] or ["flow"]
+            counts = {name: Counter(map(read(name), elements)) for name in names}
+            return {
+                name: Vocabulary(tuple(sorted(word for word, times in words.items() if times >= least)))
+                for name, words in counts.items()
+            }
+
+        return Schema(
+            vocabularies(nodes, ["kind"], of_node),
+            vocabularies(edges, ["label"], of_edge),
+            vocabularies(flows, [], of_flow),
+        )
+
+    def to_json(self) -> str:
+        """The schema as JSON text."""
+        plain = {part: {name: v.tokens for name, v in getattr(self, part).items()} for part in _PARTS}
+        return json.dumps(plain, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str) -> Schema:
+        """The schema that a JSON text holds."""
+        try:
+            plain = json.loads(text)
+            parts = {part: {str(n): _vocabulary(words) for n, words in plain[part].items()} for part in _PARTS}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FedloomError(
+                f"this is no schema of flows ({type(error).__name__}): it must name the words of each attribute under "
+                f"{', '.join(_PARTS)}."
+            ) from None
+        if "kind" not in parts["node"] or "label" not in parts["edge"] or not parts["graph"]:
+            raise FedloomError(
+                "this is no schema of flows: it needs 'kind' of nodes, 'label' of edges and an attribute of graphs."
+            )
+        return Schema(**parts)
+
+
+_PARTS = ("node", "edge", "graph")
+Read = Callable[[str], Callable[[Any], str]]
+"""From an attribute's name to what an element has under that name."""
+
+
+def of_node(name: str) -> Callable[[Node], str]:
+    """Reads an attribute of nodes."""
+    if name == "kind":
+        return lambda node: node.kind
+    return lambda node: node.attributes.get(name, "")
+
+
+def of_edge(name: str) -> Callable[[Edge], str]:
+    """Reads an attribute of edges."""
+    if name == "label":
+        return lambda edge: edge.label
+    return lambda edge: edge.attributes.get(name, "")
+
+
+def of_flow(name: str) -> Callable[[Flow], str]:
+    """Reads an attribute of flows."""
+    return lambda flow: flow.attributes.get(name, "")
+
+
+def widths(vocabularies: Mapping[str, Vocabulary], total: int) -> list[int]:
+    """How wide each attribute's embedding is: in proportion to the logarithm of its vocabulary, ``total`` in all."""
+    if total < len(vocabularies):
+        raise FedloomError(
+            f"{len(vocabularies)} attributes cannot share an embedding of {total} numbers: leave some attributes out."
+        )
+    weights = [math.log2(len(vocabulary)) for vocabulary in vocabularies.values()]
+    exact = [(total - len(weights)) * weight / sum(weights) for weight in weights]
+    shares = [1 + math.floor(share) for share in exact]
+    by_rest = sorted(range(len(shares)), key=lambda i: (math.floor(exact[i]) - exact[i], i))
+    for i in by_rest[: total - sum(shares)]:
+        shares[i] += 1
+    return shares
+
+
+def tables(vocabularies: Mapping[str, Vocabulary], total: int) -> list[tuple[int, int]]:
+    """What a model needs to know of attributes: the size of each vocabulary and the width of its embedding."""
+    sizes = [len(vocabulary) for vocabulary in vocabularies.values()]
+    return list(zip(sizes, widths(vocabularies, total), strict=True))
+
+
+def _vocabulary(words: Any) -> Vocabulary:
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise TypeError
+    return Vocabulary(tuple(words))

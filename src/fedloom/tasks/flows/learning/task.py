@@ -1,0 +1,265 @@
+"""The flow tasks: predict the next action of a flow under construction, a client per organisation.
+
+``flows`` and ``flows-subkind`` are the synthetic corpus after a thesis on personalised federated learning for action
+flows; ``n8n`` and ``bpmn`` are real flows, by owner and by modelling exercise and language; ``own-flows`` are a
+user's. The model is FullGN with the document's widths.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedloom.core import seeds
+from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.task import Task
+from fedloom.core.validation import validated
+from fedloom.data.concept_drift import Drift
+from fedloom.data.withheld_class import Withhold
+from fedloom.models.fullgn import FullGN
+from fedloom.tasks.flows.corpus import Corpus, Organisation
+from fedloom.tasks.flows.flow import Flow
+from fedloom.tasks.flows.formats.bundle import read_packed
+from fedloom.tasks.flows.formats.json import read_flow
+from fedloom.tasks.flows.formats.packed import UNKNOWN, read_bpmn, read_n8n
+from fedloom.tasks.flows.learning.batches import FlowInputs
+from fedloom.tasks.flows.learning.federation import Classes, Label, federation_of, schema_of
+from fedloom.tasks.flows.learning.schema import EDGE, GRAPH, NODE, SUBKIND_GRAPH, SUBKIND_NODE, Schema, tables
+from fedloom.tasks.flows.rules import Dialect, validate
+from fedloom.tasks.flows.synthetic.generator import generate
+from fedloom.tasks.registry import alter
+
+log = logging.getLogger("fedloom")
+LEFT_OUT = ("template",)
+"""Attributes that are a flow's own name and say nothing else."""
+CLIENTS = 15
+"""Organisations of the synthetic corpus when nobody says how many."""
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The settings of ``flows``: what is predicted, and how many points the largest of the 33 organisations holds."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    label: Label = "kind"
+    largest: int = 14_000
+
+
+@dataclass(frozen=True)
+class Real:
+    """The settings of real flows: which kinds have a class of their own, who takes part, and with which flows.
+
+    Kinds with fewer than ``least_count`` occurrences are one class, organisations with fewer than ``least_flows`` flows
+    are no clients, and flows with more than ``largest_flow`` nodes are left out.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    least_count: int = 100
+    least_flows: int = 10
+    largest_flow: int = 60
+
+    def __post_init__(self) -> None:
+        for name, least in (("least_count", 1), ("least_flows", 1), ("largest_flow", 2)):
+            if getattr(self, name) < least:
+                raise FedloomError(f"{name}={getattr(self, name)}: it must be at least {least}.")
+
+
+@dataclass(frozen=True)
+class Own(Real):
+    """The settings of ``own-flows``: those of real flows, and what is predicted."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    least_count: int = 10
+    least_flows: int = 2
+    largest_flow: int = 200
+    label: Label = "kind"
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The settings of ``fullgn`` (``task.model_options``)."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    width: int = 90
+    blocks: int = 6
+
+
+def build(
+    name: str,
+    *,
+    clients: int | None,
+    options: Mapping[str, Any],
+    model: str | nn.Module | None,
+    model_options: Mapping[str, Any],
+    test_share: float,
+    valid_share: float,
+    withhold: Withhold | Mapping[str, Any] | None,
+    drift: Drift | Mapping[str, Any] | None,
+    seed: int,
+    path: str | None,
+) -> Task:
+    """A named flow task: its corpus, the organisations that take part as clients, and a model over their flows."""
+    if (path is not None) != (name == "own-flows"):
+        told = "needs a folder of them: name it as path" if path is None else "reads no file of yours: use own-flows"
+        raise FedloomError(f"task {name} {told}.")
+    if name in ("flows", "flows-subkind"):
+        usual = {} if name == "flows" else {"label": "subkind"}
+        chosen = validated(Synthetic, {**usual, **options}, f"the options of task {name}")
+        if name == "flows-subkind" and chosen.label != "subkind":
+            raise FedloomError(f"label={chosen.label} in the options of task {name}: it predicts subkinds, use flows.")
+        whole = corpus = generate(CLIENTS if clients is None else clients, chosen.largest, seed)
+        label, least_count = chosen.label, 1
+    elif name in ("n8n", "bpmn", "own-flows"):
+        chosen = validated(Own if name == "own-flows" else Real, dict(options), f"the options of task {name}")
+        found = read_n8n() if name == "n8n" else read_bpmn() if name == "bpmn" else read_folder(str(path))
+        whole = suitable(found, chosen, nobody=UNKNOWN if name == "n8n" else None)
+        corpus = drawn(whole, clients, seed)
+        label, least_count = getattr(chosen, "label", "kind"), chosen.least_count
+    else:
+        raise unknown("flow task", name, ["flows", "flows-subkind", "n8n", "bpmn", "own-flows"])
+    made = task_of_corpus(
+        corpus, name, label=label, least_count=least_count, vocabulary=whole, model=model, model_options=model_options,
+        test_share=test_share, valid_share=valid_share, withhold=withhold, drift=drift, seed=seed,
+    )  # fmt: skip
+    if isinstance(model, nn.Module):
+        return made
+    settings = {"name": name, "options": asdict(chosen), **made.made_from}
+    return replace(made, made_from=settings if path is None else {**settings, "path": str(Path(path).resolve())})
+
+
+def task_of_corpus(
+    corpus: Corpus,
+    name: str = "own-flows",
+    *,
+    label: Label = "kind",
+    least_count: int = 1,
+    vocabulary: Corpus | None = None,
+    model: str | nn.Module | None = None,
+    model_options: Mapping[str, Any] | None = None,
+    test_share: float = 0.15,
+    valid_share: float = 0.15,
+    withhold: Withhold | Mapping[str, Any] | None = None,
+    drift: Drift | Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Task:
+    """A task from a corpus in memory. Classes and words are those of ``vocabulary``, if it is another corpus: who takes
+    part then changes neither."""
+    whole = vocabulary or corpus
+    schema, classes = schema_of(whole, label, LEFT_OUT), Classes.of(whole, label, least_count)
+    federation, table = federation_of(
+        corpus, schema, classes, test_share=test_share, valid_share=valid_share, seed=seed
+    )
+    federation, altered = alter(federation, withhold, drift, seed)
+    network, settings = _model(schema, classes, model, model_options or {}, seed)
+    made_from = {"clients": federation.clients, "model": "fullgn", "model_options": settings, "seed": seed}
+    made_from |= {"test_share": test_share, "valid_share": valid_share, **altered}
+    return Task(
+        name,
+        federation,
+        network,
+        prepare=FlowInputs(table, corpus.dialect),
+        made_from={} if isinstance(model, nn.Module) else made_from,
+    )
+
+
+def network(schema: Schema, classes: int, label: Label, **options: int) -> FullGN:
+    """FullGN for flows of a schema, with the document's embedding widths."""
+    node, graph = (NODE, GRAPH) if label == "kind" else (SUBKIND_NODE, SUBKIND_GRAPH)
+    return FullGN(tables(schema.node, node), tables(schema.edge, EDGE), tables(schema.graph, graph), classes, **options)
+
+
+def _model(
+    schema: Schema, classes: Classes, model: str | nn.Module | None, options: Mapping[str, Any], seed: int
+) -> tuple[nn.Module, dict[str, int]]:
+    if isinstance(model, nn.Module):
+        return model, {}
+    if model not in (None, "fullgn"):
+        raise FedloomError(f"model '{model}' does not take flows: use fullgn, or a module of yours.")
+    settings = asdict(validated(ModelOptions, dict(options), "task.model_options"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seeds.key(seed, "model"))
+        return network(schema, len(classes.names), classes.label, **settings), settings
+
+
+def suitable(corpus: Corpus, limits: Real, nobody: str | None = None) -> Corpus:
+    """The organisations of a corpus that have enough flows that are not too large; what is left out is said.
+
+    ``nobody`` is the name under which a corpus keeps flows that no organisation is known to hold.
+    """
+    kept: list[Organisation] = []
+    few = unowned = large = 0
+    for organisation in corpus.organisations:
+        flows, extra = (
+            tuple(flow for flow in some if len(flow.nodes) <= limits.largest_flow)
+            for some in (organisation.flows, organisation.extra)
+        )
+        if organisation.name == nobody:
+            unowned += len(organisation.flows)
+        elif len(flows) < limits.least_flows:
+            few += 1
+        else:
+            large += len(organisation.flows) + len(organisation.extra) - len(flows) - len(extra)
+            kept.append(Organisation(organisation.name, flows, extra))
+    if not kept:
+        raise FedloomError(
+            f"no organisation of '{corpus.title}' has {limits.least_flows} flows of at most {limits.largest_flow} "
+            "nodes: lower least_flows, or raise largest_flow."
+        )
+    left_out = {
+        f"organisations with fewer than {limits.least_flows} flows": few,
+        "flows that belong to nobody known": unowned,
+        f"flows of more than {limits.largest_flow} nodes": large,
+    }
+    said = ", ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
+    if said:
+        log.warning("%s: left out are %s", corpus.title, said)
+    return replace(corpus, organisations=tuple(kept))
+
+
+def drawn(corpus: Corpus, clients: int | None, seed: int) -> Corpus:
+    """A corpus of so many of its organisations, drawn by chance and in their old order."""
+    there = len(corpus.organisations)
+    if clients is None or clients == there:
+        return corpus
+    if not 1 <= clients <= there:
+        raise FedloomError(f"clients={clients}: {there} organisations of '{corpus.title}' can take part.")
+    chosen = sorted(seeds.numpy_generator(seed, "organisations").permutation(there)[:clients].tolist())
+    return replace(corpus, organisations=tuple(corpus.organisations[i] for i in chosen))
+
+
+def read_folder(path: str | Path) -> Corpus:
+    """A user's corpus: a folder with one sub-folder per organisation, each with flow files, or a packed ``.npz``."""
+    home = Path(path).expanduser()
+    if home.is_file():
+        return read_packed(home)
+    if not home.is_dir():
+        raise FedloomError(f"{home} does not exist: name a folder with a sub-folder of flow files per organisation.")
+    organisations: list[Organisation] = []
+    dialect: Dialect | None = None
+    for folder in sorted(entry for entry in home.iterdir() if entry.is_dir()):
+        flows: list[Flow] = []
+        for file in sorted(entry for entry in folder.iterdir() if entry.suffix.lower() in (".json", ".bpmn")):
+            flow, spoken = read_flow(file)
+            dialect = spoken if dialect is None else dialect
+            if spoken != dialect:
+                raise FedloomError(f"{file} is of the dialect '{spoken.name}', and the others of '{dialect.name}'.")
+            try:
+                validate(flow, dialect)
+            except FedloomError as error:
+                raise FedloomError(f"{file}: {error}") from None
+            flows.append(flow)
+        if flows:
+            organisations.append(Organisation(folder.name, tuple(flows)))
+    if dialect is None:
+        raise FedloomError(f"{home} has no sub-folder with .json or .bpmn files: make one for each organisation.")
+    return Corpus(tuple(organisations), dialect, home.name)

@@ -1,0 +1,165 @@
+"""One graph divided among clients who hold its border nodes in common.
+
+Communities (Louvain: Blondel et al., Fast Unfolding of Communities in Large Networks, 2008) are dealt to clients in
+turn, the largest first. Both ends of every edge between two clients are then held by both: they are the anchors, and
+each client has all edges among the nodes it holds. The thesis (Tavakoli 2023, Fed-GALA) says that neighbourhoods are
+not copied, but only with the edges between two copied nodes does its table 4.2 come out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.models.graph import Graph, Graphs
+from fedloom.tasks.graphs.labelled_graph import LabelledGraph
+
+CLIENTS = 4
+"""How many clients share a graph when nobody says."""
+
+_KNOWN: dict[str, Tensor] = {}
+"""Communities found in this process: Louvain takes seconds on a graph of 20,000 nodes."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the clients of a split hold: one number per client, and the means that table 4.2 prints."""
+
+    communities: tuple[int, ...]
+    anchors: tuple[int, ...]
+    nodes: tuple[int, ...]
+    edges: tuple[int, ...]
+
+    def means(self) -> dict[str, float]:
+        """Averages per client, and the ratio of anchors to nodes."""
+        columns = {"communities": self.communities, "anchors": self.anchors, "nodes": self.nodes, "edges": self.edges}
+        means = {name: sum(column) / len(column) for name, column in columns.items()}
+        return {**means, "ratio": means["anchors"] / means["nodes"]}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A row of the thesis' table 4.2; ``note`` says where its numbers cannot be meant as they stand."""
+
+    communities: float
+    anchors: float
+    nodes: float
+    edges: float
+    ratio: float
+    note: str = ""
+
+
+TABLE = {
+    ("cora", 4): Printed(26, 330.5, 859.25, 1582, 0.384),
+    ("cora", 8): Printed(13, 199.5, 454.75, 804.1, 0.438),
+    ("citeseer", 4): Printed(
+        118, 167.25, 1228.3, 1241.25, 0.136, "nodes 1228.3 is 3685 / 3; 3685 / 4 = 921.25 gives the ratio 0.18"
+    ),
+    ("citeseer", 8): Printed(59, 90.9, 465.4, 620.5, 0.195),
+    ("pubmed", 4): Printed(10.25, 2753.5, 6500.25, 15294.75, 0.423),
+    ("pubmed", 8): Printed(
+        5.125, 3255.5, 6899.75, 7835.25, 0.471, "anchors and nodes are sums divided by 4: 1627.75 and 3449.9 by 8"
+    ),
+    ("wiki-cs", 4): Printed(251, 4074.25, 6230.75, 93689, 0.650),
+    ("wiki-cs", 8): Printed(125.5, 2439.25, 3975.9, 59372.9, 0.613),
+}
+"""Table 4.2 of Tavakoli 2023: averages per client of its splits into 4 and 8."""
+
+
+def communities(graph: Graph, seed: int) -> Tensor:
+    """The Louvain community of every node (networkx, resolution 1, this seed), numbered from the largest on.
+
+    Communities of one size are ordered by their smallest node; a node without edges is a community of its own.
+    """
+    digest = hashlib.blake2b(graph.keys.numpy().tobytes(), digest_size=16).hexdigest()
+    name = f"{len(graph)}/{seed}/{digest}"
+    if name not in _KNOWN:
+        import networkx as nx  # type: ignore[import-untyped,unused-ignore]
+
+        network = nx.Graph()
+        network.add_nodes_from(range(len(graph)))
+        network.add_edges_from(torch.stack([graph.keys // len(graph), graph.keys % len(graph)], 1).tolist())
+        found = nx.community.louvain_communities(network, resolution=1, seed=seed)
+        numbers = torch.zeros(len(graph), dtype=torch.int64)
+        for number, members in enumerate(sorted(found, key=lambda one: (-len(one), min(one)))):
+            numbers[torch.tensor(sorted(members))] = number
+        _KNOWN[name] = numbers
+    return _KNOWN[name]
+
+
+def dealt(graph: Graph, clients: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The owner of every node when communities are dealt to clients in turn, the largest first; and the communities."""
+    if clients < 1:
+        raise FedloomError(f"clients={clients}: a federation needs at least one client.")
+    found = communities(graph, seed)
+    count = int(found.max()) + 1 if len(found) else 0
+    if clients > count:
+        raise FedloomError(
+            f"clients={clients}: the graph has {count} communities (seed {seed}), and a client gets at least one: use "
+            "fewer clients."
+        )
+    return found % clients, found
+
+
+def divided(graph: Graph, owner: Tensor, clients: int) -> Graphs:
+    """The graphs of clients that own these nodes; both ends of every edge between two clients are copied."""
+    low, high = graph.edges
+    crossing = owner[low] != owner[high]
+    pieces = []
+    for client in range(clients):
+        own = owner == client
+        border = torch.zeros(len(graph), dtype=torch.bool)
+        touched = graph.edges[:, crossing & (own[low] | own[high])]
+        border[touched.flatten()] = True
+        pieces.append(induced(graph, own | border, border))
+    return Graphs(pieces, graph)
+
+
+def induced(graph: Graph, held: Tensor, anchors: Tensor) -> Graph:
+    """The piece of a graph on the nodes of a mask, with all edges among them; ``anchors`` is a mask too."""
+    nodes = held.nonzero().flatten()
+    local = torch.full((len(graph),), -1)
+    local[nodes] = torch.arange(len(nodes))
+    edges = local[graph.edges]
+    inside = (edges >= 0).all(0)
+    return Graph(nodes, edges[:, inside], graph.features.pick(nodes), local[anchors.nonzero().flatten()])
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A divided graph: the clients' graphs, what they are called, and what they hold."""
+
+    graphs: Graphs
+    names: tuple[str, ...]
+    statistics: Statistics
+
+
+def split(source: LabelledGraph, clients: int | None = None, seed: int = 0) -> Split:
+    """A graph divided by its nodes' own clients where it names them, else by communities dealt to ``clients`` (4).
+
+    ``seed`` is the one that networkx's Louvain gets.
+    """
+    if source.owner is None:
+        count = CLIENTS if clients is None else clients
+        owner, found = dealt(source.graph, count, seed)
+        groups = torch.bincount(torch.unique(found) % count, minlength=count).tolist()
+    else:
+        owner, count = source.owner, len(source.owners)
+        if clients not in (None, count):
+            raise FedloomError(
+                f"clients={clients}: the nodes of {source.name} belong to {count} clients; leave it out."
+            )
+        groups = [1] * count
+    graphs = divided(source.graph, owner, count)
+    pieces = [graphs.original(client) for client in range(count)]
+    held = Statistics(
+        tuple(groups),
+        tuple(len(piece.anchors) for piece in pieces),
+        tuple(len(piece) for piece in pieces),
+        tuple(piece.edges.shape[1] for piece in pieces),
+    )
+    return Split(graphs, source.owners, held)

@@ -1,0 +1,140 @@
+"""Tasks on graphs: a federation of graphs and a graph convolutional network over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedloom.core import seeds
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.core.validation import validated
+from fedloom.data.federation import Federation
+from fedloom.data.withheld_class import Withhold, withholding
+from fedloom.models.gcn import GCN
+from fedloom.models.graph import Graphs
+from fedloom.tasks.graphs.federation import GraphFederation
+from fedloom.tasks.graphs.labelled_graph import LabelledGraph, with_parts
+from fedloom.tasks.graphs.read import NAMED, named_graph, read_graph
+from fedloom.tasks.graphs.split import split
+
+OWN = "own-graph"
+SHARES = (0.2, 0.0)
+"""The test and validation shares when nobody names others."""
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """A graph task's own settings (``task.options``).
+
+    ``split_seed`` is Louvain's seed (default: the task's); ``per_class`` trains on so many nodes of each class where
+    the parts are drawn; ``mask`` is the column of masks that hold several splits; ``normalise`` says whether features
+    are divided by their row's sum (default: unless some are negative).
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    split_seed: int | None = None
+    per_class: int | None = None
+    mask: int = 0
+    normalise: bool | None = None
+
+
+@dataclass(frozen=True)
+class GCNOptions:
+    """The settings of the ``gcn`` model (``task.model_options``)."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    hidden: int = 128
+    dropout: float = 0.3
+
+
+def build(
+    name: str,
+    *,
+    clients: int | None,
+    options: Mapping[str, Any],
+    model: str | nn.Module | None,
+    model_options: Mapping[str, Any],
+    test_share: float,
+    valid_share: float,
+    withhold: Withhold | Mapping[str, Any] | None,
+    drift: object,
+    seed: int,
+    path: str | None,
+) -> Task:
+    """A named graph task: the graph, divided among clients, and a model over it."""
+    chosen: GraphOptions = validated(GraphOptions, dict(options), f"the options of task {name}")
+    if drift is not None:
+        raise FedloomError(f"drift lets samples change hands, and those of {name} are nodes of a graph: leave it out.")
+    source = _source(name, path, chosen)
+    if source.parts is None:
+        source = with_parts(source, test_share, valid_share, chosen.per_class, seed)
+    elif (test_share, valid_share) != SHARES or chosen.per_class is not None:
+        raise FedloomError(
+            f"{name} says itself which nodes are for training, validation and testing: leave out test_share, "
+            "valid_share and per_class."
+        )
+    split_seed = seed if chosen.split_seed is None else chosen.split_seed
+    divided = split(source, clients, split_seed)
+    federation: Federation = GraphFederation.of(source, divided)
+    made_from: dict[str, Any] = {"name": name, "clients": federation.clients, "seed": seed}
+    if withhold is not None:
+        settings = asdict(validated(Withhold, withhold, "withhold"))
+        federation, made_from["withhold"] = withholding(federation, seed=seed, **settings), settings
+    network, settings = _model(divided.graphs, source.classes, model, model_options, seed)
+    written = {key: value for key, value in asdict(chosen).items() if value is not None}
+    made_from |= {"model": model or "gcn", "model_options": settings, "test_share": test_share}
+    made_from |= {"valid_share": valid_share, "options": written | {"split_seed": split_seed}}
+    if path is not None:
+        made_from["path"] = str(Path(path).resolve())
+    return Task(name, federation, network, made_from={} if isinstance(model, nn.Module) else made_from)
+
+
+def graph_task(
+    source: LabelledGraph,
+    clients: int | None = None,
+    *,
+    model: nn.Module | None = None,
+    model_options: Mapping[str, Any] | None = None,
+    split_seed: int | None = None,
+    seed: int = 0,
+) -> Task:
+    """A task from a graph of one's own in Python (``graph_of(data)``); its nodes must have parts (``with_parts``)."""
+    divided = split(source, clients, seed if split_seed is None else split_seed)
+    network, _ = _model(divided.graphs, source.classes, model, model_options or {}, seed)
+    return Task(source.name, GraphFederation.of(source, divided), network)
+
+
+def _source(name: str, path: str | None, chosen: GraphOptions) -> LabelledGraph:
+    if name in NAMED:
+        if path is not None:
+            raise FedloomError(f"task {name} reads its own file: leave out the path, or use the task {OWN}.")
+        if chosen.mask or chosen.normalise is not None:
+            raise FedloomError(f"mask and normalise are for a graph of your own, and not for {name}: leave them out.")
+        return named_graph(name)
+    if path is None:
+        raise FedloomError(f"task {OWN} needs a path: an .npz file, or a folder with nodes.csv and edges.csv.")
+    return read_graph(path, mask=chosen.mask, normalise=chosen.normalise)
+
+
+def _model(
+    graphs: Graphs, classes: int, model: str | nn.Module | None, options: Mapping[str, Any], seed: int
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The model over some graphs, with the initial weights of this seed, and its settings."""
+    if isinstance(model, nn.Module):
+        if options:
+            raise FedloomError("model_options are for a model that is named: leave them out, or name gcn.")
+        return model, {}
+    if model not in (None, "gcn"):
+        raise FedloomError(f"model '{model}' does not take nodes of a graph: leave it out (gcn), or give a module.")
+    settings = asdict(validated(GCNOptions, dict(options), "the options of model gcn"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seeds.key(seed, "model"))
+        return GCN(graphs, graphs.features, classes, **settings), settings

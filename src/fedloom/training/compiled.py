@@ -1,0 +1,177 @@
+"""The vectorised step through ``torch.compile``: seconds of compilation once, then the fastest small models.
+
+Shapes never change, so there is one compilation per cohort size: every step takes all clients and a full batch; a
+client with a smaller batch, or with none left, is masked, and stays as it was. The step is a pure function of
+tensors. Under plain SGD a chain of layers goes backwards by hand: the loss gradient is scaled by minus the
+learning rate before it enters the chain, so each weight's new value is one product added to the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+import torch._dynamo
+from torch import Tensor, nn
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Objective
+from fedloom.training.batches import lockstep
+from fedloom.training.dropout import KeyedDropout, step_key
+from fedloom.training.optimizer import Optimizer
+from fedloom.training.stacked import NARROW, Affine, Chain, Pull, run_vmap
+
+if TYPE_CHECKING:
+    from fedloom.training.local_trainer import Loom
+    from fedloom.training.request import Request
+
+Stacks = dict[str, Tensor]
+COMPILATIONS = 64
+"""Cohort shapes that one process compiles for; more would mean that shapes change all the time."""
+Batch = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Inputs, targets, mask and noise keys of a step."""
+
+
+def train_compiled(loom: Loom, request: Request) -> Tensor:
+    """The rows after local training of a cohort with the compiled step."""
+    if request.loss is not None or request.cycle is not None:
+        raise FedloomError(
+            "execution 'compiled' takes plain steps on the task's loss, and this method has its own: use vectorised "
+            "or loop."
+        )
+    layout, work = loom.layout, request.work
+    pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull
+    moving = tuple(slot.name for slot in layout.moving(request.part))
+    stacks = layout.stacks(request.rows)
+    received = layout.stacks(request.rows) if request.pull is not None else {}
+    given = {name: layout.pieces(rows) for name, rows in request.given.items()}
+    state = Optimizer(work, request.lr, [stacks[name] for name in moving]).state
+    step = loom.compiled.get((work, moving)) or torch.compile(_step_of(loom, request, moving), dynamic=False)
+    loom.compiled[work, moving] = step
+    keys, augmenters, lr = loom.keys(request), loom.augmenters(request), torch.tensor(request.lr)
+    with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=COMPILATIONS, fail_on_recompile_limit_hit=True):
+        for number, batch in enumerate(lockstep(request.assignments)):
+            x, y = loom.batch(batch, augmenters)
+            noise = step_key(keys, number) if loom.drops else keys
+            moved, state = step(stacks, state, received, given, pull, lr, (x, y, batch.mask, noise))
+            stacks |= moved
+    return layout.unstack(stacks)
+
+
+def _step_of(loom: Loom, request: Request, moving: tuple[str, ...]) -> Callable[..., tuple[Stacks, list[list[Tensor]]]]:
+    """The step of a model under some local work, as a pure function of tensors."""
+    chain, model, objective, work = loom.chain, loom.model, loom.task.objective, request.work
+    by_hand = chain is not None and work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
+
+    def step(
+        stacks: Stacks,
+        state: list[list[Tensor]],
+        received: Stacks,
+        given: dict[str, Stacks],
+        pull: Pull | None,
+        lr: Tensor,
+        batch: Batch,
+    ) -> tuple[Stacks, list[list[Tensor]]]:
+        def drift(name: str) -> Tensor:
+            """What weight decay and the method's pull add to a gradient."""
+            value = stacks[name]
+            pulled = (
+                0.0 if pull is None else pull(value, received[name], **{k: rows[name] for k, rows in given.items()})
+            )
+            return work.weight_decay * value + pulled
+
+        drifts = work.weight_decay > 0 or pull is not None
+        if by_hand and chain is not None:
+            return _chain_step(chain, objective, stacks, moving, drift if drifts else None, lr, batch), state
+
+        def total(values: Stacks) -> Tensor:
+            tensors, (x, y, mask, noise) = {**stacks, **values}, batch
+            if chain is None:
+                return _loss(objective, run_vmap(model, tensors, x, noise), y, mask)
+            for name, layer in chain:
+                x = _forward(name, layer, tensors, x, noise)
+            return _loss(objective, x, y, mask)
+
+        gradients = torch.func.grad(total)({name: stacks[name] for name in moving})
+        if pull is not None:
+            for name in moving:
+                extra = {k: rows[name] for k, rows in given.items()}
+                gradients[name] = gradients[name] + pull(stacks[name], received[name], **extra)
+        values = [stacks[name].clone() for name in moving]
+        after = [[tensor.clone() for tensor in group] for group in state]
+        Optimizer(work, lr, values, after).step([gradients[name] for name in moving])  # type: ignore[arg-type]
+        active = batch[2].sum(1) > 0
+        moved = {name: _where(active, new, stacks[name]) for name, new in zip(moving, values, strict=True)}
+        kept = [[_where(active, a, b) for a, b in zip(*pair, strict=True)] for pair in zip(after, state, strict=True)]
+        return moved, kept
+
+    return step
+
+
+def _where(active: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    return torch.where(active.view(-1, *[1] * (new.dim() - 1)), new, old)
+
+
+def _loss(objective: Objective, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Each client's mean loss over the samples that count, summed over clients."""
+    losses, counts = objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
+    losses, counts = losses.view(mask.shape) * mask, counts.view(mask.shape) * mask
+    total = counts.sum(1)
+    return (losses.sum(1) / torch.where(total > 0, total, 1)).sum()
+
+
+def _chain_step(
+    chain: Chain,
+    objective: Objective,
+    stacks: Stacks,
+    moving: tuple[str, ...],
+    drift: Callable[[str], Tensor] | None,
+    lr: Tensor,
+    batch: Batch,
+) -> Stacks:
+    """Plain SGD on a chain of layers, backwards by hand."""
+    x, y, mask, noise = batch
+    inputs, moved = [], {}
+    for name, layer in chain:
+        inputs.append(x)
+        x = _forward(name, layer, stacks, x, noise)
+    gradient = -lr * torch.func.grad(lambda outputs: _loss(objective, outputs, y, mask))(x)
+    rate = -lr * (mask.sum(1) > 0)
+    first = next(name for name, layer in chain if isinstance(layer, nn.Linear))
+    for (name, layer), x in zip(reversed(chain), reversed(inputs), strict=True):
+        if not isinstance(layer, nn.Linear):
+            _, back = torch.func.vjp(lambda x, n=name, m=layer: _forward(n, m, stacks, x, noise), x)  # type: ignore[misc]
+            (gradient,) = back(gradient)
+            continue
+        flat_x, flat_g = (t.flatten(1, -2) if t.dim() != 3 else t for t in (x, gradient))
+        for leaf in (f"{name}.weight", f"{name}.bias"):
+            if leaf in moving:
+                start = stacks[leaf]
+                if drift is not None:
+                    start = start + rate.view(-1, *[1] * (start.dim() - 1)) * drift(leaf)
+                bias = start.dim() == 2
+                moved[leaf] = start + flat_g.sum(1) if bias else torch.baddbmm(start, flat_g.transpose(1, 2), flat_x)
+        if name == first:
+            break
+        gradient = torch.bmm(flat_g, stacks[f"{name}.weight"]).view(x.shape)
+    return moved
+
+
+def _forward(name: str, layer: nn.Module, stacks: Stacks, x: Tensor, noise: Tensor) -> Tensor:
+    if isinstance(layer, KeyedDropout):
+        return layer.masked(x, noise)
+    if isinstance(layer, nn.Flatten):
+        return x.flatten(2)
+    if not isinstance(layer, nn.Linear):
+        out: Tensor = layer(x)
+        return out
+    weight, bias = stacks[f"{name}.weight"], stacks.get(f"{name}.bias")
+    flat = x.flatten(1, -2) if x.dim() != 3 else x
+    if weight.shape[1] < NARROW:
+        wide = torch.bmm(weight, flat.transpose(1, 2))
+        result = (wide if bias is None else wide + bias.unsqueeze(2)).transpose(1, 2)
+    else:
+        result = torch.bmm(flat, weight.transpose(1, 2))
+        result = result if bias is None else result + bias.unsqueeze(1)
+    return result.reshape(*x.shape[:-1], -1) if x.dim() != 3 else result

@@ -1,0 +1,116 @@
+"""Which execution trains a cohort, and how large a cohort is: fixed rules, never a clock.
+
+The rules look at the kinds and sizes of layers and at the batch size only, so the same run takes the same path on
+every machine and gives the same bytes. They were calibrated with bench/local.py: batched products win while a
+client's own products are too small to keep a core busy; convolutions and recurrent layers are compute-bound and
+best left to their fused kernels, one client at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedloom.core.errors import unknown
+from fedloom.core.task import Task
+from fedloom.training.local_trainer import Loom
+from fedloom.training.stacked import run_chain, run_vmap
+
+log = logging.getLogger("fedloom")
+
+EXECUTIONS = {
+    "auto": "choose by the model's layers and the batch size (the choice is written into the run's config)",
+    "vectorised": "all clients of a cohort in one batched pass per step",
+    "loop": "one client after another with an ordinary module",
+    "compiled": "the vectorised step through torch.compile: seconds of compilation once, for long runs",
+}
+CHAIN_LIMIT = 4_000_000
+"""Parameters times batch size / 32 up to which a chain of linear layers is trained batched."""
+VMAP_LIMIT = 60_000
+"""The same for a model that needs vmap, whose bookkeeping costs more."""
+COHORT_NUMBERS = {"vectorised": 1 << 20, "compiled": 1 << 19}
+"""A cohort holds about this many parameters, so that it stays in the processor's cache (compiled needs two copies)."""
+COHORT_CLIENTS = (8, 128)
+
+_FUSED = (nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
+_SHARED_STATISTICS = nn.modules.batchnorm._BatchNorm
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The chosen execution, the reason, and how many clients train as one cohort."""
+
+    name: str
+    reason: str
+    cohort: int
+
+
+def decide(task: Task, wanted: str, batch_size: int) -> Execution:
+    """Choose the execution of a run. What cannot be vectorised falls back to the loop, with one log line."""
+    if wanted not in EXECUTIONS:
+        raise unknown("execution", wanted, EXECUTIONS)
+    name, reason = _rule(task, batch_size) if wanted == "auto" else (wanted, "asked for")
+    if name != "loop":
+        obstacle = _obstacle(task)
+        if obstacle is not None:
+            log.warning("the model is trained client by client (loop): %s", obstacle)
+            name, reason = "loop", obstacle
+    return Execution(name, reason, _cohort_size(name, task.layout.width))
+
+
+def _cohort_size(name: str, width: int) -> int:
+    fewest, most = COHORT_CLIENTS
+    return 1 if name == "loop" else max(fewest, min(most, COHORT_NUMBERS[name] // width))
+
+
+def _rule(task: Task, batch_size: int) -> tuple[str, str]:
+    if _unequal(task):
+        return "loop", _unequal(task)
+    fused = sorted({type(m).__name__ for m in task.model.modules() if isinstance(m, _FUSED)})
+    if fused:
+        return "loop", f"{', '.join(fused)} run best one client at a time"
+    size = task.layout.width * max(batch_size, 1) / 32
+    loom = Loom(task, "vectorised")
+    limit = CHAIN_LIMIT if loom.chain is not None else VMAP_LIMIT
+    if size > limit:
+        return "loop", f"{task.layout.width:,} parameters at batch size {batch_size} keep a core busy on their own"
+    return "vectorised", "small layers: batched over clients"
+
+
+def _unequal(task: Task) -> str:
+    """What a model says of inputs that cannot be stacked (``unequal = "graphs ..."``); nothing for most."""
+    return str(getattr(task.model, "unequal", ""))
+
+
+def _obstacle(task: Task) -> str | None:
+    """Why a model cannot be vectorised, found by its layers and by one pass of two clients with a sample each."""
+    if _unequal(task):
+        return _unequal(task)
+    for name, layer in task.model.named_modules():
+        if isinstance(layer, _SHARED_STATISTICS):
+            return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would spoil"
+    loom = Loom(task, "vectorised")
+    positions = task.federation.train[0][:1].expand(2, 1)
+    keys = torch.zeros(2, dtype=torch.int64)
+    try:
+        with torch.no_grad():
+            before = {name: buffer.clone() for name, buffer in loom.model.named_buffers()}
+            loom.model.train()(task.inputs(positions[0]))
+            for name, buffer in loom.model.named_buffers():
+                if not torch.equal(buffer, before[name]):
+                    return f"its forward pass changes the buffer '{name}', which vmap would lose"
+            stacks, x = loom.layout.stacks(task.initial_row().expand(2, -1)), task.inputs(positions)
+            run = run_chain(loom.chain, stacks, x, keys) if loom.chain else run_vmap(loom.model, stacks, x, keys)
+            task.objective.losses(run.flatten(0, 1), task.targets(positions).flatten(0, 1))
+    except Exception as error:  # whatever a user's model raises, the loop is there
+        return f"torch.func.vmap cannot take it ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
+    return None
+
+
+def cohorts(ids: list[int], sizes: torch.Tensor, execution: Execution) -> list[list[int]]:
+    """Split clients into cohorts of similar size, largest first. The rule does not know the number of workers."""
+    ordered = sorted(ids, key=lambda client: (-int(sizes[client]), client))
+    return [ordered[i : i + execution.cohort] for i in range(0, len(ordered), execution.cohort)]

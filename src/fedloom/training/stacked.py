@@ -1,0 +1,181 @@
+"""The forward pass of many clients at once, and the trick that makes it fast.
+
+Where a model is a chain of linear and elementwise layers, its cohort form is a chain of batched matrix products.
+When the local optimiser is plain SGD, the weight gradient is never written down: the product that computes it is
+accumulated straight into the weights (``W -= lr * G^T X`` is one call), which halves the memory traffic of a step.
+Any other model goes through ``torch.func.vmap`` with gradients from ordinary autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedloom.training.dropout import KeyedDropout, rewind
+
+ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
+NARROW = 16
+"""Below this many outputs a batched product is faster with its result transposed (measured, bench/local.py)."""
+
+Pull = Callable[..., Tensor]
+"""An extra gradient, elementwise in matching pieces of rows: ``pull(rows, received, **given)``."""
+Stacks = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A pull that is affine in the rows with one slope: ``pull(rows) = slope * rows + pull(0)``.
+
+    Proximal terms and control variates are. What does not depend on the rows is computed once per training, and the
+    slope acts like weight decay, so a step costs hardly more than without a pull.
+    """
+
+    pull: Pull
+
+    def __call__(self, rows: Tensor, received: Tensor, **given: Tensor) -> Tensor:
+        """The extra gradient."""
+        return self.pull(rows, received, **given)
+
+    def slope(self, given: Iterable[str]) -> float:
+        """How much a row adds to its own gradient."""
+        zero = torch.zeros(())
+        return float(self.pull(torch.ones(()), zero, **dict.fromkeys(given, zero)))
+
+    def constants(self, received: Tensor, given: Mapping[str, Tensor]) -> Tensor:
+        """What is added whatever the rows are: a row per client, or one row where it is the same for all."""
+        if received.stride(0) == 0 and not given:  # everybody received one and the same row
+            received = received[:1]
+        return self.pull(torch.zeros(()), received, **given).expand_as(received)
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """A plain SGD step that a layer's backward pass applies to its own weights."""
+
+    lr: float
+    decay: float
+    """What a weight adds to its own gradient: weight decay, and the slope of an affine pull."""
+    constants: Stacks
+    """What an affine pull adds whatever the weights are; empty without one."""
+    pull: Callable[[str, Tensor], Tensor] | None
+    """Any other pull."""
+    moving: frozenset[str]
+
+    def apply(self, name: str, weight: Tensor, gradient: Callable[[Tensor, float, float], object]) -> None:
+        """``weight <- (1 - lr * decay) * weight - lr * (gradient + pull)``; ``gradient(out, beta, alpha)`` adds it."""
+        if name not in self.moving:
+            return
+        pulled = self.constants.get(name) if self.pull is None else self.pull(name, weight)
+        gradient(weight, 1 - self.lr * self.decay, -self.lr)
+        if pulled is not None:
+            weight.sub_(pulled, alpha=self.lr)
+
+
+class StackedLinear(torch.autograd.Function):
+    """B linear layers at once: x is B×n×i, weight B×o×i, bias B×o (or None)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, name: str, in_place: InPlace | None
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.bias, ctx.name, ctx.in_place = bias, name, in_place
+        if weight.shape[1] < NARROW:
+            wide = torch.bmm(weight, x.transpose(1, 2))
+            return (wide if bias is None else wide.add_(bias.unsqueeze(2))).transpose(1, 2).contiguous()
+        if bias is None:
+            return torch.bmm(x, weight.transpose(1, 2))
+        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        x, weight = ctx.saved_tensors
+        back = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
+        in_place: InPlace | None = ctx.in_place
+        if in_place is None:
+            to_weight = torch.bmm(gradient.transpose(1, 2), x) if ctx.needs_input_grad[1] else None
+            to_bias = gradient.sum(1) if ctx.needs_input_grad[2] else None
+            return back, to_weight, to_bias, None, None
+        in_place.apply(
+            f"{ctx.name}.weight",
+            weight.detach(),
+            lambda out, beta, alpha: out.baddbmm_(gradient.transpose(1, 2), x, beta=beta, alpha=alpha),
+        )
+        if ctx.bias is not None:
+            in_place.apply(
+                f"{ctx.name}.bias",
+                ctx.bias.detach(),
+                lambda out, beta, alpha: (out if beta == 1 else out.mul_(beta)).add_(gradient.sum(1), alpha=alpha),
+            )
+        return back, None, None, None, None
+
+
+Chain = list[tuple[str, nn.Module]]
+
+
+def chain_of(model: nn.Module) -> Chain | None:
+    """The layers of a model that is a chain of linear, elementwise, flatten and dropout layers; None for others."""
+    if type(model) is not nn.Sequential or _ties(model):
+        return None
+    layers: Chain = []
+    for name, layer in model._modules.items():  # with repetitions, which named_children() would leave out
+        if type(layer) is nn.Sequential:
+            inner = chain_of(layer)
+            if inner is None:
+                return None
+            layers += [(f"{name}.{deeper}", module) for deeper, module in inner]
+        elif layer is not None and (type(layer) in (nn.Linear, KeyedDropout, *ELEMENTWISE) or _flattens(layer)):
+            layers.append((name, layer))
+        else:
+            return None
+    return layers
+
+
+def _ties(model: nn.Module) -> bool:
+    """Whether a parameter is used under two names."""
+    return len(list(model.named_parameters(remove_duplicate=False))) > len(list(model.named_parameters()))
+
+
+def _flattens(layer: nn.Module) -> bool:
+    return type(layer) is nn.Flatten and layer.start_dim == 1 and layer.end_dim == -1
+
+
+def run_chain(
+    chain: Chain, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor | None, in_place: InPlace | None = None
+) -> Tensor:
+    """The outputs (B×n×...) of B clients; without ``keys`` nothing is dropped."""
+    for name, layer in chain:
+        if isinstance(layer, nn.Linear):
+            weight, bias = stacks[f"{name}.weight"], stacks.get(f"{name}.bias")
+            lead = x.shape[1:-1]  # a linear layer acts on the last axis, whatever stands before it
+            flat = x.flatten(1, -2) if len(lead) != 1 else x
+            out: Tensor = StackedLinear.apply(flat, weight, bias, name, in_place)  # type: ignore[no-untyped-call]
+            x = out.view(len(out), *lead, -1) if len(lead) != 1 else out
+        elif isinstance(layer, KeyedDropout):
+            x = layer.masked(x, keys) if keys is not None else x
+        elif isinstance(layer, nn.Flatten):
+            x = x.flatten(2)
+        else:
+            x = layer(x)
+    return x
+
+
+def run_vmap(model: nn.Module, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor | None) -> Tensor:
+    """The same for any model that ``torch.func.vmap`` can take; x is B×n×..."""
+    drops = [f"{name}.noise_key" for name, layer in model.named_modules() if isinstance(layer, KeyedDropout)]
+
+    def one(tensors: Mapping[str, Tensor], x: Tensor, key: Tensor) -> Tensor:
+        noise = {name.lstrip("."): key for name in drops}
+        result: Tensor = torch.func.functional_call(model, {**tensors, **noise}, (x,))
+        return result
+
+    model.train(keys is not None)
+    rewind(model)
+    keys = keys if keys is not None else torch.zeros(len(x), dtype=torch.int64)
+    outputs: Tensor = torch.func.vmap(one, randomness="error")(dict(stacks), x, keys)
+    return outputs

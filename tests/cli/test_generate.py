@@ -1,0 +1,61 @@
+"""``fedloom flows generate`` writes a corpus that the other commands and tasks read."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from fedloom.cli.app import main
+from fedloom.tasks.flows import read_packed
+from fedloom.tasks.flows.learning.task import read_folder
+from fedloom.tasks.flows.synthetic.generator import generate
+
+SMALL = ["flows", "generate", "--clients", "2", "--largest", "1000"]
+
+
+@pytest.fixture
+def fedloom(tmp_path, monkeypatch, capsys):
+    def call(*words):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["fedloom", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return end.value.code, printed.out, printed.err
+
+    return call
+
+
+def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(fedloom, tmp_path):
+    code, out, _ = fedloom(*SMALL, "--out", "corpus")
+    assert code == 0
+    assert "small" in out
+    read, made = read_folder(tmp_path / "corpus"), generate(2, 1_000, 0)
+    assert [held.name for held in read.organisations] == [held.name for held in made.organisations]
+    assert [held.flows for held in read.organisations] == [held.flows for held in made.organisations]
+
+
+def test_one_file_keeps_the_extra_flows_too(fedloom, tmp_path):
+    code, out, _ = fedloom(*SMALL, "--seed", "0", "--out", "corpus.npz", "--json")
+    assert code == 0
+    told = json.loads(out)["groups"]
+    assert told["small"]["points"] == 80
+    assert told["big"]["points"] == 1_000
+    assert read_packed(tmp_path / "corpus.npz").organisations == generate(2, 1_000, 0).organisations
+
+
+def test_what_exists_is_not_written_over(fedloom, tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "mine.txt").write_text("mine")
+    code, _, err = fedloom(*SMALL, "--out", "corpus")
+    assert code == 2
+    assert "corpus exists already: name a new folder or file" in err
+
+
+def test_too_many_clients_are_refused_before_anything_is_written(fedloom, tmp_path):
+    code, _, err = fedloom("flows", "generate", "--clients", "40", "--out", "corpus")
+    assert code == 2
+    assert "clients=40: the document's corpus has 33 clients" in err
+    assert not (tmp_path / "corpus").exists()

@@ -1,0 +1,171 @@
+"""``fedloom flows recommend`` and ``export``: from a run's folder to ranked actions, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+import fedloom as fl
+from fedloom.cli.app import main
+from fedloom.cli.flows import flows
+from fedloom.runs.client_model import client_model
+from fedloom.tasks.flows.formats.json import write_flow
+from fedloom.tasks.flows.learning.recommend import Recommender, model_of_run
+from fedloom.tasks.flows.rules import PLATFORM
+from support import small_flows
+from support.paths import FLOW_EXAMPLES
+
+METHODS = ("fedavg", "fedavg+fedpredict", "fedrep", "fedhybridavglgdual:threshold=24", "fedavg+finetune")
+PERSONAL = "fedavg+fedpredict"
+EXAMPLES = FLOW_EXAMPLES
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of a few methods on small flows, and a flow to go on with."""
+    home = tmp_path_factory.mktemp("flows")
+    small_flows.write_folder(home / "own")
+    task = fl.task("own-flows", path=str(home / "own"), model_options={"width": 8, "blocks": 2})
+    for method in METHODS:
+        fl.run(task, method, rounds=2, out=home / method.partition(":")[0], local={"lr": 0.05, "batch_size": 16})
+    write_flow(home / "flow.json", small_flows.flow(1), PLATFORM)
+    (home / "digits").mkdir()
+    (home / "digits" / "config.toml").write_text(f'made_by.fedloom = "{fl.__version__}"\n[task]\nname = "digits"\n')
+    model = model_of_run(home / PERSONAL, "north")
+    model.write(home / "model")
+    whole = (home / "model").read_bytes()
+    (home / "cut").write_bytes(whole[:-9])
+    (home / "diverged").write_bytes(whole[:-4] + np.float32("nan").tobytes())
+    save_file(load_file(home / "model"), home / "other")
+    shutil.copy(EXAMPLES / "support_mail.n8n.json", home)
+    return home
+
+
+def call(*words: object) -> str:
+    result = CliRunner().invoke(flows, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def told(*words: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(call(*words, "--json"))
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_clients_model_is_the_one_that_the_run_scored(folder: Path, method: str) -> None:
+    run = folder / method.partition(":")[0]
+    for row in json.loads((run / "clients.json").read_text()):
+        found = client_model(run, row["name"])
+        task = found.task
+        task.layout.fill(task.model, found.row)
+        positions = task.federation.test[row["client"]]
+        with torch.no_grad():
+            losses, _ = task.objective.losses(task.model(task.inputs(positions)), task.targets(positions))
+        assert float(losses.mean()) == pytest.approx(row["loss"], rel=1e-6)
+        assert (found.client, found.method) == (row["name"], method.partition(":")[0])
+
+
+def test_an_exported_model_says_to_the_bit_what_the_run_says(folder: Path) -> None:
+    answers = []
+    for client in ("north", "east"):
+        call("export", folder / PERSONAL, "--client", client, "--out", folder / "model.safetensors")
+        where = (folder / "flow.json", "--after", "if", "--label", "True", "--top", 50)
+        of_run = told("recommend", folder / PERSONAL, *where, "--client", client)
+        assert told("recommend", folder / "model.safetensors", *where) == of_run
+        assert of_run["model"]["client"] == client
+        assert sum(one["probability"] for one in of_run["suggestions"]) == pytest.approx(1, abs=1e-5)
+        answers.append(of_run["suggestions"])
+    assert answers[0] != answers[1]
+
+
+def test_a_model_that_all_share_needs_no_client(folder: Path) -> None:
+    shared, whose = folder / "shared.safetensors", folder / "north.safetensors"
+    assert "the model that all clients share" in call("export", folder / "fedavg", "--out", shared)
+    assert "the model of 'north'" in call("export", folder / "fedavg", "--client", "north", "--out", whose)
+    assert all(torch.equal(a, b) for a, b in zip(load_file(shared).values(), load_file(whose).values(), strict=True))
+    assert told("recommend", folder / "fedavg", folder / "flow.json", "--after", "if")["model"]["client"] == ""
+
+
+def test_the_answer_is_a_ranked_list_for_people(folder: Path) -> None:
+    lines = call("recommend", folder / "model", folder / "flow.json", "--after", "if", "--top", 3)
+    first, *ranked = lines.splitlines()
+    assert first == f"After 'if' (If), the model of 'north' ({PERSONAL}) expects:"
+    suggestions = Recommender.load(folder / "model").recommend(small_flows.flow(1), 3, "if")
+    assert [line.split() for line in ranked] == [
+        [f"{place}.", f"{probability:.1%}", kind] for place, (kind, probability) in enumerate(suggestions, 1)
+    ]
+
+
+def test_unknown_words_and_labels_are_noted(folder: Path) -> None:
+    order = (folder / "model", EXAMPLES / "order_approval.json", "--after", "store order")
+    lines = call("recommend", *order, "--label", "Maybe").splitlines()
+    assert lines[-2].startswith("Note: the model does not know 10 words of this flow: kind 'ForEach', kind 'Switch',")
+    assert lines[-1] == "Note: the labels it knows: 'False', 'True'."
+    assert {"element": "edge", "attribute": "label", "word": "Maybe"} in told("recommend", *order, "--label", "Maybe")[
+        "unknown"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["recommend", PERSONAL, "flow.json"],
+            "has a model of its own: say whose with --client",
+        ),
+        (["recommend", PERSONAL, "flow.json", "--client", "norht"], "has no client 'norht': did you mean 'north'?"),
+        (["recommend", PERSONAL, "flow.json", "--client", "9"], "no client '9': there are 'east', 'north', 'south'."),
+        (["export", "digits", "--out", "x"], "digits is a run of the task digits, which is not about flows"),
+        (["export", "nowhere", "--out", "x"], "nowhere is not a run's folder"),
+        (["recommend", "model", "flow.json"], "every branch of this flow has reached its end: say with --after"),
+        (["recommend", "model", "flow.json", "--after", "x"], "this flow has no node 'x': the last one is 'False end'"),
+        (["recommend", "model", "flow.json", "--after", "True end"], "'True end' is an end of this flow"),
+        (["recommend", "model", "flow.json", "--after", "if", "--top", "0"], "top=0: ask for at least one"),
+        (["recommend", "model", "flow.json", "--client", "east"], "is the model of 'north' and not of 'east'"),
+        (["recommend", "model", "support_mail.n8n.json"], "is a flow of the dialect 'n8n', and this model was trained"),
+        (["recommend", "cut", "flow.json"], "cut is no readable model"),
+        (["recommend", "flow.json", "flow.json"], "flow.json is no readable model"),
+        (["recommend", "diverged", "flow.json"], "has numbers that are not finite"),
+        (["recommend", "other", "flow.json"], "no model that fedloom flows export wrote"),
+        (["recommend", "missing", "flow.json"], "there is no model file missing"),
+        (["recommend", "model", "missing"], "there is no file missing"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence_and_exit_code_2(
+    folder: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["fedloom", "flows", *words])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_run_whose_data_or_models_are_gone_says_so(folder: Path, tmp_path: Path) -> None:
+    small_flows.write_folder(tmp_path / "own")
+    run = tmp_path / "run"
+    shutil.copytree(folder / "fedavg", run)
+    config = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(config.replace(str(folder / "own"), str(tmp_path / "own")))
+    assert client_model(run, "north").client == "north"
+    for file in (run / "checkpoints").iterdir():
+        file.unlink()
+    with pytest.raises(fl.FedloomError, match="has no checkpoint yet"):
+        client_model(run, "north")
+    (tmp_path / "own" / "north" / "0.json").unlink()
+    with pytest.raises(fl.FedloomError, match="began with other data"):
+        client_model(run, "north")

@@ -1,0 +1,178 @@
+"""Every method against its closed forms; and wrong methods, as they are found in the wild, are found out."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import fedloom as fl
+from fedloom.cli.app import app
+from fedloom.conformance.claim import PRECISE
+from fedloom.conformance.general import GENERAL
+from fedloom.conformance.quadratics import STEPS, Quadratics, relative
+from fedloom.conformance.shared import FEDAVG, OPTIMUM, OPTIMUM_FEW, WORLD
+from fedloom.conformance.suite import SPECIFIC, known_methods
+from fedloom.core.cohort import Cohort
+from fedloom.methods.registry import METHODS
+
+EVERY = dict(known_methods())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_every_claim_of_a_methods_own_holds(name):
+    errors = {claim.says: (claim.error(EVERY[name]), claim.within) for claim in SPECIFIC[name]}
+    assert {says: error for says, (error, within) in errors.items() if not error <= within} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_every_claim_about_any_method_holds(name):
+    errors = {claim.says: (claim.error(EVERY[name]), claim.within) for claim in GENERAL}
+    assert {says: error for says, (error, within) in errors.items() if not error <= within} == {}
+
+
+def test_every_method_has_a_claim_of_its_own():
+    assert [name for name in METHODS if not SPECIFIC[name]] == []
+
+
+def test_the_points_that_are_told_apart_are_far_apart():
+    optimum, fedavg, prox = WORLD.optimum, WORLD.fedavg().fixed, WORLD.fedprox(1.0).fixed
+    for one, other in ((optimum, fedavg), (fedavg, prox), (optimum, prox)):
+        assert relative(one, other) > 10 * PRECISE
+
+
+def test_the_samples_of_a_quadratic_client_have_its_loss_and_gradient():
+    world = Quadratics.drawn(clients=3)
+    task = world.task()
+    point = torch.tensor([0.3, -1.2, 2.0])
+    from support.synthetic import cohort
+
+    some = cohort(task, "loop", fl.LocalWork(lr=0.1, batch_size=0))
+    losses = some.evaluate(some.spread(point), "train").mean_loss
+    gradients = some.gradient(some.spread(point))
+    for k in range(3):
+        away = point.double().numpy() - world.optima[k]
+        assert float(losses[k]) == pytest.approx(0.5 * away @ world.curvatures[k] @ away, rel=1e-5)
+        assert relative(gradients[k], world.curvatures[k] @ away) < 1e-5
+
+
+def test_a_proximal_map_is_its_steps_one_by_one():
+    start = WORLD.optima[1]
+    point = start
+    for _ in range(STEPS):
+        point = WORLD.descent(0, near=0.7, at=start)(point)
+    assert relative(WORLD.proximal(0, 0.7)(start), point) < 1e-12
+
+
+# -- what is wrong in the wild
+
+
+@dataclass(frozen=True)
+class Ascending(fl.SCAFFOLD):
+    """SCAFFOLD with the sign of its correction turned round."""
+
+    def client_update(self, cohort: Cohort, message: fl.Message) -> fl.Reply:
+        own = cohort.kept("c", torch.zeros(len(cohort), message["c"].numel()))
+        return super().client_update(cohort, fl.Message({"row": message["row"]}, {"c": 2 * own - message["c"]}))
+
+
+@dataclass(frozen=True)
+class Uncontrolled(fl.SCAFFOLD):
+    """SCAFFOLD whose variates never move: it is FedAvg."""
+
+    def aggregate(self, server, replies):
+        return {**super().aggregate(server, replies), "c": server["c"]}
+
+    def client_update(self, cohort: Cohort, message: fl.Message) -> fl.Reply:
+        reply = super().client_update(cohort, message)
+        cohort.keep("c", torch.zeros_like(reply.tensors["c"]))
+        return reply
+
+
+@dataclass(frozen=True)
+class DeadTerm(fl.FedDyn):
+    """FedDyn whose linear term has no gradient (as in the FedSeq repository)."""
+
+    def client_update(self, cohort: Cohort, message: fl.Message) -> fl.Reply:
+        reply = super().client_update(cohort, message)
+        cohort.keep("g", torch.zeros_like(reply.tensors["row"]))
+        return reply
+
+
+@dataclass(frozen=True)
+class BySelected(fl.FedDyn):
+    """FedDyn whose h is divided by the selected clients, not by all."""
+
+    def aggregate(self, server, replies):
+        return super().aggregate(server, replace(replies, shares=replies.weights))
+
+
+@pytest.mark.parametrize("wrong", [Ascending(option=1), Uncontrolled(), DeadTerm(alpha=1.0)])
+def test_drift_control_that_is_wrong_does_not_reach_the_optimum(wrong):
+    try:
+        error = OPTIMUM.error(wrong)
+    except fl.FedloomError:  # it diverged
+        return
+    assert error > 100 * PRECISE
+
+
+def test_uncontrolled_scaffold_is_recognised_as_fedavg():
+    assert FEDAVG.error(Uncontrolled()) < PRECISE
+
+
+def test_dividing_by_the_selected_clients_shows_with_few_of_them():
+    assert OPTIMUM.error(BySelected(alpha=1.0)) < PRECISE
+    with suppress(fl.FedloomError):  # it may diverge, which also shows
+        assert OPTIMUM_FEW.error(BySelected(alpha=1.0)) > 100 * PRECISE
+
+
+OWN = """
+import fedloom as fl
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Good(fl.FedAvg):
+    pass
+
+@dataclass(frozen=True)
+class Forgetful(fl.FedAvg):
+    def aggregate(self, server, replies):
+        import random
+        return {"row": replies.mean("row") * (1 + 1e-3 * random.random())}
+"""
+
+
+def test_a_method_of_ones_own_is_named_by_its_file(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    told = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Good", "--like", "fedavg", "--json"])
+    assert told.exit_code == 0, told.output
+    findings = json.loads(told.stdout)
+    assert {finding["holds"] for finding in findings} == {True}
+    assert any("FedAvg's biased fixed point" in finding["says"] for finding in findings)
+
+
+def test_a_method_with_a_hidden_state_is_found_out(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    told = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Forgetful"])
+    assert told.exit_code == 1
+    assert "FAILS" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["fedavgg"], "unknown method 'fedavgg'"),
+        (["fedavg", "--like", "scafold"], "unknown method 'scafold'"),
+        (["fedavg", "fedprox", "--like", "scaffold"], "name exactly one METHOD"),
+    ],
+)
+def test_bad_input_gets_a_sentence(arguments, sentence):
+    told = CliRunner().invoke(app, ["conform", *arguments])
+    assert isinstance(told.exception, fl.FedloomError)
+    assert sentence in str(told.exception)

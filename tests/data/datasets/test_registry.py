@@ -1,0 +1,174 @@
+"""The named data sets: what they give, and what is said when their files are not there."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import fedloom.data as fd
+from fedloom.core.errors import FedloomError
+from fedloom.data.datasets.texts import CHARACTERS, read_shakespeare, read_stackexchange
+from fedloom.data.folder import find, read_arrays, read_table, write_arrays, write_table
+from support.paths import DATA_FOLDER
+
+PEOPLE = {"mnist-writers": 539, "har": 30}
+
+
+@functools.lru_cache(maxsize=1)
+def samples_of(name: str) -> fd.Samples:
+    return fd.dataset(name).samples(DATA_FOLDER)
+
+
+def real(name: str, clients: int | None = None, seed: int = 0) -> fd.Federation:
+    entry = fd.dataset(name)
+    if not entry.present(DATA_FOLDER):
+        pytest.skip(f"{name}: no {entry.file} in the data folder")
+    return fd.federate(samples_of(name), entry.partition, clients or entry.clients, seed=seed)
+
+
+def test_importing_data_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, fedloom.data; "
+        "print([m for m in ('sklearn', 'matplotlib', 'pyarrow', 'pandas', 'PIL') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_digits_are_always_there() -> None:
+    made = fd.load("digits", clients=50, partition=fd.dirichlet(0.1), seed=3)
+    x = made.columns["x"]
+    assert x.shape == (1797, 1, 8, 8)
+    assert x.dtype == torch.float32
+    assert 0 == x.min() < x.max() == 1
+    assert made.clients == 50
+    assert made.train.sizes.min() >= 8
+
+
+@pytest.mark.parametrize("name", sorted(fd.DATASETS))
+def test_a_data_set_is_what_its_entry_says(name: str) -> None:
+    entry = fd.dataset(name)
+    made = real(name)
+    x, y = made.columns["x"], made.columns["y"]
+    assert tuple(x.shape[1:]) == entry.shape
+    assert made.classes == entry.classes
+    assert made.clients == PEOPLE.get(name, made.clients)
+    assert y.dtype == torch.int64
+    assert y.max() < entry.classes
+    assert (made.test.sizes >= 1).all()
+    assert len(made.global_test) > 0
+    order = torch.cat([made.train.order, made.test.order, made.global_test])
+    assert len(order.unique()) == len(order)
+    if entry.kind == "image" and name != "digits":
+        assert x.dtype == torch.uint8
+    if entry.mean:
+        scaled = x[:: max(1, len(x) // 2000)].float() / (255 if x.dtype == torch.uint8 else 1)
+        axes = [axis for axis in range(scaled.dim()) if axis != 1]
+        assert torch.allclose(scaled.mean(axes), torch.tensor(entry.mean), atol=0.03)
+    assert json.loads(json.dumps(fd.describe(made)))["clients"] == made.clients
+
+
+def test_a_seeded_choice_of_natural_clients() -> None:
+    one, two = real("har", clients=5, seed=1), real("har", clients=5, seed=2)
+    assert one.clients == two.clients == 5
+    assert list(one.names) != list(two.names)
+
+
+def test_har_windows_of_different_parts_do_not_overlap() -> None:
+    made = real("har")
+    x = made.columns["x"]
+    test = {row.numpy().tobytes() for row in x[made.test.order][:, 0, :64]}
+    test |= {row.numpy().tobytes() for row in x[made.test.order][:, 0, 64:]}
+    for half in (slice(0, 64), slice(64, 128)):
+        assert not any(row.numpy().tobytes() in test for row in x[made.train.order][:, 0, half])
+
+
+def test_shakespeare_windows_are_text_and_the_next_character(tmp_path: Path) -> None:
+    text = [f"Line {number} of what the king has to say, and some more words." for number in range(30)]
+    path = tmp_path / "shakespeare_roles.tsv.gz"
+    write_table(
+        path, ["play", "role", "line"], [("a_play", "KING", line) for line in text] + [("a_play", "FOOL", "No")]
+    )
+    found = read_shakespeare(path, stride=7)
+    whole = "\n".join(text)
+    x, y = found.columns["x"], found.columns["y"]
+    assert list(found.names) == ["King (a play)"]
+    assert found.gap == 11
+    for window in range(len(x)):
+        assert "".join(CHARACTERS[i] for i in x[window]) == whole[7 * window : 7 * window + 80]
+        assert CHARACTERS[y[window]] == whole[7 * window + 80]
+    assert len(set(CHARACTERS)) == 80
+
+
+def test_stackexchange_pieces_are_words_and_the_next_words(tmp_path: Path) -> None:
+    path = tmp_path / "stackexchange_users.tsv.gz"
+    long = " ".join(["again"] * 25)
+    rows = [("s", "2", "2020-01-02", "b a"), ("s", "2", "2020-01-01", "a a c"), ("s", "10", "2020-01-01", long)]
+    write_table(path, ["site", "user", "date", "text"], rows)
+    found = read_stackexchange(path)
+    again, a, b, c = 4, 5, 6, 7  # by frequency, then by name
+    assert found.classes == 10_004
+    assert list(found.names) == ["s/10", "s/2"]
+    assert found.natural.tolist() == [0, 0, 1, 1]
+    x, y = found.columns["x"], found.columns["y"]
+    assert x[0].tolist() == [1, *[again] * 19]
+    assert y[0].tolist() == [again] * 20
+    assert y[1].tolist() == [*[again] * 5, 2, *[-100] * 14]
+    assert x[2, :5].tolist() == [1, a, a, c, 0]
+    assert y[2, :5].tolist() == [a, a, c, 2, -100]
+    assert x[3, :3].tolist() == [1, b, a]
+
+
+def test_a_missing_file_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDLOOM_DATA", str(tmp_path))
+    with pytest.raises(FedloomError, match=r"`fedloom data get mnist --from FILE`.*folder that has mnist\.npz"):
+        fd.load("mnist")
+    assert fd.data_folder() == tmp_path
+    assert not fd.dataset("mnist").present()
+
+
+def test_a_wrong_name_gets_a_suggestion() -> None:
+    with pytest.raises(FedloomError, match="Did you mean 'cifar10'"):
+        fd.load("cifar-10")
+    assert fd.dataset("Fashion_MNIST").name == "fashion-mnist"
+
+
+def test_an_unknown_reader_option_is_refused() -> None:
+    with pytest.raises(FedloomError, match="does not know the option strid"):
+        fd.load("digits", strid=3)
+
+
+def test_arrays_survive_the_format_and_objects_do_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    write_arrays(path, {"x": np.arange(3), "names": np.array(["a", "b"])})
+    assert read_arrays(path, ["x"])["names"].tolist() == ["a", "b"]
+    with pytest.raises(FedloomError, match="has no array 'y'"):
+        read_arrays(path, ["y"])
+    with pytest.raises(FedloomError, match="Python objects"):
+        write_arrays(path, {"x": np.array([{}, 1], dtype=object)})
+    np.savez(path, x=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(FedloomError, match="pickled Python objects, which Fedloom never loads"):
+        read_arrays(path)
+    path.write_bytes(b"PK\x03\x04 broken")
+    with pytest.raises(FedloomError, match="not a readable"):
+        read_arrays(path)
+    with pytest.raises(FedloomError, match="looked in"):
+        find("mnist", "mnist.npz", tmp_path)
+
+
+def test_tables_name_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv.gz"
+    write_table(path, ["a", "b"], [("1\t1", "2\n"), ("3", "4")])
+    assert read_table(path, ["b", "a"]) == {"b": ["2", "4"], "a": ["1 1", "3"]}
+    with pytest.raises(FedloomError, match="no column 'c'"):
+        read_table(path, ["c"])
+    (tmp_path / "u.tsv").write_text("a\tb\n1\t2\n1\n")
+    with pytest.raises(FedloomError, match="row 2: 1 cells"):
+        read_table(tmp_path / "u.tsv", ["a"])

@@ -1,0 +1,196 @@
+"""A user's own data: every format in, every mistake named in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import fedloom.data as fd
+from fedloom.core.errors import FedloomError
+
+
+def csv_file(path: Path, rows: int = 40, client: bool = True) -> Path:
+    lines = ["age,height,label" + (",client" if client else "")]
+    for row in range(rows):
+        lines.append(f"{row},{row * 0.5},{'cat' if row % 2 else 'dog'}" + (f",site {row % 4}" if client else ""))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_csv_with_clients_and_names(tmp_path: Path) -> None:
+    made = fd.own(csv_file(tmp_path / "a.csv"))
+    assert made.names == [f"site {k}" for k in range(4)]
+    assert list(made.class_names) == ["cat", "dog"]
+    assert made.columns["x"].shape == (40, 2)
+    assert made.columns["x"].dtype == torch.float32
+    assert made.columns["x"][3].tolist() == [3.0, 1.5]
+    assert made.columns["y"][:2].tolist() == [1, 0]
+
+
+def test_a_csv_without_clients_is_divided(tmp_path: Path) -> None:
+    path = csv_file(tmp_path / "a.csv", client=False)
+    assert fd.own(path).clients == 10
+    assert fd.own(path, clients=3, partition="dirichlet(1)", ignore=["age"]).columns["x"].shape == (40, 1)
+
+
+def test_numbered_clients_are_in_number_order() -> None:
+    made = fd.from_arrays(np.zeros((60, 1)), np.arange(60) % 3, np.array([str(row % 12) for row in range(60)]))
+    assert made.names == [str(client) for client in range(12)]
+
+
+def test_npz_and_parquet_give_the_same(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
+    from pyarrow import parquet
+
+    x = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    y, client = np.arange(30) % 3, np.arange(30) // 10
+    np.savez(tmp_path / "a.npz", x=x, y=y, client=client)
+    parquet.write_table(arrow.table({"a": x[:, 0], "b": x[:, 1], "label": y, "client": client}), tmp_path / "a.parquet")
+    one, two = fd.own(tmp_path / "a.npz"), fd.own(tmp_path / "a.parquet")
+    assert one.columns["x"].equal(two.columns["x"])
+    assert one.train.order.equal(two.train.order)
+    assert list(one.names) == list(two.names) == ["0", "1", "2"]
+    parquet.write_table(arrow.table({"a": [1.0, None], "label": [0, 1]}), tmp_path / "b.parquet")
+    with pytest.raises(FedloomError, match="column 'a', row 2: the cell is empty"):
+        fd.own(tmp_path / "b.parquet")
+    parquet.write_table(arrow.table({"a": ["u", "v"], "label": [0, 1]}), tmp_path / "b.parquet")
+    with pytest.raises(FedloomError, match="column 'a' is string"):
+        fd.own(tmp_path / "b.parquet")
+
+
+def leaf(users: dict[str, int], label: int = 0) -> str:
+    data = {
+        u: {"x": [[float(i), 1.0] for i in range(n)], "y": [(i + label) % 2 for i in range(n)]}
+        for u, n in users.items()
+    }
+    return json.dumps({"users": list(users), "num_samples": list(users.values()), "user_data": data})
+
+
+def test_leaf_train_and_test_folders_are_the_clients_own_parts(tmp_path: Path) -> None:
+    for part, users in (("train", {"f1": 8, "f2": 6}), ("test", {"f1": 2, "f2": 3})):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "all.json").write_text(leaf(users))
+    made = fd.own(tmp_path)
+    assert made.names == ["f1", "f2"]
+    assert made.train.sizes.tolist() == [8, 6]
+    assert made.test.sizes.tolist() == [2, 3]
+    assert len(made.global_test) == 5
+    (tmp_path / "test" / "more.json").write_text(leaf({"f9": 2}))
+    with pytest.raises(FedloomError, match="client f9 is in test and not in train"):
+        fd.own(tmp_path)
+
+
+def test_one_leaf_file(tmp_path: Path) -> None:
+    path = tmp_path / "all_data.json"
+    path.write_text(leaf({"a": 10, "b": 12}))
+    assert fd.own(path, valid_share=0.1).clients == 2
+    path.write_text(json.dumps({"user_data": {"a": {"x": ["abc"], "y": ["d"]}}}))
+    with pytest.raises(FedloomError, match="inputs of user a are text"):
+        fd.own(path)
+    path.write_text(json.dumps({"user_data": {"a": {"x": [[1], [1, 2]], "y": [0, 1]}}}))
+    with pytest.raises(FedloomError, match="inputs of user a differ in length"):
+        fd.own(path)
+    path.write_text("[]")
+    with pytest.raises(FedloomError, match="not a LEAF file"):
+        fd.own(path)
+
+
+def test_one_npz_per_client(tmp_path: Path) -> None:
+    for part, count in (("train", 9), ("test", 4)):
+        (tmp_path / part).mkdir()
+        for client in range(11):
+            x = np.full((count, 1, 4, 4), client, dtype=np.float32)
+            np.savez(tmp_path / part / f"{client}.npz", x=x, y=np.arange(count) % 3)
+    made = fd.own(tmp_path)
+    assert made.names == [str(client) for client in range(11)]
+    assert set(made.train.sizes.tolist()) == {9}
+    assert (made.columns["x"][made.test[10]] == 10).all()
+
+
+def test_pfllibs_pickled_files_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    np.savez_compressed(tmp_path / "train" / "0.npz", data=np.array({"x": np.zeros(2), "y": np.zeros(2)}, dtype=object))
+    with pytest.raises(FedloomError, match=r"pickled object, which Fedloom never loads.*numpy\.savez\(file, x="):
+        fd.own(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "a.csv is empty"),
+        ("a,label\n", "a header and no rows"),
+        ("a,b\n1,2\n", "a.csv has no column 'label': its columns are a, b"),
+        ("label\n1\n", "no feature column"),
+        ("a,a,label\n1,2,0\n", "the column 'a' twice"),
+        ("a,label\n1,0\n2\n", "row 2: 1 cells where the header has 2"),
+        ("a,label\n1,0\nx,1\n", "column 'a', row 2: 'x' is not a number"),
+        ("a,label\n1,0\n,1\n", "column 'a', row 2: the cell is empty"),
+        ("a,label\n1,0\nnan,1\n", r"column 'a', row 2 is not a number \(NaN\)"),
+        ("a,label\n1,0\n-inf,1\n", "column 'a', row 2 is infinite"),
+        ("a,label\n1,0\n2,-1\n", "label -1 of row 2 is out of range"),
+        ("a,label\n1,0\n2,1.5\n", "label of row 2 is 1.5"),
+        ("a,label\n1,0\n2,\n", "column 'label', row 2: the cell is empty"),
+        ("a,label\n1,0\n2,5\n", "label 5 of row 2 is out of range: labels run from 0 to 2"),
+        ("a,label\n1,0\n", "has 1 sample"),
+    ],
+)
+def test_a_wrong_csv_is_named_by_column_and_row(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(FedloomError, match=told) as caught:
+        fd.own(tmp_path / "a.csv", classes=3)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "more", "told"),
+    [
+        ([[1], [1, 2]], [0, 1], {}, "differ in shape"),
+        ([["a"], ["b"]], [0, 1], {}, "not numbers"),
+        ([1, 2], [0, 1], {}, "x has shape"),
+        ([[1.0], [2.0]], [0], {}, "one label each"),
+        ([[1.0], [2.0]], [0, 1], {"client": [1]}, "clients of shape"),
+        ([[1.0], [2.0]], [0, 900_000], {}, "look like keys"),
+        ([[1.0], [2.0]], [0, 1], {"clients": 9}, "clients=9 is more than the 2 samples"),
+        (np.zeros((0, 2)), [], {}, "has no samples"),
+    ],
+)
+def test_wrong_arrays_are_refused_in_a_sentence(x, y, more: dict, told: str) -> None:
+    with pytest.raises(FedloomError, match=told):
+        fd.from_arrays(x, y, **more)
+
+
+def test_wrong_paths_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FedloomError, match="does not exist"):
+        fd.own(tmp_path / "no.csv")
+    (tmp_path / "a.xls").write_text("")
+    with pytest.raises(FedloomError, match=r"'\.xls' is not read"):
+        fd.own(tmp_path / "a.xls")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FedloomError, match=r"no \*\.json file"):
+        fd.own(tmp_path / "empty")
+
+
+def test_labels_may_be_truth_values_and_clients_zero_is_an_error() -> None:
+    made = fd.from_arrays(np.zeros((20, 1)), np.arange(20) % 2 == 0, clients=2)
+    assert made.columns["y"][:2].tolist() == [1, 0]
+    with pytest.raises(FedloomError, match="clients=0"):
+        fd.from_arrays(np.zeros((20, 1)), np.arange(20) % 2, clients=0)
+
+
+def test_arrays_are_not_copied() -> None:
+    x = np.zeros((100, 3), dtype=np.float32)
+    assert fd.from_arrays(x, np.arange(100) % 2).columns["x"].data_ptr() == x.ctypes.data
+
+
+def test_statistics_are_of_the_training_samples() -> None:
+    x = np.random.default_rng(0).normal([1e4, 5.0, 3.0], [2.0, 0.1, 0.0], (500, 3)).astype(np.float32)
+    made = fd.from_arrays(x, np.arange(500) % 2, clients=5)
+    mean, std = fd.input_statistics(made)
+    own = x[made.train.order.numpy()].astype(np.float64)
+    assert mean.numpy() == pytest.approx(own.mean(0), rel=1e-6)
+    assert std[:2].numpy() == pytest.approx(own.std(0)[:2], rel=1e-4)
+    assert std[2] == 1

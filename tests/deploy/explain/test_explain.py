@@ -1,0 +1,185 @@
+"""What is said to travel is what travels: the simulator's bytes, and the sites' own messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+import fedloom as fl
+from fedloom.conformance.general import labelled
+from fedloom.core.task import Task
+from fedloom.deploy.explain.explain import Explanation, explain, explained
+from fedloom.deploy.explain.words import SCORING, SELECTION, WORK
+from fedloom.deploy.protocol.forms import form_of
+from fedloom.deploy.settings import ServerSettings
+from fedloom.engines.inline import Inline
+from fedloom.rounds.jobs import Job
+from fedloom.rounds.loop import begin, play_prelude, play_round
+from fedloom.runs.config import parse
+from fedloom.runs.runner import Prepared, prepare
+
+WIDTH = 6 * 5 + 5 + 5 * 3 + 3
+HEAD = 5 * 3 + 3
+COSTS = ("bytes_down", "bytes_up", "bytes_between")
+
+
+def three() -> Task:
+    """Three clients of unequal size, of whom not all have all classes."""
+    task = labelled()
+    held = task.federation
+    train, valid, test = (type(held.train).of([part[c] for c in range(3)]) for part in (held.train, held.valid, held.test))  # fmt: skip # noqa: E501
+    return replace(task, federation=replace(held, train=train, valid=valid, test=test))
+
+
+def ready(method: fl.Algorithm, rounds: int = 3, **settings: object) -> Prepared:
+    values = {"rounds": rounds, "method": {"name": "mine"}, "local": {"epochs": 3, "batch_size": 8, "lr": 0.05}}
+    return prepare(three(), method, parse({**values, **settings}, "the test"))
+
+
+def simulated(prepared: Prepared, rounds: int) -> list[dict[str, int]]:
+    """What the simulator counts before the first round and in each."""
+    run = prepared.composition
+    engine, state = Inline(run.shop()), begin(run)
+    records = [play_prelude(run, engine, state), *(play_round(run, engine, state) for _ in range(rounds))]
+    return [{name: record[name] for name in COSTS} for record in records]
+
+
+METHODS = [
+    fl.FedAvg(),
+    fl.SCAFFOLD(),
+    fl.FedRep(),
+    fl.FedSeq(pretrain_epochs=2, passes=2),
+    fl.FedProto(),
+    fl.FedHybridAvgLG(threshold="auto", probe_rounds=2),
+    fl.Local(),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_the_bytes_are_those_that_the_simulator_counts(method):
+    told = explain(ready(method))
+    assert [{name: record[name] for name in COSTS} for record in told.records] == simulated(ready(method), 2)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_the_bytes_of_the_tensors_add_up_to_the_counted_ones(method):
+    told = explain(ready(method))
+    for number, record in enumerate(told.records):
+        down = sum(len(e.clients) * p.bytes for e in told.of(number, WORK) for p in e.down if p.counted)
+        assert down == record["bytes_down"] + record["bytes_between"]
+        if not isinstance(method, fl.FedProto):  # whose classes count by who has them
+            assert told.counted_up(number) == record["bytes_up"] + record["bytes_between"]
+
+
+def test_selected_clients_and_the_selections_questions_are_counted_too():
+    asks = {"name": "powerofchoice", "fraction": 0.4}
+    told, (_, first, _) = explain(ready(fl.FedAvg(), selection=asks)), simulated(ready(fl.FedAvg(), selection=asks), 2)
+    (question,) = told.of(1, SELECTION)
+    assert [piece.name for piece in question.up] == ["loss", "score", "samples"]
+    asked, worked = len(question.clients), len(told.of(1, WORK)[0].clients)
+    assert worked < 3
+    assert first["bytes_down"] == (asked + worked) * 4 * WIDTH == told.records[1]["bytes_down"]
+    assert told.per_site(1, SELECTION, WORK)[0] == 2 * 4 * WIDTH
+    assert "The selection asks" in "\n".join(told.lines())
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_what_is_said_to_leave_is_what_a_site_answers(method):
+    prepared = ready(method)
+    told, run = explain(prepared), prepared.composition
+    state = begin(run)
+    play_prelude(run, Inline(run.shop()), state)
+    ids = [0, 1, 2] if method.groups(state.server) is None else [0]
+    wave = next(method.play(state.server, ids, run.site(1)))
+    result = run.shop().do(Job("update", 1, wave.ids[:1], [0], measure=method.travels), wave.message, {})
+    said = told.of(1, WORK)[0].up
+    form = form_of(result)
+    assert [piece.name for piece in said] == [name.removeprefix("reply/") for name in form]
+    for piece, (dtype, shape) in zip(said, form.values(), strict=True):
+        assert (f"torch.{piece.dtype}", (1, *piece.shape)) == (str(dtype), shape)
+
+
+def test_what_fedrep_keeps_is_said_to_stay():
+    told = explain(ready(fl.FedRep()))
+    (one,) = told.of(1, WORK)
+    assert [(p.name, p.shape, p.bytes) for p in one.down] == [("body", (WIDTH - HEAD,), 4 * (WIDTH - HEAD))]
+    assert one.up[0].name == "body"
+    assert told.kept == ("head",)
+    after = "\n".join(told.lines()).partition("What does not leave a site")[2]
+    assert "its samples and their labels" in after
+    assert "head: the model's head" in after
+
+
+def test_a_stage_behind_the_method_keeps_its_model_at_the_site():
+    told = explain(ready(fl.FedAvg(), personal=["fedpredict"]))
+    assert "fedpredict/row" in told.kept
+    assert told.records == explain(ready(fl.FedAvg())).records
+
+
+def test_the_whole_run_is_the_sum_of_its_parts():
+    row, told = 4 * WIDTH, explain(ready(fl.FedAvg(), rounds=7, eval_every=3))
+    assert told.scorings == 1 + 3  # before the first round, after rounds 3, 6 and 7
+    update, scores = row + 3 * 8 + 4 * 8, 3 * 8
+    assert told.whole_run == (7 * row + 4 * row + row, 7 * update + 4 * scores + told.greeting)
+    silent = explain(ready(fl.FedAvg(), rounds=7, eval_every=0))
+    assert silent.whole_run == (7 * row + row, 7 * (row + 3 * 8) + silent.greeting)
+    assert "Models are never scored." in silent.lines()
+
+
+def test_cross_site_scoring_lets_whole_models_leave_and_says_so():
+    prepared = ready(fl.FedRep())
+    server = ServerSettings(sites=["a", "b", "c"], cross_site=True, evaluator="judge")
+    quiet, open_ = explain(prepared), explain(prepared, server)
+    assert open_.whole_run[1] - quiet.whole_run[1] == 4 * WIDTH
+    assert "leaves a site: that model, whole" in "\n".join(open_.lines())
+    assert "judge gets the shared model" in "\n".join(open_.lines())
+    assert "that model, whole" not in "\n".join(quiet.lines())
+
+
+def test_fedproto_has_a_first_round_of_its_own_and_tells_that_counts_of_classes_leave():
+    told = explain(ready(fl.FedProto()))
+    text = "\n".join(told.lines())
+    assert told.per_site(1, WORK)[0] == 0 < told.per_site(2, WORK)[0]
+    assert "Every later round" in text
+    assert "how many samples of each class it has" in text
+
+
+@dataclass(frozen=True)
+class Mine(fl.FedAvg):
+    """A method of one's own, with tensors of its own."""
+
+    def client_update(self, cohort, message):
+        cohort.keep("secret", torch.zeros(len(cohort), 2))
+        return fl.Reply({**super().client_update(cohort, message).tensors, "more": torch.zeros(len(cohort), 2, 3)})
+
+
+def test_tensors_of_a_method_of_ones_own_are_listed_under_their_names():
+    told = explain(ready(Mine()))
+    more = next(piece for piece in told.of(1, WORK)[0].up if piece.name == "more")
+    assert (more.shape, more.bytes, more.words) == ((2, 3), 24, "a tensor of the method's own, named more")
+    assert "  secret: a tensor of the method's own, named secret" in told.lines()
+
+
+def test_a_server_without_data_says_the_same_as_a_simulation():
+    prepared = ready(fl.SCAFFOLD())
+    held = prepared.composition.task.federation
+    columns = {name: torch.zeros_like(column) for name, column in held.columns.items()}
+    hollow = replace(three(), federation=replace(held, columns=columns))
+    assert explain(prepare(hollow, fl.SCAFFOLD(), prepared.config)).lines() == explain(prepared).lines()
+
+
+def test_a_config_is_explained_as_a_text_that_fits_a_terminal():
+    text = explained(parse({"task": {"name": "digits", "clients": 3}, "method": {"name": "scaffold"}, "rounds": 5}))
+    assert text.startswith("What leaves a site and what reaches it: scaffold on digits, 3 sites, 5 rounds.")
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "control variate" in text
+
+
+def test_scoring_goes_to_all_sites_or_to_the_drawn_ones():
+    def scored(told: Explanation) -> int:
+        return len(told.of(1, SCORING)[0].clients)
+
+    assert scored(explain(ready(fl.FedAvg()))) == 3
+    assert scored(explain(ready(fl.FedAvg(), eval_clients=2))) == 2

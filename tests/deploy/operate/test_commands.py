@@ -1,0 +1,211 @@
+"""Following a run from its folder, and saying how a participant stands, without anything running."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.operate import commands as operate
+from fedloom.deploy.operate.commands import (
+    OUTCOME,
+    RUN,
+    SERVING,
+    STATUS,
+    _alive,
+    _at_work,
+    _followed,
+    _Tail,
+    read_json,
+    status,
+    stop,
+)
+from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml
+
+
+@pytest.fixture
+def site(tmp_path):
+    folder = tmp_path / "south"
+    folder.mkdir()
+    (folder / "site.toml").write_bytes(to_toml(SiteSettings(name="south", client=1)))
+    return folder
+
+
+@pytest.fixture
+def server(tmp_path):
+    folder = tmp_path / "server"
+    (folder / RUN).mkdir(parents=True)
+    (folder / "deploy.toml").write_bytes(to_toml(ServerSettings(sites=["north"], control_port=1, port=2)))
+    return folder
+
+
+def lines(*records: dict) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+# -- the rounds as they are written
+
+
+def test_each_round_is_seen_once_as_it_is_written(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    tail = _Tail(path)
+    assert list(tail) == []  # not there yet
+    path.write_bytes(lines({"round": 0}, {"round": 1}))
+    assert list(tail) == [{"round": 0}, {"round": 1}]
+    assert list(tail) == []
+    with open(path, "ab") as file:
+        file.write(lines({"round": 2}))
+    assert list(tail) == [{"round": 2}]
+
+
+def test_a_line_that_is_still_being_written_is_waited_for(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    whole = lines({"round": 1, "metrics": {}})
+    tail = _Tail(path)
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        assert list(tail) == []
+    path.write_bytes(whole)
+    assert list(tail) == [{"round": 1, "metrics": {}}]
+
+
+def test_a_run_that_went_back_to_its_checkpoint_is_seen_from_there_again(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(lines({"round": 0}, {"round": 1}, {"round": 2}))
+    tail = _Tail(path)
+    assert len(list(tail)) == 3
+    path.write_bytes(lines({"round": 0}, {"round": 1}))
+    assert list(tail) == [{"round": 0}, {"round": 1}]
+
+
+def test_the_word_that_a_run_stopped_is_no_round(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(lines({"round": 0}, {"stopped": "fedavg diverged"}))
+    assert list(_Tail(path)) == [{"round": 0}]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff"])
+def test_a_small_file_that_says_nothing_says_nothing(tmp_path, content):
+    if content is not None:
+        (tmp_path / "it.json").write_bytes(content)
+    assert read_json(tmp_path / "it.json") == {}
+
+
+# -- whether a server half is at work
+
+
+def test_only_a_living_server_half_is_at_work(tmp_path):
+    assert not _at_work(tmp_path)
+    gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
+    gone.wait()
+    (tmp_path / SERVING).write_text(json.dumps({"process": gone.pid}))
+    assert not _at_work(tmp_path)
+    (tmp_path / SERVING).write_text(json.dumps({"process": os.getpid()}))
+    assert not _at_work(tmp_path)  # a process, but no server half: the number is somebody else's by now
+    assert not _alive(gone.pid)
+
+
+def test_a_run_is_followed_to_its_outcome(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(lines({"round": 0}, {"round": 1}))
+    (tmp_path / STATUS).write_text(json.dumps({"waiting": "2 of 3 sites are connected"}))
+    (tmp_path / OUTCOME).write_text(json.dumps({"stopped": None}))
+    said, seen = [], []
+    outcome = _followed(tmp_path, iter(_Tail(tmp_path / "metrics.jsonl")), said.append, seen.append)
+    assert outcome == {"stopped": None}
+    assert said == ["Waiting: 2 of 3 sites are connected."]
+    assert [record["round"] for record in seen] == [0, 1]
+
+
+def test_a_server_half_that_died_has_no_outcome(tmp_path):
+    gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
+    gone.wait()
+    (tmp_path / SERVING).write_text(json.dumps({"process": gone.pid}))
+    assert _followed(tmp_path, iter(()), print, print) is None
+
+
+def test_a_server_half_that_never_begins_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(operate, "BEGINNING", 0.05)
+    assert _followed(tmp_path, iter(()), print, print) is None
+
+
+def test_two_who_watch_a_run_submit_it_once(server, monkeypatch):
+    pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
+    (server / "flower").mkdir()
+    submitted = []
+
+    def submit(folder):
+        submitted.append(folder)
+        time.sleep(0.2)  # long enough for the other one to come
+        (folder / RUN / SERVING).write_text(json.dumps({"process": os.getpid()}))
+
+    monkeypatch.setattr(operate, "_wait_for_server", lambda _: None)
+    monkeypatch.setattr(operate, "_alive", lambda _: True)
+    monkeypatch.setattr(operate, "_submit", submit)
+    with ThreadPoolExecutor(2) as pool:
+        watching = [pool.submit(operate.run, server, print, print) for _ in range(2)]
+        time.sleep(0.5)
+        (server / RUN / OUTCOME).write_text(json.dumps({"stopped": None}))
+        assert [watcher.result(10) for watcher in watching] == [server / RUN] * 2
+    assert submitted == [server]
+
+
+def test_a_run_without_a_server_is_refused_with_the_command_to_start_it(server):
+    pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
+    with pytest.raises(FedloomError, match=f"the server is not running: start it with  fedloom deploy server {server}"):
+        operate.run(server, pytest.fail, pytest.fail)
+
+
+# -- how a participant stands
+
+
+def test_a_site_that_never_ran(site):
+    assert status(site) == {"site": "south", "running": None, "last": [], "model": False}
+
+
+def test_a_site_that_ran(site):
+    (site / "logs").mkdir()
+    (site / "logs" / "site.log").write_bytes(b"site: open\n\xffround 3: update\n")
+    (site / "model").mkdir()
+    found = status(site)
+    assert found["last"] == ["\ufffdround 3: update"]
+    assert found["model"]
+
+
+def test_a_server_that_is_down_tells_of_its_run(server, tmp_path):
+    pytest.importorskip("cryptography", reason="cryptography is not installed: no keys are made")
+    from fedloom.deploy.provision.certificates import make_node_key
+
+    (server / "keys").mkdir()
+    make_node_key(tmp_path / "node.key", server / "keys" / "north.pub")
+    one = {"client": 0, "name": "north", "what": "update", "reason": "reply/row is not finite"}
+    rounds = [{"round": 1, "metrics": {"a": 1.0}}, {"round": 2, "metrics": {"a": 2.0}, "excluded": [one]}]
+    (server / RUN / "metrics.jsonl").write_bytes(lines(*rounds))
+    (server / RUN / OUTCOME).write_text(json.dumps({"error": "round 3 was abandoned"}))
+    assert status(server) == {
+        "running": None,
+        "sites": {"north": False},
+        "at_work": False,
+        "waiting": "",
+        "round": 2,
+        "metrics": {"a": 2.0},
+        "excluded": [{"round": 2, **one}],
+        "outcome": {"error": "round 3 was abandoned"},
+    }
+
+
+def test_stopping_what_does_not_run_does_nothing(site, server):
+    before = sorted(path for folder in (site, server) for path in folder.rglob("*"))
+    assert not stop(site)
+    assert not stop(server)
+    assert sorted(path for folder in (site, server) for path in folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("ask", [status, stop])
+def test_a_folder_of_nobody_is_named(tmp_path, ask):
+    with pytest.raises(FedloomError, match=r"is no participant's folder: it has neither deploy\.toml nor site\.toml"):
+        ask(tmp_path)

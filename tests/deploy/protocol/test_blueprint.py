@@ -1,0 +1,305 @@
+"""Blueprints: a server without data computes what a simulation does, and a site trains as its client did."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message
+from fedloom.deploy.protocol.blueprint import Blueprint, Sizes
+from fedloom.deploy.settings import SiteData, SiteSettings
+from fedloom.engines.inline import Inline
+from fedloom.rounds.jobs import Here, Job
+from fedloom.rounds.loop import begin, play_prelude, play_round, score
+from fedloom.runs.api import make_task, method_of
+from fedloom.runs.config import parse
+from fedloom.runs.runner import _partition, execute, prepare
+from fedloom.tasks.graphs.read import save_graph
+from fedloom.tasks.graphs.split import split
+from support.small_graphs import clubs
+
+SITES = ("north", "south", "west")
+DIGITS = {"name": "digits", "clients": 3, "valid_share": 0.1, "communal_per_class": 2, "model_options": {"hidden": [8]}}
+NODES = {"optimizer": "adam", "lr": 0.05, "batch_size": 0, "epochs": 2}
+
+
+def config(method="fedavg", task=DIGITS, **settings):
+    values = {"rounds": 2, "method": {"name": method} if isinstance(method, str) else method, "task": task}
+    return parse({**values, **settings})
+
+
+def rehearsing(client, name=None):
+    return SiteSettings(name=name or SITES[client], client=client, data=SiteData(rehearsal=True))
+
+
+def all_sizes(task):
+    return {client: Sizes.of(task.federation, client) for client in range(task.federation.clients)}
+
+
+def prepared(task, blueprint):
+    return prepare(task, method_of(blueprint.config), blueprint.config).composition
+
+
+class Elsewhere(Here):
+    """Clients work where the data are; the global test set is scored by the server itself."""
+
+    def __init__(self, server, sites):
+        self.server, self.sites = Inline(server.shop()), Inline(sites.shop())
+
+    def run(self, jobs, message, kept):
+        return (self.server if jobs[0].kind == "global" else self.sites).run(jobs, message, kept)
+
+    def close(self):
+        pass
+
+
+def played(run, engine):
+    """Everything that two rounds measure, and the state they leave."""
+    state = begin(run)
+    records = [play_prelude(run, engine, state), *(play_round(run, engine, state) for _ in range(2))]
+    metrics, rows = score(run, engine, state)
+    return records, metrics, [{**row, "name": ""} for row in rows], state.server
+
+
+def same_as_simulated(blueprint):
+    """Whether a hollow server measures, aggregates and notes what the simulation does, to the last bit."""
+    real = make_task(blueprint.config)
+    simulated = prepared(real, blueprint)
+    hollow = prepared(blueprint.server_task(all_sizes(real)), blueprint)
+    assert hollow.execution.name == simulated.execution.name
+    *expected, server = played(simulated, Inline(simulated.shop()))
+    *found, state = played(hollow, Elsewhere(hollow, simulated))
+    assert found == expected
+    assert state.keys() == server.keys()
+    return all(torch.equal(state[name], server[name]) for name in server)
+
+
+METHODS = [
+    "fedavg",
+    "scaffold",
+    "fedproto",
+    {"name": "fedseq", "grouping": "greedy", "approximator": "conf", "min_samples": 500},
+    {"name": "fedhybridavglg", "threshold": 400},
+    {"name": "fedhybridavglg", "threshold": "auto", "probe_rounds": 1},
+    "fedavgexit",
+    "ifca",
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m if isinstance(m, str) else "-".join(map(str, m.values())))
+def test_a_server_without_data_computes_what_the_simulation_computes(method):
+    assert same_as_simulated(Blueprint.of(config(method), SITES))
+
+
+@pytest.mark.parametrize("selection", [{"name": "powerofchoice", "number": 2}, {"name": "oort", "number": 2}])
+def test_selectors_see_the_same_sizes_and_answers(selection):
+    assert same_as_simulated(Blueprint.of(config(selection=selection), SITES))
+
+
+def test_a_blueprint_comes_back_from_its_folders_and_sites_get_no_test_data(tmp_path):
+    made = Blueprint.of(config(), SITES)
+    made.save(tmp_path / "server", server=True)
+    made.save(tmp_path / "north", server=False)
+    server, site = Blueprint.load(tmp_path / "server"), Blueprint.load(tmp_path / "north")
+    assert made.digest == server.digest == site.digest
+    assert made.config == server.config
+    assert made.schema == server.schema
+    assert made.sites == site.sites == SITES
+    assert site.global_test is None
+    assert not (tmp_path / "north" / "global.safetensors").exists()
+    assert torch.equal(server.global_test["x"], made.global_test["x"])
+    assert torch.equal(site.communal["y"], made.communal["y"])
+    assert same_as_simulated(server)
+
+
+def test_the_digest_is_of_what_is_computed_and_of_nothing_else():
+    made = Blueprint.of(config(), SITES)
+    assert Blueprint.of(config(workers=2, engine="processes", checkpoint_every=5), SITES).digest == made.digest
+    others = [
+        Blueprint.of(config("fedprox"), SITES),
+        Blueprint.of(config(seed=1), SITES),
+        Blueprint.of(config(), SITES[::-1]),
+        replace(made, initial=made.initial + 1),
+        replace(made, communal=None),
+    ]
+    assert len({made.digest, *(other.digest for other in others)}) == 6
+
+
+def test_the_completed_config_leaves_nothing_to_guess():
+    made = Blueprint.of(config(), SITES)
+    assert made.config.execution == "vectorised"
+    assert made.config.local.lr == 0.1
+    assert made.config.task.model == "mlp"
+    assert "task" not in made.config.made_by
+
+
+def test_a_hollow_federation_has_sizes_and_no_labels():
+    blueprint = Blueprint.of(config(), SITES)
+    task = blueprint.server_task({0: Sizes(7, 2, 3, 20), 2: Sizes(5, 0, 1, 6)})
+    federation = task.federation
+    assert federation.train.sizes.tolist() == [7, 1, 5]
+    assert federation.valid.sizes.tolist() == [2, 0, 0]
+    assert federation.test.sizes.tolist() == [3, 0, 1]
+    assert federation.points.tolist() == [20, 1, 6]
+    assert not task.inputs(federation.train[0][:0]).numel()
+    assert not federation.columns["x"][federation.train.order].any()
+    assert _partition(task) == {"counts": [[7], [1], [5]], "class_names": ["all classes"], "client_names": list(SITES)}
+
+
+def test_sizes_that_sites_only_claim_take_no_memory():
+    federation = Blueprint.of(config(), SITES).server_task({0: Sizes(10**12, 0, 0, 10**12)}).federation
+    assert int(federation.train.sizes[0]) == 10**12
+    assert federation.train[0][:1].tolist() == [0]
+
+
+def test_a_hollow_run_leaves_a_run_folder(tmp_path):
+    blueprint = Blueprint.of(config(eval_every=0, rounds=1), SITES)
+    ready = prepare(blueprint.server_task({}), method_of(blueprint.config), blueprint.config)
+    assert execute(ready, tmp_path / "run").records[-1]["round"] == 1
+    assert (tmp_path / "run" / "partition.json").is_file()
+
+
+def update(shop, client):
+    algorithm = shop.algorithm
+    message = algorithm.broadcast(algorithm.start(shop.training.task), [client])
+    return shop.do(Job("update", 1, [client], [0], measure=True), message, {})
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+def test_a_rehearsing_site_trains_as_its_client_does_in_the_simulation(method, tmp_path):
+    blueprint = Blueprint.of(config(method), SITES)
+    simulated = prepared(make_task(blueprint.config), blueprint).shop()
+    for client in range(3):
+        site = blueprint.shop(blueprint.site_task(rehearsing(client), tmp_path))
+        expected, found = update(simulated, client), update(site, client)
+        assert expected.keys() == found.keys()
+        assert all(expected[name].numpy().tobytes() == found[name].numpy().tobytes() for name in expected)
+
+
+def test_everyone_begins_from_the_blueprints_model_whatever_torch_would_draw(tmp_path):
+    made = Blueprint.of(config(), SITES)
+    other = replace(made, initial=made.initial + 1)
+    for task in (other.server_task({}), other.site_task(rehearsing(0), tmp_path)):
+        assert torch.equal(task.initial_row(), other.initial)
+    with pytest.raises(FedloomError, match="the blueprint's 3"):
+        replace(made, initial=torch.zeros(3)).server_task({})
+
+
+def test_an_evaluator_rehearses_on_the_global_test_set(tmp_path):
+    blueprint = Blueprint.of(config(), SITES)
+    shop = blueprint.shop(blueprint.site_task(rehearsing(3, "judge"), tmp_path))
+    federation = shop.scoring.task.federation
+    assert federation.name(3) == "judge"
+    assert torch.equal(federation.test[3], federation.global_test)
+    message = Message({"row": blueprint.initial})
+    whole = shop.do(Job("global", 1, [0, len(federation.global_test)], []), message, {})
+    alone = shop.do(Job("score", 1, [3], [0]), message, {})
+    assert float(alone["score"]) == float(whole["score"])
+    assert float(alone["counts"]) == len(federation.global_test)
+
+
+REFUSED = [
+    (config(), SITES[:2], "2 sites are named and the task has 3 clients: set task.clients to 2, or name 3 sites."),
+    (config(), ("a", "b", "a"), "two sites are called a"),
+    (config("centralised"), SITES, "everybody's data in one place"),
+    (config(task={**DIGITS, "drift": {"rounds": [1]}}), SITES, "task.drift"),
+    (config({"name": "fedhybridavglg", "threshold": 10**6}), SITES, "the largest client has"),
+]
+
+
+@pytest.mark.parametrize(("run", "sites", "said"), REFUSED)
+def test_what_cannot_be_deployed_is_refused_when_the_blueprint_is_made(run, sites, said):
+    with pytest.raises(FedloomError, match=said):
+        Blueprint.of(run, sites)
+
+
+def test_a_small_site_of_a_method_for_large_ones_can_work(tmp_path):
+    """Whether some client is above the threshold is for the server to know: this site is not."""
+    blueprint = Blueprint.of(config({"name": "fedhybridavglg", "threshold": 400}), SITES)
+    np.savez(tmp_path / "few.npz", x=np.random.default_rng(0).random((6, 1, 8, 8)), y=np.arange(6))
+    own = SiteSettings(name="south", client=1, data=SiteData(path="few.npz"))
+    assert int(update(blueprint.shop(blueprint.site_task(own, tmp_path)), 1)["samples"][0]) == 4
+
+
+def test_a_site_beyond_the_evaluator_is_refused(tmp_path):
+    with pytest.raises(FedloomError, match="site stray has the number 4, and there are 3 sites"):
+        Blueprint.of(config(), SITES).site_task(rehearsing(4, "stray"), tmp_path)
+
+
+def test_half_a_folder_is_no_blueprint(tmp_path):
+    Blueprint.of(config(), SITES).save(tmp_path, server=False)
+    (tmp_path / "schema.json").write_text("{")
+    with pytest.raises(FedloomError, match="not valid JSON"):
+        Blueprint.load(tmp_path)
+    (tmp_path / "schema.json").write_text('{"kind": "columns", "colour": 1}')
+    with pytest.raises(FedloomError, match=r"schema\.json"):
+        Blueprint.load(tmp_path)
+    (tmp_path / "initial.safetensors").unlink()
+    with pytest.raises(FedloomError, match="has no initial"):
+        Blueprint.load(tmp_path)
+
+
+# -- graphs
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A graph of two clients with a piece each, and nodes that name their client: nothing is shared."""
+    path, source = tmp_path / "clubs.npz", clubs(sizes=(12, 12), classes=2, client=[0] * 12 + [1] * 12)
+    edges = source.graph.edges[:, (source.graph.edges < 12).sum(0) != 1]
+    save_graph(replace(source, graph=replace(source.graph, edges=edges)), path)
+    return path
+
+
+def on_graph(path, method="fedavg", **options):
+    task = {"name": "own-graph", "path": str(path), "model_options": {"hidden": 4}, "options": options}
+    return config(method, task, local=NODES)
+
+
+def test_a_server_without_graphs_computes_what_the_simulation_computes(graph):
+    blueprint = Blueprint.of(on_graph(graph), SITES[:2])
+    assert blueprint.schema.kind == "graph"
+    assert blueprint.schema.shape == (2,)
+    assert same_as_simulated(blueprint)
+
+
+def test_a_server_of_graphs_has_sizes_and_dummies(graph):
+    task = Blueprint.of(on_graph(graph, "fedproto"), SITES[:2]).server_task({1: Sizes(3, 1, 1, 9)})
+    assert task.federation.points.tolist() == [1, 9]
+    assert task.federation.counts().tolist() == [[1], [3]]
+    assert task.federation.graphs.sizes.tolist() == [1, 1]
+
+
+def test_a_site_with_its_own_piece_of_a_graph_trains_as_its_client_does_in_the_simulation(graph, tmp_path):
+    blueprint = Blueprint.of(on_graph(graph, normalise=False), SITES[:2])
+    task = make_task(blueprint.config)
+    simulated = prepared(task, blueprint).shop()
+    for client in range(2):
+        piece, copies = task.federation.graphs.original(client), task.federation.graphs.positions(client)
+        masks = {
+            part: torch.isin(copies, getattr(task.federation, part)[client]) for part in ("train", "valid", "test")
+        }
+        labels = task.federation.columns["y"][copies]
+        whole = replace(clubs(), graph=piece, labels=labels, parts=masks, owner=None, class_names=())
+        save_graph(whole, tmp_path / "mine.npz")
+        own = SiteSettings(name=SITES[client], client=client, data=SiteData(path="mine.npz"))
+        site = blueprint.site_task(own, tmp_path)
+        assert Sizes.of(site.federation, client) == Sizes.of(task.federation, client)
+        expected = update(simulated, client)
+        found = update(blueprint.shop(site), client)
+        assert all(expected[name].numpy().tobytes() == found[name].numpy().tobytes() for name in expected)
+
+
+def test_a_method_whose_clients_share_nodes_can_only_be_rehearsed(tmp_path):
+    save_graph(clubs(), tmp_path / "clubs.npz")
+    assert len(split(clubs(), 2).graphs.anchors[0])
+    run = on_graph(tmp_path / "clubs.npz", "fedgala")
+    run = run.model_copy(update={"task": run.task.model_copy(update={"clients": 2})})
+    blueprint = Blueprint.of(run, SITES[:2])
+    assert blueprint.schema.kind == "rehearsal"
+    assert same_as_simulated(blueprint)
+    own = SiteSettings(name="north", client=0, data=SiteData(path="clubs.npz"))
+    with pytest.raises(FedloomError, match="site north: task own-graph with method fedgala takes no data"):
+        blueprint.site_task(own, tmp_path)

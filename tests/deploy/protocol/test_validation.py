@@ -1,0 +1,237 @@
+"""Every way in which an answer can be wrong has its reason, and an answer that is right is taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedloom as fl
+from fedloom.conformance.general import world_of
+from fedloom.deploy.protocol.forms import form_of
+from fedloom.deploy.protocol.validation import LARGEST, Expected, check
+from fedloom.deploy.protocol.wire import Answer, Refused
+from fedloom.deploy.settings import ServerSettings
+from fedloom.rounds.jobs import Job
+from fedloom.rounds.metrics import over_clients
+from fedloom.runs.config import parse
+from fedloom.runs.runner import prepare
+
+SERVER = ServerSettings(sites=["a", "b", "c"])
+ANSWER = Answer(run="run", ticket="ticket", client=1, round=4)
+RECEIVED = torch.tensor([1.0, 2.0, 3.0])
+GOOD = {
+    "reply/row": torch.tensor([[1.0, 2.0, 7.0]]),
+    "steps": torch.tensor([12]),
+    "samples": torch.tensor([30]),
+    "bytes": torch.tensor([12]),
+    "received/loss": torch.tensor([0.7], dtype=torch.float64),
+    "trained/loss": torch.tensor([0.3], dtype=torch.float64),
+}
+EXPECTED = Expected("run", "ticket", 1, 4, 30, form_of(GOOD), RECEIVED)
+
+
+def refusal(tensors=None, answer=ANSWER, expected=EXPECTED, server=SERVER, **changes) -> str:
+    """Why an answer is not taken: the good one with changes; a tensor that is None is left out."""
+    given = {**(GOOD if tensors is None else tensors), **changes}
+    with pytest.raises(Refused) as why:
+        check(answer, {name: tensor for name, tensor in given.items() if tensor is not None}, expected, server)
+    return str(why.value)
+
+
+def without_form() -> Expected:
+    return replace(EXPECTED, form=None)
+
+
+@pytest.mark.parametrize("expected", [EXPECTED, without_form()], ids=["form", "no form"])
+def test_a_good_answer_is_taken(expected):
+    check(ANSWER, GOOD, expected, SERVER)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"run": "another"}, "answers another run"),
+        ({"ticket": "of round 3"}, "answers another request (an old round's, or a replay)"),
+        ({"round": 3}, "answers another round"),
+        ({"client": 2}, "answers for another client"),
+        ({"error": "no\x1b[2J space\nleft"}, "the site could not do it: no [2J space left"),
+    ],
+)
+def test_an_answer_to_something_else_is_refused(change, reason):
+    assert refusal(answer=ANSWER.model_copy(update=change)) == reason
+
+
+def test_a_replay_is_told_apart_before_anything_else_of_it_is_looked_at():
+    old = ANSWER.model_copy(update={"ticket": "old", "round": 3, "client": 0, "error": "x"})
+    assert "replay" in refusal({}, answer=old)
+
+
+def test_a_sites_long_complaint_is_cut():
+    assert len(refusal(answer=ANSWER.model_copy(update={"error": "x" * 2000}))) < 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reply/row": None}, "reply/row is missing"),
+        ({"trained/loss": None}, "trained/loss is missing"),
+        ({"reply/more": torch.zeros(1)}, "reply/more was not asked for"),
+        ({"kept/head": torch.zeros(1, 2)}, "kept/head was not asked for"),
+        ({"reply/row": torch.zeros(1, 3, dtype=torch.float64)}, "reply/row is float64 instead of float32"),
+        ({"steps": torch.zeros(1)}, "steps is float32 instead of int64"),
+        ({"reply/row": torch.zeros(1, 4)}, "reply/row has the shape [1, 4] instead of [1, 3]"),
+        ({"reply/row": torch.zeros(3)}, "reply/row has the shape [3] instead of [1, 3]"),
+        ({"reply/row": torch.zeros(0, 3)}, "reply/row has the shape [0, 3] instead of [1, 3]"),
+    ],
+)
+def test_an_answer_of_another_form_is_refused(changes, reason):
+    assert refusal(**changes) == reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kept/head": torch.zeros(1, 2)}, "kept/head was not asked for"),
+        ({"reply/row": torch.zeros(2, 3)}, "reply/row is not of one client"),
+        ({"reply/row": torch.tensor(1.0)}, "reply/row is not of one client"),
+        ({"reply/row": torch.zeros(0, 3)}, "reply/row is not of one client"),
+        ({"steps": torch.tensor([1.5])}, "steps is not one whole number"),
+        ({"steps": torch.tensor([True])}, "steps is not one whole number"),
+        ({"samples": torch.tensor([[30, 30]])}, "samples is not one whole number"),
+        ({"reply/row": torch.tensor([[math.nan]])}, "reply/row is not finite"),
+    ],
+)
+def test_without_a_known_form_what_holds_of_any_answer_is_still_asked(changes, reason):
+    assert refusal(expected=without_form(), **changes) == reason
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_reply_that_is_not_finite_is_refused(value):
+    assert refusal(**{"reply/row": torch.tensor([[1.0, value, 2.0]])}) == "reply/row is not finite"
+
+
+@pytest.mark.parametrize("name", ["received/loss", "trained/loss"])
+def test_a_score_may_be_missing_and_not_infinite(name):
+    def told(value: float) -> dict[str, torch.Tensor]:
+        return {**GOOD, name: torch.tensor([value], dtype=torch.float64)}
+
+    check(ANSWER, told(math.nan), EXPECTED, SERVER)
+    assert refusal(told(math.inf)) == f"{name} is not finite"
+    assert "beyond" in refusal(told(1e200))
+
+
+def test_the_largest_score_that_is_taken_makes_no_mean_overflow():
+    values = torch.tensor([LARGEST, -LARGEST, 0.5], dtype=torch.float64)
+    found = over_clients("client_model/own_test/loss", values, torch.tensor([10**9, 1, 1]))
+    assert all(math.isfinite(value) for value in found.values())
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (31, "samples is 31, and the site announced 30"),
+        (0, "samples is 0, and between 1 and 1,000,000,000 are allowed"),
+        (-5, "samples is -5, and between 1 and 1,000,000,000 are allowed"),
+        (10**15, "samples is 1,000,000,000,000,000, and between 1 and 1,000,000,000 are allowed"),
+    ],
+)
+def test_samples_are_those_that_the_site_announced(said, reason):
+    assert refusal(samples=torch.tensor([said])) == reason
+
+
+def test_a_site_that_announced_too_many_samples_is_refused_too():
+    most = SERVER.model_copy(update={"max_samples": 29})
+    assert "between 1 and 29" in refusal(server=most)
+
+
+@pytest.mark.parametrize(("name", "value"), [("steps", -1), ("steps", 10**9 + 1), ("bytes", -1), ("bytes", 25)])
+def test_numbers_that_cannot_be_are_refused(name, value):
+    assert refusal(**{name: torch.tensor([value])}) == f"{name} is a number that cannot be"
+
+
+def test_a_sparse_reply_may_cost_a_number_and_its_place():
+    check(ANSWER, {**GOOD, "bytes": torch.tensor([24])}, EXPECTED, SERVER)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.floats(0.01, 100), st.floats(-50, 50), st.floats(-50, 50))
+def test_the_norm_bound_is_the_distance_from_what_was_received(most, x, y):
+    moved = {**GOOD, "reply/row": (RECEIVED + torch.tensor([x, 0.0, y])).unsqueeze(0)}
+    distance = float((moved["reply/row"][0].double() - RECEIVED.double()).norm())
+    bounded = SERVER.model_copy(update={"max_norm": most})
+    if distance <= most:
+        check(ANSWER, moved, EXPECTED, bounded)
+    else:
+        assert "moved by" in refusal(moved, server=bounded)
+
+
+def test_the_norm_bound_holds_for_changes_and_parts_and_not_for_the_rest():
+    bounded, expected = SERVER.model_copy(update={"max_norm": 5.0}), without_form()
+    far = {name: tensor for name, tensor in GOOD.items() if not name.startswith("reply/")}
+    for name, tensor in (("change", torch.tensor([[6.0, 0.0]])), ("body", RECEIVED[None] + 4)):
+        assert "moved by" in refusal({**far, f"reply/{name}": tensor}, expected=expected, server=bounded)
+        check(ANSWER, {**far, f"reply/{name}": tensor}, expected, SERVER)
+    check(ANSWER, {**far, "reply/row": torch.full((1, 7), 9.0)}, expected, bounded)  # of another width: not comparable
+
+
+def test_a_huge_update_is_refused_even_without_a_norm_bound():
+    assert "beyond" in refusal(**{"reply/row": torch.full((1, 3), 1e31)})
+
+
+SCORED = {name: torch.tensor([value], dtype=torch.float64) for name, value in (("loss", 3.5), ("score", 4), ("counts", 5))}  # fmt: skip # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"counts": -5}, "counts is a number that cannot be"),
+        ({"counts": 1e-20}, "counts is a number that cannot be"),
+        ({"counts": 0}, "loss is of more samples than counts"),
+        ({"counts": 0, "loss": 0}, "score is of more samples than counts"),
+        ({"loss": math.nan}, "loss is not finite"),
+        ({"score": math.inf}, "score is not finite"),
+        ({"recall": math.inf}, "recall is not finite"),
+    ],
+)
+def test_sums_of_scores_that_cannot_be_are_refused(changes, reason):
+    wrong = {name: torch.tensor([value], dtype=torch.float64) for name, value in changes.items()}
+    assert refusal({**SCORED, **wrong}, expected=without_form()) == reason
+
+
+def test_scores_of_a_client_without_test_samples_are_taken():
+    nothing = {name: torch.zeros(1, dtype=torch.float64) for name in SCORED}
+    check(ANSWER, SCORED, without_form(), SERVER)
+    check(ANSWER, {**nothing, "recall": torch.tensor([math.nan])}, without_form(), SERVER)
+
+
+def test_what_sites_send_at_the_end_is_taken_without_a_form():
+    scores = torch.tensor([0.5, math.nan], dtype=torch.float64)  # a mean over no test sample
+    check(ANSWER, {}, without_form(), SERVER)
+    check(ANSWER, {"row": torch.zeros(9)}, without_form(), SERVER)
+    check(ANSWER, {"score": scores, "loss": scores}, without_form(), SERVER)
+    check(ANSWER, {name: sums[0] for name, sums in SCORED.items()}, without_form(), SERVER)
+    assert refusal({"row": torch.tensor([math.nan])}, expected=without_form()) == "row is not finite"
+
+
+def test_what_a_selection_asks_for_is_never_missing():
+    asked = {"loss": torch.tensor([math.nan]), "score": torch.tensor([1.0]), "samples": torch.tensor([30])}
+    assert refusal(asked, expected=without_form()) == "loss is not finite"
+
+
+@pytest.mark.parametrize("method", [fl.FedAvg(), fl.SCAFFOLD(), fl.FedRep(), fl.FedProto(), fl.FedSGD(theta=1e-6)])
+def test_what_methods_really_send_is_taken(method):
+    task, work = world_of(method)
+    run = prepare(task, method, parse({"local": work, "rounds": 4}, "the test")).composition
+    shop, message = run.shop(), method.broadcast(method.start(task), [1])
+    for kind in ("update", "ask", "score"):
+        result = shop.do(Job(kind, 4, [1], [0], measure=True), message, {})  # type: ignore[arg-type]
+        sent = {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
+        received = message.shared.get("row")
+        samples = int(task.federation.train.sizes[1])
+        for form in (form_of(result), None):
+            check(ANSWER, sent, Expected("run", "ticket", 1, 4, samples, form, received), SERVER)

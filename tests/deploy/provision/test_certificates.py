@@ -1,0 +1,226 @@
+"""Certificates: a chain that other programs accept, secrets that only their owner reads, and sentences about faults."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import shutil
+import ssl
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fedloom.core.errors import FedloomError
+
+x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed: no certificates are made")
+
+from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key  # noqa: E402
+
+from fedloom.deploy.provision import certificates  # noqa: E402
+from fedloom.deploy.provision.certificates import Authority, check, expiry, make_node_key, secret  # noqa: E402
+from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml  # noqa: E402
+
+
+def server_folder(folder: Path, authority: Authority, host: str = "127.0.0.1") -> Path:
+    folder.mkdir(parents=True)
+    authority.publish(folder)
+    authority.certify_server(folder, host)
+    (folder / "deploy.toml").write_bytes(to_toml(ServerSettings(sites=["a"], host=host)))
+    return folder
+
+
+def site_folder(folder: Path, authority: Authority, name: str = "a") -> Path:
+    folder.mkdir(parents=True)
+    authority.publish(folder)
+    authority.certify_site(folder, name)
+    make_node_key(folder / "node.key", folder.parent / f"{name}.pub")
+    (folder / "site.toml").write_bytes(to_toml(SiteSettings(name=name, client=0)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A server and a site of one authority; tests that spoil something copy it."""
+    out = tmp_path_factory.mktemp("made")
+    authority = Authority.new(30)
+    (out / "authority").mkdir()
+    authority.save(out / "authority")
+    server_folder(out / "server", authority, "hub.example.org")
+    site_folder(out / "a", authority)
+    return out
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def verified(made: Path, path: Path, purpose: str) -> bool:
+    words = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", made / "server/ca.crt", path]
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_openssl_accepts_each_certificate_for_its_own_purpose_only(made):
+    server, site = made / "server/server.pem", made / "a/client.pem"
+    assert verified(made, server, "sslserver")
+    assert verified(made, site, "sslclient")
+    assert not verified(made, server, "sslclient")
+    assert not verified(made, site, "sslserver")  # a site cannot pass for the server
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> ssl.SSLObject:
+    """The two ends of a TLS connection in one thread; returns the server's end, once the client has proved itself."""
+    ends = [
+        (server, ssl.MemoryBIO(), ssl.MemoryBIO(), {"server_side": True}),
+        (client, ssl.MemoryBIO(), ssl.MemoryBIO(), {"server_hostname": name}),
+    ]
+    (served, called) = (context.wrap_bio(into, out, **how) for context, into, out, how in ends)
+    for _ in range(4):
+        for end, (_, _, out, _), (_, into, _, _) in ((called, ends[1], ends[0]), (served, ends[0], ends[1])):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+            into.write(out.read())
+    return served
+
+
+@pytest.mark.parametrize("name", ["hub.example.org", "localhost", "127.0.0.1"])
+def test_server_and_site_know_each_other_by_tls(made, name):
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(made / "server/server.pem", made / "server/server.key")
+    server.load_verify_locations(made / "server/ca.crt")
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.create_default_context(cafile=str(made / "a/ca.crt"))
+    client.load_cert_chain(made / "a/client.pem", made / "a/client.key")
+    served = shake_hands(server, client, name)
+    assert served.getpeercert()["subject"] == ((("commonName", "a"),),)
+
+
+def test_the_server_has_no_other_name(made):
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(made / "server/server.pem", made / "server/server.key")
+    client = ssl.create_default_context(cafile=str(made / "a/ca.crt"))
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"not valid for 'other.example.org'"):
+        shake_hands(server, client, "other.example.org")
+
+
+def test_an_address_is_named_as_an_address(tmp_path):
+    folder = server_folder(tmp_path / "server", Authority.new(1), "::1")
+    certificate = x509.load_pem_x509_certificate((folder / "server.pem").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["::1", "127.0.0.1"]
+    assert names.get_values_for_type(x509.DNSName) == ["localhost"]
+    check(folder)
+
+
+def test_private_keys_are_their_owners_only_and_never_overwritten(made, tmp_path):
+    secrets = list(made.rglob("*.key"))
+    assert {path.name for path in secrets} == {"ca.key", "server.key", "client.key", "node.key"}
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in secrets)
+    assert len({path.read_bytes() for path in secrets}) == len(secrets)
+    secret(tmp_path / "x", b"first")
+    with pytest.raises(FileExistsError):
+        secret(tmp_path / "x", b"second")
+
+
+def test_a_secret_is_closed_from_its_first_moment(tmp_path, monkeypatch):
+    opened = []
+    real = certificates.os.fdopen
+
+    def watch(handle, mode):
+        opened.append(stat.S_IMODE((tmp_path / "x").stat().st_mode))
+        return real(handle, mode)
+
+    monkeypatch.setattr(certificates.os, "fdopen", watch)
+    secret(tmp_path / "x", b"")
+    assert opened == [0o600]
+
+
+def test_a_node_key_is_what_flower_reads(made):
+    private = load_ssh_private_key((made / "a/node.key").read_bytes(), None)
+    public = load_ssh_public_key((made / "a.pub").read_bytes())
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    assert isinstance(private.curve, ec.SECP384R1)
+    assert private.public_key() == public
+
+
+def test_what_was_made_passes_the_check_and_ends_when_it_should(made):
+    check(made / "server")
+    check(made / "a")
+    left = expiry(made / "a") - datetime.now(UTC)
+    assert timedelta(days=29) < left <= timedelta(days=30)
+    assert expiry(made / "server") == expiry(made / "a")
+
+
+def at(monkeypatch, moved: timedelta) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + moved
+
+    monkeypatch.setattr(certificates, "datetime", Clock)
+
+
+def test_an_expired_certificate_is_named(made, monkeypatch):
+    at(monkeypatch, timedelta(days=31))
+    with pytest.raises(FedloomError, match=r"server/ca.crt expired on 20.*fedloom deploy init"):
+        check(made / "server")
+
+
+def test_a_certificate_that_ends_before_its_authority_is_named(tmp_path):
+    authority = Authority.new(30)
+    old, until = authority.certificate, datetime.now(UTC) - timedelta(hours=1)
+    ended = certificates._builder(old.subject, old.subject, authority.key.public_key(), old.not_valid_before_utc, until)
+    folder = site_folder(
+        tmp_path / "a", Authority(authority.key, ended.sign(authority.key, certificates.hashes.SHA384()))
+    )
+    authority.publish(folder)
+    with pytest.raises(FedloomError, match=r"a/client.pem expired on"):
+        check(folder)
+
+
+def test_a_clock_that_is_behind_is_told_apart(made, monkeypatch):
+    at(monkeypatch, timedelta(days=-3))
+    with pytest.raises(FedloomError, match=r"a/ca.crt is not valid before 20.*clock"):
+        check(made / "a")
+
+
+def test_a_certificate_of_another_authority_is_refused(copy):
+    Authority.new(30).publish(copy / "a")
+    with pytest.raises(FedloomError, match=r"a/client.pem was not signed by the authority of .*a/ca.crt"):
+        check(copy / "a")
+
+
+def test_a_key_of_another_certificate_is_refused(copy):
+    shutil.copy(copy / "a/client.key", copy / "server/server.key")
+    with pytest.raises(FedloomError, match=r"server/server.key does not belong to .*server/server.pem"):
+        check(copy / "server")
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "client.pem", "client.key", "node.key"])
+@pytest.mark.parametrize("spoilt", [None, b"", b"-----BEGIN NOTHING-----\n", b"\xff\x00"])
+def test_a_file_that_is_missing_or_spoilt_is_named(copy, name, spoilt):
+    (copy / "a" / name).unlink()
+    if spoilt is not None:
+        (copy / "a" / name).write_bytes(spoilt)
+    with pytest.raises(FedloomError, match=f"a/{name} (cannot be read|is no)"):
+        check(copy / "a")
+
+
+def test_a_host_that_the_certificate_does_not_name_is_refused(copy):
+    settings = ServerSettings(sites=["a"], host="moved.example.org")
+    (copy / "server/deploy.toml").write_bytes(to_toml(settings))
+    with pytest.raises(FedloomError, match=r"not for host 'moved.example.org' but for hub.example.org, localhost"):
+        check(copy / "server")
+
+
+def test_without_the_package_one_sentence_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    monkeypatch.delitem(sys.modules, certificates.__name__)
+    with pytest.raises(FedloomError, match=r"pip install 'fedloom\[deploy\]'"):
+        importlib.import_module(certificates.__name__)

@@ -1,0 +1,450 @@
+"""The proxy: a real nginx lets sites do their work, and nobody else anything."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from fedloom.deploy import flower
+from fedloom.deploy.provision.proxy import ACCESS_LOG, ERROR_LOG, listen_on, nginx_config
+from fedloom.deploy.settings import ServerSettings
+
+pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
+
+from fedloom.deploy.provision.certificates import Authority
+
+WORK = "/v1/fleet/pull-messages"
+needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: the proxy is not tried")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int, process: subprocess.Popen, seconds: float = 60.0) -> None:
+    """Wait until a program that was started takes connections."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"nothing listens on port {port} (the program ended with {process.poll()})")
+
+
+@contextlib.contextmanager
+def started(words: list[str], port: int, log: Path, **how):
+    """A program and all that it starts, ended at the end whatever happens."""
+    with open(log, "ab") as file:
+        process = subprocess.Popen(words, stdout=file, stderr=file, start_new_session=True, **how)
+    try:
+        answers(port, process)
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+def nginx(folder: Path, port: int, **how):
+    return started(
+        ["nginx", "-p", str(folder), "-c", "nginx.conf", "-g", "daemon off;"], port, folder / "out.log", **how
+    )
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Stands for the SuperLink, and remembers what it was asked."""
+
+    protocol_version = "HTTP/1.1"
+    asked: list[tuple[str, int]]
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size + 2)[:-2]
+            self.rfile.readline()
+        self.asked.append((self.path, len(body)))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.do_POST()
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def echo(folder: Path, port: int):
+    asked: list[tuple[str, int]] = []
+    server = ThreadingHTTPServer(("127.0.0.1", port), type("Asked", (Echo,), {"asked": asked}))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.daemon_threads = True
+    server.handle_error = lambda *_: None  # a caller who hangs up half-way is no fault of the test's
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def fill(out: Path, authority: Authority, settings: ServerSettings) -> Path:
+    """The parts of the folders that the proxy needs."""
+    for name in ("server", "server/proxy", "a"):
+        (out / name).mkdir(parents=True)
+    authority.publish(out / "server")
+    authority.certify_server(out / "server", settings.host)
+    authority.publish(out / "a")
+    authority.certify_site(out / "a", "a")
+    (out / "server/nginx.conf").write_text(nginx_config(settings))
+    return out
+
+
+class Door:
+    """A running proxy, what lies behind it, and a way to knock."""
+
+    def __init__(self, out: Path, port: int, asked: list[tuple[str, int]]) -> None:
+        self.out, self.port, self.asked = out, port, asked
+
+    def context(self, who: str | None = "a", out: Path | None = None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.out / "server/ca.crt"))
+        if who is not None:
+            pair = ("server.pem", "server.key") if who == "server" else ("client.pem", "client.key")
+            context.load_cert_chain(*((out or self.out) / who / name for name in pair))
+        return context
+
+    def ask(self, path: str = WORK, context: ssl.SSLContext | None = None, method: str = "POST", body: bytes = b"hi"):
+        """The status and the text of an answer; the path is sent as it is."""
+        call = http.client.HTTPSConnection("127.0.0.1", self.port, context=context or self.context(), timeout=20)
+        try:
+            call.putrequest(method, path, skip_accept_encoding=True)
+            call.putheader("Content-Type", "application/protobuf")
+            call.putheader("Content-Length", str(len(body)))
+            call.endheaders(body)
+            answer = call.getresponse()
+            return answer.status, answer.read()
+        finally:
+            call.close()
+
+    def logged(self, path: str) -> str:
+        """The log's line about a path; nginx writes it when the answer is out."""
+        for _ in range(200):
+            found = [line for line in (self.out / "server" / ACCESS_LOG).read_text().splitlines() if path in line]
+            if found:
+                return found[-1]
+            time.sleep(0.02)
+        raise AssertionError(f"no line about {path}")
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory):
+    port, behind = free_port(), free_port()
+    settings = ServerSettings(sites=["a"], port=port, control_port=behind, max_megabytes=0.5)
+    out = fill(tmp_path_factory.mktemp("door") / "D", Authority.new(2), settings)
+    with echo(out / "server", behind) as asked, nginx(out / "server", port):
+        yield Door(out, port, asked)
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory):
+    """The folders of another deployment, with an authority of the same name."""
+    return fill(tmp_path_factory.mktemp("strangers") / "S", Authority.new(2), ServerSettings(sites=["a"]))
+
+
+def refused(door: Door, *args, **how) -> int:
+    """The status with which something is refused; nothing of it came through."""
+    before = len(door.asked)
+    status, _ = door.ask(*args, **how)
+    assert len(door.asked) == before
+    return status
+
+
+@needs_nginx
+def test_a_site_does_its_work_and_the_log_names_it(door):
+    sent = os.urandom(300_000)
+    assert door.ask("/v1/fleet/push-object", body=sent) == (200, sent)
+    assert door.asked[-1] == ("/v1/fleet/push-object", len(sent))
+    line = door.logged("/v1/fleet/push-object")
+    assert 'site=a certificate="SUCCESS" from=127.0.0.1 "POST /v1/fleet/push-object HTTP/1.1" 200 in=300' in line
+
+
+@needs_nginx
+def test_one_connection_serves_many_calls(door):
+    call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
+    call.connect()
+    connection = call.sock
+    for number in range(3):
+        call.request("POST", WORK, body=bytes([number]))
+        assert call.getresponse().read() == bytes([number])
+        assert call.sock is connection
+    call.close()
+
+
+@needs_nginx
+def test_who_shows_no_certificate_is_refused(door):
+    assert refused(door, "/v1/fleet/nobody", context=door.context(None)) == 400
+    assert 'site=- certificate="NONE"' in door.logged("/v1/fleet/nobody")
+
+
+@needs_nginx
+def test_a_certificate_of_another_authority_is_refused_and_the_log_says_why(door, strangers):
+    assert refused(door, "/v1/fleet/stranger", context=door.context("a", strangers)) == 400
+    assert 'site=- certificate="FAILED:' in door.logged("/v1/fleet/stranger")
+
+
+@needs_nginx
+def test_the_servers_own_certificate_opens_nothing(door):
+    assert refused(door, context=door.context("server")) == 400
+
+
+@needs_nginx
+def test_plain_text_is_refused(door):
+    before = len(door.asked)
+    call = http.client.HTTPConnection("127.0.0.1", door.port, timeout=20)
+    call.request("POST", WORK, body=b"hi")
+    answer = call.getresponse()
+    assert answer.status == 400
+    assert b"plain HTTP request was sent to HTTPS port" in answer.read()
+    call.close()
+    assert len(door.asked) == before
+
+
+@needs_nginx
+def test_a_site_knows_that_it_speaks_to_its_own_server(door, strangers):
+    context = ssl.create_default_context(cafile=str(strangers / "a/ca.crt"))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        door.ask(context=context)
+
+
+@needs_nginx
+@pytest.mark.parametrize("path", ["/v1/fleet/register-node", "/v1/fleet/unregister-node"])
+def test_a_site_cannot_say_who_belongs_to_the_fleet(door, path):
+    assert refused(door, path) == 403
+
+
+@needs_nginx
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "/health", "/docs", "/openapi.json", "/v1/fleet", "/v1/fleet/", "/v1/fleets/x", "/V1/FLEET/x",
+        "/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/pull-messages", "/v1/runtime/create-task",
+    ],
+)  # fmt: skip
+def test_nothing_but_the_fleet_is_there(door, path):
+    assert refused(door, path) == 404
+
+
+@needs_nginx
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/fleet/../control/start-run",
+        "/v1/fleet/..%2fcontrol/start-run",
+        "/v1/fleet/%2e%2e/control/start-run",
+        "/v1/fleet/%2E%2E%2Fcontrol%2Fstart-run",
+        "/v1/fleet/..;/control/start-run",
+        "/v1/fleet/..\\control\\start-run",
+        "/v1/fleet/x/../../control/start-run",
+        "/v1/control/../fleet/x",
+        "/v1/control/start-run/../../fleet/x",
+        "/v1/./fleet/x",
+        "//v1/fleet/x",
+        "/v1//fleet/x",
+        "/v1/fleet//x",
+        "/v1/fleet//register-node",
+        "/v1/fleet/./register-node",
+        "/v1/fleet/x/../register-node",
+        "/v1/fleet/register-node/",
+        "/v1/fleet/register-node/.",
+        "/v1/fleet/register-node?x=1",
+        "/v1/fleet/register-node%00",
+        "/v1/fleet/register-node%20",
+        "/v1/fleet/register-node%3F",
+        "/v1/fleet/register-node;x",
+        "/v1/fleet/%72egister-node",
+        "/v1/fleet/Register-Node",
+        "/../v1/fleet/x",
+        "v1/fleet/x",
+        "*",
+        "https://127.0.0.1/v1/control/start-run",
+        "https://127.0.0.1/v1/fleet/../control/start-run",
+        "https://127.0.0.1/v1/fleet/register-node",
+    ],
+)
+def test_no_way_of_writing_a_path_leads_elsewhere(door, path):
+    assert refused(door, path) in (400, 403, 404)
+
+
+@needs_nginx
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE"])
+def test_flower_only_posts(door, method):
+    assert refused(door, method=method) in (400, 403, 405)
+
+
+@needs_nginx
+def test_a_message_that_is_too_large_is_refused_before_it_is_read(door):
+    before = len(door.asked)
+    call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
+    call.putrequest("POST", WORK)
+    call.putheader("Content-Length", str(3 << 20))
+    call.endheaders()  # and not one byte of it
+    assert call.getresponse().status == 413
+    call.close()
+    assert len(door.asked) == before
+
+
+@needs_nginx
+def test_a_message_that_does_not_say_how_large_it_is_is_measured(door):
+    def sent(megabytes: int) -> int | None:
+        call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
+        try:
+            call.request("POST", WORK, body=(bytes(1 << 18) for _ in range(4 * megabytes)), encode_chunked=True)
+            return call.getresponse().status
+        except OSError:  # hung up on while it was still sending
+            return None
+        finally:
+            call.close()
+
+    assert sent(1) == 200
+    before = len(door.asked)
+    assert sent(8) in (413, None)
+    assert len(door.asked) == before
+
+
+@needs_nginx
+def test_a_message_of_the_largest_size_that_is_allowed_passes(door):
+    assert door.ask(body=bytes(500_000))[0] == 200
+
+
+@needs_nginx
+def test_messages_do_not_lie_on_the_servers_disk(door):
+    door.ask(body=bytes(1 << 20))
+    proxy = door.out / "server/proxy"
+    files = {path.relative_to(door.out / "server").as_posix() for path in proxy.rglob("*") if path.is_file()}
+    assert files == {ACCESS_LOG, ERROR_LOG, "proxy/nginx.pid"}
+
+
+@needs_nginx
+def test_a_superlink_with_a_certificate_of_another_authority_is_not_believed(tmp_path, strangers):
+    port, behind = free_port(), free_port()
+    settings = ServerSettings(sites=["a"], port=port, control_port=behind)
+    out = fill(tmp_path / "D", Authority.new(2), settings)
+    with echo(strangers / "server", behind) as asked, nginx(out / "server", port):
+        assert Door(out, port, asked).ask()[0] == 502
+        assert asked == []
+
+
+@needs_nginx
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as somebody else")
+def test_the_proxy_needs_no_root():
+    port, behind = free_port(), free_port()
+    settings = ServerSettings(sites=["a"], port=port, control_port=behind)
+    with tempfile.TemporaryDirectory() as above:  # others cannot enter pytest's folders
+        out = fill(Path(above) / "D", Authority.new(2), settings)
+        for path in [out.parent, out, *out.rglob("*")]:
+            shutil.chown(path, "nobody")
+        with echo(out / "server", behind) as asked, nginx(out / "server", port, user="nobody", extra_groups=[]):
+            assert Door(out, port, asked).ask() == (200, b"hi")
+
+
+@pytest.mark.parametrize(
+    ("host", "where"),
+    [
+        ("127.0.0.1", "127.0.0.1:8443"),
+        ("localhost", "127.0.0.1:8443"),
+        ("::1", "[::1]:8443"),
+        ("10.1.2.3", "8443"),
+        ("2001:db8::7", "[::]:8443"),
+        ("hub.example.org", "8443"),
+    ],
+)
+def test_a_server_for_this_machine_alone_listens_on_loopback_alone(host, where):
+    assert listen_on(host, 8443) == where
+
+
+def test_every_blank_of_the_proxys_settings_is_filled():
+    text = nginx_config(ServerSettings(sites=["a"], port=1234, control_port=5678, max_megabytes=100))
+    assert "@" not in text
+    assert "listen 127.0.0.1:1234 ssl;" in text
+    assert "server 127.0.0.1:5678;" in text
+    assert "client_max_body_size 106m;" in text
+
+
+def flwr(home: Path, *words: str | Path) -> tuple[int, str]:
+    """How one of Flower's own commands ended, and what it said."""
+    environment = flower.environment(home)
+    program = shutil.which("flwr", path=environment["PATH"])
+    done = subprocess.run([program, *words], env=environment, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@needs_nginx
+@pytest.mark.slow
+def test_an_outsider_with_the_authoritys_certificate_can_neither_join_nor_submit_a_run(tmp_path):
+    """Against a real SuperLink, behind the proxy of real folders; the operator, on loopback, can."""
+    pytest.importorskip("flwr", reason="flwr is not installed: no SuperLink is started")
+    from fedloom.deploy.provision import folders
+    from fedloom.deploy.provision.certificates import make_node_key
+
+    (tmp_path / "run.toml").write_text('[task]\nname = "digits"\nclients = 1\nmodel = "logistic"\n')
+    port, behind = free_port(), free_port()
+    out = tmp_path / "deploy"
+    folders.init(tmp_path / "run.toml", out, ["a"], port=port, control_port=behind, first_site_port=free_port())
+    server, operator, outsider = out / "server", tmp_path / "operator", tmp_path / "outsider"
+    (server / "flower").mkdir()
+    flower.write_connection(operator, behind, server / "ca.crt")
+    flower.write_connection(outsider, port, server / "ca.crt")
+    make_node_key(tmp_path / "own.key", tmp_path / "own.pub")
+    app = flower.write_app(outsider, tmp_path)
+
+    link = started(flower.superlink(server, behind), behind, tmp_path / "link.log", env=flower.environment(operator))
+    with link, nginx(server, port):
+        code, said = flwr(operator, "supernode", "register", server / "keys/a.pub", flower.LINK)
+        assert code == 0, said
+        for words in (("supernode", "register", tmp_path / "own.pub"), ("run", app)):
+            code, said = flwr(outsider, *words, flower.LINK)
+            assert code != 0, said
+            assert "Successfully" not in said
+        door = Door(out, port, [])
+        assert door.ask("/v1/fleet/activate-node", body=b"")[0] == 401  # a site reaches it, and must sign
+        for path in ("/v1/control/register-node", "/v1/control/start-run", "/v1/fleet/register-node"):
+            assert door.ask(path)[0] in (403, 404)
+        code, said = flwr(operator, "supernode", "list", flower.LINK, "--format", "json")
+        assert code == 0, said
+        assert len(json.loads(said)["nodes"]) == 1
+    log = (tmp_path / "link.log").read_text()
+    assert log.count("ControlServicer.RegisterNode]") == 1
+    assert "ControlServicer.StartRun" not in log
+    refusals = (server / ACCESS_LOG).read_text()
+    for call in ("register-node", "start-run"):  # they got as far as the proxy, and no farther
+        assert f'site=- certificate="NONE" from=127.0.0.1 "POST /v1/control/{call} HTTP/1.1" 400' in refusals

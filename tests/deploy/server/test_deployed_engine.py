@@ -1,0 +1,476 @@
+"""One of three sites misbehaves in one round: the round is the simulator's with the other two, to the bit, the reason
+is in the record, and the next round takes the site again. No network: letters go through a local post."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import math
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.flower import Letter
+from fedloom.deploy.protocol.wire import Answer, Request, unpack
+from fedloom.deploy.site.state import Keepsake
+from fedloom.rounds.jobs import Shop
+from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.history import History
+from support.post import Local, Plan, Sent, misled, quick, rewritten, simulated
+
+pytestmark = pytest.mark.usefixtures(quick.__name__)
+ALL, BUT_SOUTH, SOUTH = [0, 1, 2], [0, 2], 1
+
+
+@cache
+def plan(spec: str = "fedavg") -> Plan:
+    return Plan.of(spec)
+
+
+@cache
+def undisturbed(spec: str = "fedavg") -> History:
+    return simulated(plan(spec))
+
+
+@cache
+def without_south(spec: str = "fedavg") -> History:
+    """The simulator's run whose second round has the other two clients only."""
+    return simulated(plan(spec), {2: BUT_SOUTH})
+
+
+def same(one: History, other: History) -> bool:
+    assert one.row is not None
+    assert other.row is not None
+    return one.row.numpy().tobytes() == other.row.numpy().tobytes()
+
+
+def left_out(history: History) -> list[tuple[int, str, str, str]]:
+    """Who was left out, from the file that a run leaves."""
+    assert history.folder is not None
+    records = [json.loads(line) for line in (history.folder / "metrics.jsonl").read_text().splitlines()]
+    return [(r["round"], e["name"], e["what"], e["reason"]) for r in records for e in r.get("excluded", ())]
+
+
+def only_round_two_missed_south(history: History, reason: str, spec: str = "fedavg") -> None:
+    """The right number of rounds, the other two's round, one exclusion with its reason, and back in the next round."""
+    assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
+    assert same(history, without_south(spec))
+    assert not same(history, undisturbed(spec))
+    assert left_out(history) == [(2, "south", "update", reason)]
+
+
+def changed(**by: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Sent], bytes]:
+    """An answer in which some tensors are others; ``row`` stands for reply/row."""
+    names = {"row": "reply/row"}
+    return lambda sent: rewritten(
+        sent, lambda t: t | {names.get(n, n): change(t[names.get(n, n)]) for n, change in by.items()}
+    )
+
+
+def lacking(name: str) -> Callable[[Sent], bytes]:
+    return lambda sent: rewritten(sent, lambda tensors: {n: t for n, t in tensors.items() if n != name})
+
+
+def with_number(place: int, number: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda row: row.index_fill(1, torch.tensor([place]), number)
+
+
+def to(number: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda tensor: torch.full_like(tensor, number)
+
+
+def test_a_fleet_of_honest_sites_gives_the_simulators_bytes(tmp_path):
+    history = Local(plan(), tmp_path).play()
+    assert same(history, undisturbed())
+    assert history.records == undisturbed().records
+    assert left_out(history) == []
+
+
+# -- what arrives and is not taken (faults 11, 12, 13, 15, 17, 19, 20, 21)
+
+
+WIDTH = 64 * 8 + 8 + 8 * 10 + 10
+SAMPLES = 414
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        pytest.param(changed(row=with_number(3, math.nan)), "reply/row is not finite", id="nan"),
+        pytest.param(changed(row=with_number(3, -math.inf)), "reply/row is not finite", id="infinity"),
+        pytest.param(changed(row=lambda row: row * 1e33), "reply/row has numbers beyond 1e+30", id="1e30"),
+        pytest.param(
+            changed(row=lambda row: row[:, 1:]),
+            f"reply/row has the shape [1, {WIDTH - 1}] instead of [1, {WIDTH}]",
+            id="shape",
+        ),
+        pytest.param(changed(row=torch.Tensor.double), "reply/row is float64 instead of float32", id="dtype"),
+        pytest.param(lacking("reply/row"), "reply/row is missing", id="missing tensor"),
+        pytest.param(lacking("samples"), "samples is missing", id="missing count"),
+        pytest.param(
+            lambda sent: rewritten(sent, lambda tensors: tensors | {"reply/gift": torch.ones(1)}),
+            "reply/gift was not asked for",
+            id="extra tensor",
+        ),
+        pytest.param(
+            lambda sent: rewritten(sent, lambda tensors: tensors | {"kept/c": torch.ones(1)}),
+            "kept/c was not asked for",
+            id="state that stays at sites",
+        ),
+        pytest.param(
+            changed(samples=to(10**15)),
+            "samples is 1,000,000,000,000,000, and between 1 and 1,000,000,000 are allowed",
+            id="1e15 samples",
+        ),
+        pytest.param(
+            changed(samples=to(-19)), "samples is -19, and between 1 and 1,000,000,000 are allowed", id="-19 samples"
+        ),
+        pytest.param(
+            changed(samples=to(0)), "samples is 0, and between 1 and 1,000,000,000 are allowed", id="no samples"
+        ),
+        pytest.param(
+            changed(samples=lambda samples: samples + 1),
+            f"samples is {SAMPLES + 1}, and the site announced {SAMPLES}",
+            id="other samples than announced",
+        ),
+        pytest.param(changed(steps=to(-1)), "steps is a number that cannot be", id="steps"),
+        pytest.param(lambda sent: rewritten(sent, round=1), "answers another round", id="wrong round"),
+        pytest.param(lambda sent: rewritten(sent, run="other"), "answers another run", id="wrong run"),
+        pytest.param(
+            lambda sent: rewritten(sent, ticket="0" * 32),
+            "answers another request (an old round's, or a replay)",
+            id="wrong ticket",
+        ),
+        pytest.param(lambda sent: rewritten(sent, client=0), "answers for another client", id="in another's name"),
+        pytest.param(
+            lambda sent: Letter(sent.name, 2, sent.answer), "another site answered in its name", id="by another node"
+        ),
+        pytest.param(
+            lambda sent: Letter(sent.name, sent.node, error="killed\nby the system"),
+            "lost its connection (killed by the system)",
+            id="flower's own error",
+        ),
+        pytest.param(lambda _: b"", "the message has 0 bytes and no header", id="no bytes"),
+        pytest.param(lambda sent: sent.answer[:-3], None, id="torn"),  # the reason has the numbers of bytes
+        pytest.param(
+            lambda _: bytes(range(256)) * 9, "the header says it has 50,462,976 bytes, which cannot be", id="garbage"
+        ),
+    ],
+)
+def test_what_does_not_fit_is_dropped_and_said(tmp_path, answer, reason):
+    local = Local(plan(), tmp_path)
+    local.post.meddle = misled(SOUTH, 2, answer)
+    history = local.play()
+    if reason is None:
+        reason = left_out(history)[0][3]
+        assert "bytes" in reason
+    only_round_two_missed_south(history, reason)
+
+
+class Bomb:
+    """Its pickle, when loaded, ends the process."""
+
+    def __reduce__(self):
+        return (exec, ("import os; os._exit(99)",))
+
+
+def test_a_pickle_is_refused_and_never_loaded(tmp_path):
+    local = Local(plan(), tmp_path)
+    local.post.meddle = misled(SOUTH, 2, lambda _: pickle.dumps(Bomb()))
+    history = local.play()
+    only_round_two_missed_south(history, left_out(history)[0][3])
+    assert "the header" in left_out(history)[0][3]
+
+
+def test_more_bytes_than_allowed_are_not_even_looked_at(tmp_path):
+    local = Local(plan(), tmp_path, max_megabytes=0.01)
+    local.post.meddle = misled(SOUTH, 2, lambda sent: sent.answer + bytes(20_000))
+    history = local.play()
+    size = len(next(s for s in local.post.sent if (s.node, s.request.round) == (SOUTH, 2)).answer) + 20_000
+    only_round_two_missed_south(history, f"the message has {size:,} bytes, and 10,000 are allowed")
+
+
+def test_a_model_that_moved_too_far_is_dropped(tmp_path):
+    local = Local(plan(), tmp_path, max_norm=50.0)
+    local.post.meddle = misled(SOUTH, 2, changed(row=lambda row: row + 1e3))
+    history = local.play()
+    moved = 1e3 * math.sqrt(WIDTH)
+    assert left_out(history)[0][3].endswith(", and 50 is allowed")
+    assert float(left_out(history)[0][3].split()[3].rstrip(",")) == pytest.approx(moved, rel=0.01)
+    only_round_two_missed_south(history, left_out(history)[0][3])
+
+
+# -- old, second and late answers (faults 4, 23, 24, 25)
+
+
+def test_a_replay_of_last_rounds_update_is_refused(tmp_path):
+    local = Local(plan(), tmp_path)
+
+    def captured(_: Sent) -> bytes:
+        return next(s.answer for s in local.post.sent if (s.node, s.request.round, s.request.kind) == (1, 1, "update"))
+
+    local.post.meddle = misled(SOUTH, 2, captured)
+    only_round_two_missed_south(local.play(), "answers another request (an old round's, or a replay)")
+
+
+def test_another_sites_update_of_the_same_round_does_not_pass_for_its_own(tmp_path):
+    local = Local(plan(), tmp_path)
+
+    def copied(_: Sent) -> bytes:
+        return next(s.answer for s in local.post.sent if (s.node, s.request.round, s.request.kind) == (0, 2, "update"))
+
+    local.post.meddle = misled(SOUTH, 2, copied)
+    only_round_two_missed_south(local.play(), "answers another request (an old round's, or a replay)")
+
+
+def test_of_two_answers_the_first_counts(tmp_path, caplog):
+    local = Local(plan(), tmp_path)
+    other = changed(row=lambda row: row + 1)
+    local.post.meddle = misled(SOUTH, 2, lambda sent: [sent.answer, other(sent)])
+    history = local.play()
+    assert same(history, undisturbed())
+    assert "an answer to nothing that was asked is dropped" in caplog.text
+
+
+def test_silence_ends_with_the_deadline(tmp_path):
+    local = Local(plan(), tmp_path, deadline=0.2)
+    local.post.meddle = misled(SOUTH, 2, lambda _: None)
+    only_round_two_missed_south(local.play(), "no answer within 0.2 s")
+
+
+def test_a_late_answer_is_dropped_in_the_next_round_and_said(tmp_path):
+    local = Local(plan(), tmp_path, deadline=0.2)
+    late: list[Sent] = []
+    local.post.meddle = misled(SOUTH, 2, lambda sent: late.append(sent))
+    history = local.play(after={2: lambda: local.post.arrive(late[0], late[0].answer)})
+    assert same(history, without_south())
+    assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
+    assert left_out(history) == [
+        (2, "south", "update", "no answer within 0.2 s"),
+        (3, "south", "update", "answer to round 2 came too late"),
+    ]
+
+
+# -- failures at a site (faults 1, 3, 9)
+
+
+@dataclass(frozen=True)
+class Failing(Shop):
+    """A client's half whose second round goes wrong."""
+
+    raises: Exception | None = None
+
+    def do(self, job: Any, message: Any, kept: Any) -> Any:
+        if job.round == 2 and job.kind == "update" and self.raises is not None:
+            raise self.raises
+        return super().do(job, message, kept)
+
+
+def failing(shop: Shop, raises: Exception) -> Failing:
+    return Failing(
+        shop.algorithm, shop.training, shop.scoring, shop.setting, shop.stages, shop.clients_on_global, raises
+    )
+
+
+def test_an_error_in_client_code_is_counted_and_its_text_stays_at_the_site(tmp_path):
+    local = Local(plan(), tmp_path)
+    shop = failing(plan().shop, ValueError("patient 4711 has no age"))
+    local.stations[SOUTH] = replace(local.stations[SOUTH], shop=shop)
+    only_round_two_missed_south(
+        local.play(), "the site could not do it: ValueError in the client's code (the site's log has the details)"
+    )
+    assert all(b"4711" not in sent.answer for sent in local.post.sent)
+
+
+def test_a_sentence_for_people_comes_through(tmp_path):
+    local = Local(plan(), tmp_path)
+    local.stations[SOUTH] = replace(local.stations[SOUTH], shop=failing(plan().shop, FedloomError("no such column")))
+    only_round_two_missed_south(local.play(), "the site could not do it: no such column")
+
+
+class FullDisk(Keepsake):
+    """A disk that is full at the second state."""
+
+    count = 0
+
+    def write(self, ticket: str, state: Any) -> None:
+        self.count += 1
+        if self.count == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(ticket, state)
+
+
+def test_a_full_disk_costs_a_site_its_round_and_not_its_state(tmp_path):
+    local = Local(plan("scaffold"), tmp_path)
+    local.stations[SOUTH] = replace(local.stations[SOUTH], keepsake=FullDisk(local.stations[SOUTH].keepsake.folder))
+    reason = "the site could not do it: the site's disk: No space left on device"
+    only_round_two_missed_south(local.play(), reason, "scaffold")
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "scaffold", "feddyn"])
+def test_a_site_that_is_not_connected_is_left_out_until_it_is_back(tmp_path, spec):
+    """Also where a method's server reckons with all clients: who is away for a while is still one of them."""
+    local = Local(plan(spec), tmp_path)
+    away = local.post.away
+    history = local.play(after={1: lambda: away.add(SOUTH), 2: lambda: away.discard(SOUTH)})
+    only_round_two_missed_south(history, "not connected", spec)
+
+
+def test_a_site_that_vanishes_during_its_work_is_not_waited_for(tmp_path):
+    local = Local(plan(), tmp_path, deadline=30.0)
+    local.post.meddle = misled(SOUTH, 2, lambda _: local.post.away.add(SOUTH))
+    history = local.play(after={2: lambda: local.post.away.discard(SOUTH)})
+    only_round_two_missed_south(history, "lost its connection")
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "scaffold", "fedrep"])
+def test_a_site_that_restarts_during_its_work_does_it_again_to_the_same_bytes(tmp_path, spec):
+    local = Local(plan(spec), tmp_path, deadline=30.0)
+    lost: list[Sent] = []
+
+    def restarted(sent: Sent) -> bytes | None:
+        """Its first answer is lost with its SuperNode; its process starts again over the same disk."""
+        if lost:
+            return sent.answer
+        lost.append(sent)
+        local.stations[SOUTH] = local.station(SOUTH)
+        local.post.since[SOUTH] = time.time() + 0.01
+        return None
+
+    local.post.meddle = misled(SOUTH, 2, restarted)
+    history = local.play()
+    assert same(history, undisturbed(spec))
+    assert history.records == undisturbed(spec).records
+    updates = [s.request for s in local.post.sent if (s.node, s.request.round, s.request.kind) == (1, 2, "update")]
+    assert len(updates) == 2
+    assert updates[0] == updates[1]
+
+
+def test_a_site_that_restarts_all_the_time_is_given_up_for_the_round(tmp_path):
+    local = Local(plan(), tmp_path, deadline=30.0)
+
+    def restarted(_: Sent) -> None:
+        local.post.since[SOUTH] = time.time() + 0.01
+
+    local.post.meddle = misled(SOUTH, 2, restarted)
+    only_round_two_missed_south(local.play(), "restarted 3 times")
+
+
+def test_a_site_whose_connection_was_cut_is_asked_again_and_its_first_answer_counts(tmp_path):
+    """Its node is taken for restarted, since the server had lost sight of it; the work is not wasted."""
+    local = Local(plan(), tmp_path, deadline=30.0)
+    cut: list[Sent] = []
+
+    def late(sent: Sent) -> bytes | None:
+        cut.append(sent)
+        if len(cut) == 2:  # asked again: now the first letter's answer comes in, and the second's never
+            local.post.arrive(cut[0], cut[0].answer)
+        local.post.since[SOUTH] = time.time() + 0.01 if len(cut) == 1 else local.post.since[SOUTH]
+        return None
+
+    local.post.meddle = misled(SOUTH, 2, late)
+    assert same(local.play(), undisturbed("fedavg"))
+    assert len(cut) == 2
+
+
+# -- kept state
+
+
+@pytest.mark.parametrize("spec", ["scaffold", "fedrep"])
+def test_an_answer_that_was_dropped_does_not_advance_a_sites_state(tmp_path, spec):
+    local = Local(plan(spec), tmp_path)
+    states: list[dict[str, torch.Tensor]] = []
+    local.post.meddle = misled(SOUTH, 2, lambda sent: rewritten(sent, round=1))
+    note = {number: lambda: states.append(local.state(SOUTH)) for number in (1, 2, 3)}
+    only_round_two_missed_south(local.play(after=note), "answers another round", spec)
+    first, second, third = states
+    assert first.keys() == second.keys() != set()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(second[name], third[name]) for name in second)
+
+
+@pytest.mark.parametrize("spec", ["scaffold", "fedrep"])
+def test_what_sites_keep_is_what_the_simulator_keeps(tmp_path, spec):
+    local = Local(plan(spec), tmp_path)
+    local.play()
+    simulated(plan(spec), folder=tmp_path / "simulated")
+    state = load_checkpoint(tmp_path / "simulated", 3)
+    assert state is not None
+    for client in ALL:
+        own = local.state(client)
+        assert {name for name in own if not name.endswith("/has")} == state.keep.rows.keys() != set()
+        for name, rows in state.keep.rows.items():
+            assert torch.equal(own[name], rows[client : client + 1])
+
+
+def test_a_site_keeps_at_most_three_states_on_its_disk(tmp_path):
+    local = Local(plan("scaffold"), tmp_path)
+    most: list[int] = []
+    local.play(after={number: lambda: most.append(len(local.kept(SOUTH))) for number in (1, 2, 3)})
+    assert most == [1, 2, 2]  # the last finished round's, and the new one
+
+
+def test_a_site_that_lost_its_state_says_so_and_begins_anew(tmp_path):
+    local = Local(plan("scaffold"), tmp_path)
+
+    def burn() -> None:
+        for path in (tmp_path / "south" / "kept").iterdir():
+            path.unlink()
+
+    states: list[dict[str, torch.Tensor]] = []
+    history = local.play(after={1: burn, 2: lambda: states.append(local.state(SOUTH))})
+    reason = "the site could not do it: the state this site kept is lost: it begins anew with the next message"
+    assert left_out(history) == [(2, "south", "update", reason)]
+    assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
+    assert states == [{}]
+    assert local.state(SOUTH).keys() == {"c", "c/has"} or local.state(SOUTH).keys() == {"c"}
+    asked = [s.request for s in local.post.sent if (s.node, s.request.round, s.request.kind) == (1, 3, "update")]
+    assert [(request.state, request.base) for request in asked] == [("", "")]
+
+
+# -- logs (fault 46)
+
+
+def test_no_log_line_and_no_record_has_a_ticket_or_data(tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    local = Local(plan("scaffold"), tmp_path)
+    local.post.meddle = misled(SOUTH, 2, changed(samples=to(-19)))
+    local.stations[0] = replace(local.stations[0], shop=failing(plan("scaffold").shop, ZeroDivisionError("47110815")))
+    local.play()
+    told = caplog.text + (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert "is left out of 'update'" in told
+    assert "47110815" not in (tmp_path / "run" / "metrics.jsonl").read_text()  # an error may quote data
+    tickets = {sent.request.ticket for sent in local.post.sent}
+    assert len(tickets) > 10
+    assert not [ticket for ticket in tickets if ticket in told]
+    for sent in local.post.sent:
+        if sent.request.kind == "update":
+            sends = unpack(sent.answer, Answer, 1 << 40)[1].get("reply/change", torch.zeros(1))
+            assert str(sends.flatten()[0].item())[:8] not in told or not sends.any()
+
+
+def test_every_request_has_a_ticket_of_its_own(tmp_path):
+    local = Local(plan(), tmp_path)
+    local.play()
+    tickets = [unpack(data, Request, 1 << 40)[0].ticket for _, data in local.post.down]
+    assert len(set(tickets)) == len(tickets) == 3 + 9
+    assert {len(ticket) for ticket in tickets} == {32}
+
+
+def test_what_passed_on_the_wire_is_counted(tmp_path):
+    local = Local(plan(), tmp_path)
+    local.play()
+    assert local.fleet is not None
+    updates = [s for s in local.post.sent if s.request.kind == "update"]
+    down = sum(len(data) for _, data in local.post.down[3:])
+    assert local.fleet.wire == {
+        "messages": 9, "bytes_down": down, "bytes_up": sum(len(sent.answer) for sent in updates)
+    }  # fmt: skip

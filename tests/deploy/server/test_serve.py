@@ -1,0 +1,397 @@
+"""The server's half of a run: too few sites, sites that join late, what it leaves in its folder, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.flower import key_of
+from fedloom.deploy.protocol.schema import Sizes
+from fedloom.deploy.server.deployed_engine import Fleet
+from fedloom.deploy.server.roster import Roster
+from fedloom.deploy.server.serve import deployed, serve
+from fedloom.deploy.server.tickets import Tickets
+from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, to_toml
+from fedloom.deploy.site import saved_model as saved
+from fedloom.deploy.site.process import Station
+from fedloom.deploy.site.state import Keepsake
+from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.history import History
+from fedloom.runs.runner import execute
+from support.post import NAMES, Local, LocalPost, Plan, Sent, keys, misled, quick, simulated
+
+pytest.importorskip("cryptography", reason="cryptography is not installed: no folders are made")
+from fedloom.deploy.provision import folders
+
+pytestmark = pytest.mark.usefixtures(quick.__name__)
+ALL, BUT_SOUTH, SOUTH = [0, 1, 2], [0, 2], 1
+
+
+@cache
+def plan(spec: str = "fedavg", **changes: Any) -> Plan:
+    return Plan.of(spec, **changes)
+
+
+def same(one: History, other: History) -> bool:
+    assert one.row is not None
+    assert other.row is not None
+    return one.row.numpy().tobytes() == other.row.numpy().tobytes()
+
+
+# -- the run over sites
+
+
+def test_a_deployed_run_is_the_simulated_one_over_sites(tmp_path):
+    local = Local(plan(), tmp_path, min_clients=2, retries=5)
+    prepared, _ = local.server()
+    run = prepared.composition
+    assert (run.quorum, run.retries, run.execution.cohort, run.scored_together) == (2, 5, 1, 1)
+    assert prepared.config.checkpoint_every == 1
+    assert prepared.plain["made_by"]["task"] == plan().blueprint.digest
+    held, real = run.task.federation, plan().shop.training.task.federation
+    for part in ("train", "valid", "test"):
+        assert torch.equal(getattr(held, part).sizes, getattr(real, part).sizes)
+    assert torch.equal(run.task.initial_row(), plan().shop.training.task.initial_row())
+
+
+def test_the_server_holds_no_sample_of_a_client(tmp_path):
+    run = Local(plan(), tmp_path).server()[0].composition
+    held = run.task.federation
+    for client in ALL:
+        assert not held.columns["x"][held.train[client]].any()
+        assert not held.columns["x"][held.test[client]].any()
+
+
+def test_sizes_that_come_later_change_the_run(tmp_path):
+    local = Local(plan(), tmp_path)
+    local.post.away.add(SOUTH)
+    prepared, _ = local.server()
+    sizes = prepared.composition.task.federation.train.sizes
+    assert sizes[SOUTH] == 1  # nothing is known of it
+    local.post.away.clear()
+    assert local.roster is not None
+    local.roster.present()
+    real = plan().shop.training.task.federation
+    assert torch.equal(prepared.composition.task.federation.train.sizes, real.train.sizes)
+    assert torch.equal(prepared.composition.site(1).samples, real.train.sizes)
+    assert torch.equal(prepared.composition.task.federation.points, real.points)
+
+
+def test_a_client_that_joins_at_round_three_takes_part_from_then_on_with_its_own_weight(tmp_path):
+    local = Local(plan(), tmp_path)
+    local.post.away.add(SOUTH)
+    history = local.play(after={2: local.post.away.clear})
+    assert [record["selected"] for record in history.records] == [BUT_SOUTH, BUT_SOUTH, ALL]
+    assert same(history, simulated(plan(), {1: BUT_SOUTH, 2: BUT_SOUTH}))  # a weight of 414, not of 1
+    told = [
+        (record["round"], one["name"], one["reason"])
+        for record in history.records
+        for one in record.get("excluded", ())
+    ]
+    assert told == [(1, "south", "not connected"), (2, "south", "not connected")]
+
+
+# -- too few sites (fault 5)
+
+
+def test_with_too_few_answers_the_run_stops_with_the_reason_and_goes_on_later(tmp_path, caplog):
+    local = Local(plan("scaffold"), tmp_path, min_clients=3, retries=2, join_timeout=0.03)
+    with pytest.raises(FedloomError) as end:
+        local.play(after={1: lambda: local.post.away.add(SOUTH)})
+    told = "round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed"
+    assert str(end.value) == f"{told}; go on when more clients are connected."
+    assert caplog.text.count(f"{told}; it is tried again") == 2
+    state, before = load_checkpoint(local.run, 3), simulated(plan("scaffold", rounds=1))
+    assert state is not None
+    assert state.round == 1
+    assert before.row is not None
+    assert torch.equal(state.server["row"], before.row)
+    local.post.away.clear()
+    history = local.play()
+    assert same(history, simulated(plan("scaffold")))
+    assert [record["selected"] for record in history.records] == [ALL] * 3
+
+
+def test_a_round_that_is_tried_again_waits_for_sites_to_come_back(tmp_path):
+    """A cut that is shorter than the time to join costs no try."""
+    local = Local(plan(), tmp_path, min_clients=3, retries=0, join_timeout=5.0)
+    looks: list[int] = []
+    nodes = local.post.nodes
+
+    def mending() -> Any:
+        if local.post.away:
+            looks.append(1)
+        if len(looks) > 4:
+            local.post.away.clear()
+        return nodes()
+
+    local.post.nodes = mending  # type: ignore[method-assign]
+    history = local.play(after={1: lambda: local.post.away.update(ALL)})
+    assert same(history, simulated(plan()))
+    assert len(looks) == 5
+
+
+def test_abandoned_tries_are_in_the_record_of_the_round_that_counts(tmp_path):
+    local = Local(plan(), tmp_path, min_clients=3, retries=2)
+    tries: list[Sent] = []
+
+    def twice(sent: Sent) -> bytes:
+        tries.append(sent)
+        return sent.answer if len(tries) > 2 else b""
+
+    local.post.meddle = misled(SOUTH, 2, twice)
+    history = local.play()
+    assert same(history, simulated(plan()))
+    assert [(one["name"], one["reason"]) for one in history.records[1]["excluded"]] == [
+        ("south", "the message has 0 bytes and no header")
+    ] * 2
+    assert len({sent.request.ticket for sent in tries}) == 3  # an answer to an earlier try would not pass
+
+
+# -- selection and scores while sites are away
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"number": 2},
+        {"name": "power_of_choice", "number": 1},
+        {"name": "power_of_choice", "number": 1, "candidates": 3, "estimate": "last"},
+        {"name": "oort", "number": 1},
+    ],
+    ids=["random", "power of choice", "power of choice, last", "oort"],
+)
+def test_a_selection_goes_on_while_sites_come_and_go(tmp_path, selection):
+    """Whoever is there stands in for who was chosen and is away; what a selector remembers stays with its client."""
+    local = Local(Plan.of(selection=selection, rounds=4), tmp_path, retries=0)
+    away = local.post.away
+    history = local.play(after={1: lambda: away.add(2), 2: lambda: away.add(0), 3: away.clear})
+    number = selection["number"]
+    numbers = [len(record["selected"]) for record in history.records]
+    assert numbers == [number, number, 1, number]
+    assert history.records[2]["selected"] == [SOUTH]
+    assert 2 not in history.records[1]["selected"]
+    reasons = {one["reason"] for record in history.records for one in record.get("excluded", ())}
+    assert reasons <= {"not connected"}
+    if number == 2:
+        assert [one["what"] for one in history.records[2]["excluded"]] == ["update"]  # nobody stood in
+
+
+def test_only_clients_who_are_there_are_scored(tmp_path):
+    local = Local(plan(eval_every=1, eval_clients=1, rounds=1), tmp_path)
+    local.post.away.add(0)
+    history = local.play()
+    assert history.clients[0]["name"] in ("south", "west")
+    assert [sent.node for sent in local.post.sent if sent.request.kind == "score"] == [history.clients[0]["client"]] * 2
+
+
+def test_a_score_that_does_not_fit_is_dropped_and_said(tmp_path):
+    local = Local(plan(eval_every=1, rounds=1), tmp_path)
+    local.post.meddle = misled(SOUTH, 1, lambda _: b"", kind="score")
+    history = local.play()
+    assert [row["name"] for row in history.clients] == ["north", "west"]
+    assert history.records[-1]["excluded"] == [
+        {"client": 1, "name": "south", "what": "score", "reason": "the message has 0 bytes and no header"}
+    ]
+
+
+# -- the whole thing, from its folders
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("made")
+    (root / "run.toml").write_text(
+        'rounds = 2\nseed = 5\nexecution = "loop"\n'
+        '[task]\nname = "digits"\nclients = 3\nseed = 1\nmodel = "mlp"\nmodel_options = {hidden = 8}\n'
+        '[local]\nepochs = 1\nbatch_size = 256\nlr = 0.1\n[method]\nname = "fedrep"\n'
+    )
+    folders.init(root / "run.toml", root / "deploy", NAMES, evaluator="judge", rehearsal=True)
+    return root / "deploy"
+
+
+@pytest.fixture(scope="module")
+def opened(made) -> dict[int, Station]:
+    return {client: Station.open(made / name) for client, name in enumerate([*NAMES, "judge"])}
+
+
+def fresh(made: Path, opened: dict[int, Station], tmp_path: Path, **settings: Any) -> tuple[LocalPost, Path]:
+    """A server's folder of its own, and a post to sites that know nothing yet."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    for path in (made / "server").iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / "deploy.toml").unlink()
+    chosen = load_server(made / "server").model_copy(update={"join_timeout": 0.1, "deadline": 2.0, **settings})
+    (folder / "deploy.toml").write_bytes(to_toml(chosen))
+    for station in opened.values():
+        station.keepsake.only()
+    post = LocalPost({client: station.answer for client, station in opened.items()})
+    names = enumerate([*NAMES, "judge"])
+    post.keys = {client: key_of(folder / "keys" / f"{name}.pub") for client, name in names}
+    return post, folder
+
+
+def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(made, opened, tmp_path):
+    post, folder = fresh(made, opened, tmp_path, cross_site=True)
+    serve(post, folder)
+    run = folder / "run"
+    assert json.loads((run / "outcome.json").read_text()) == {"stopped": None}
+    simulated(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
+    ours, theirs = (
+        [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
+        for where in (run, tmp_path / "simulated")
+    )
+    assert ours == theirs
+    states = [load_checkpoint(where, 3) for where in (run, tmp_path / "simulated")]
+    assert states[0] is not None
+    assert states[1] is not None
+    assert states[0].server.keys() == states[1].server.keys()
+    assert all(torch.equal(states[0].server[name], states[1].server[name]) for name in states[0].server)
+    assert json.loads((run / "clients.json").read_text()) == json.loads(
+        (tmp_path / "simulated/clients.json").read_text()
+    )
+    for name in ("config.toml", "partition.json", "timings.jsonl", "wire.json", "tickets.json"):
+        assert (run / name).is_file(), name
+    assert History.load(run).records == ours
+
+
+def test_at_the_end_every_site_has_its_own_model_and_models_are_scored_everywhere(made, opened, tmp_path):
+    post, folder = fresh(made, opened, tmp_path, cross_site=True)
+    serve(post, folder)
+    found = json.loads((folder / "run" / "cross_site.json").read_text())
+    assert found["models"] == found["sites"] == NAMES
+    assert found["what"] == "accuracy of the model of each site (row) on the test part of each site (column)"
+    rows = json.loads((folder / "run" / "clients.json").read_text())
+    for client, name in enumerate(NAMES):
+        assert found["scores"][client][client] == pytest.approx(rows[client]["accuracy"])  # on its own data
+        model = saved.load_model(made / name / "model")
+        assert (model.about.client, model.about.round) == (name, 2)
+    heads = [saved.load_model(made / name / "model").model.state_dict() for name in NAMES]
+    assert any(not torch.equal(heads[0][key], heads[1][key]) for key in heads[0])
+    assert not (made / "judge" / "model").exists()
+    finishing = [sent.node for sent in post.sent if sent.request.kind in ("update", "finish", "model", "judge")]
+    assert 3 not in finishing  # the evaluator never trains, and its weights never count
+
+
+def test_models_stay_where_they_are_unless_they_are_asked_for(made, opened, tmp_path):
+    post, folder = fresh(made, opened, tmp_path)
+    serve(post, folder)
+    assert not (folder / "run" / "cross_site.json").exists()
+    assert {sent.request.kind for sent in post.sent} == {"hello", "update", "score", "finish"}
+
+
+def test_a_site_that_is_gone_at_the_end_does_not_hold_the_others_up(made, opened, tmp_path):
+    post, folder = fresh(made, opened, tmp_path, cross_site=True)
+
+    def leaving(sent: Sent) -> bytes:
+        if sent.request.kind == "finish":
+            post.away.add(SOUTH)
+        return sent.answer
+
+    post.meddle = leaving
+    serve(post, folder)
+    outcome = json.loads((folder / "run" / "outcome.json").read_text())
+    assert outcome["stopped"] is None
+    assert [(one["name"], one["what"], one["reason"]) for one in outcome["excluded"]] == [
+        ("south", "model", "not connected")
+    ]
+    found = json.loads((folder / "run" / "cross_site.json").read_text())
+    assert found["models"] == found["sites"] == ["north", "west"]
+    assert len(found["scores"]) == len(found["scores"][0]) == 2
+
+
+def test_with_too_few_sites_the_reason_is_left_and_the_run_can_begin_later(made, opened, tmp_path):
+    post, folder = fresh(made, opened, tmp_path, min_clients=2, join_timeout=0.05)
+    post.away |= {0, 1}
+    serve(post, folder)
+    run = folder / "run"
+    error = json.loads((run / "outcome.json").read_text())["error"]
+    assert "only 1 of 3 sites connected within 0.05 s, and min_clients = 2" in error  # the evaluator does not count
+    assert "missing: north (never connected), south (never connected); start them" in error
+    assert not (run / "config.toml").exists()
+    post.away.clear()
+    serve(post, folder)
+    assert json.loads((run / "outcome.json").read_text()) == {"stopped": None}
+    assert [record["round"] for record in History.load(run).records] == [0, 1, 2]
+
+
+def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(made, opened, tmp_path):
+    post, folder = fresh(made, opened, tmp_path, min_clients=3, retries=1, join_timeout=0.05)
+    post.meddle = lambda sent: (
+        b"" if (sent.node, sent.request.kind, sent.request.round) == (1, "update", 2) else sent.answer
+    )
+    serve(post, folder)
+    error = json.loads((folder / "run" / "outcome.json").read_text())["error"]
+    assert error.startswith("round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed")
+    post.meddle = lambda sent: sent.answer
+    serve(post, folder)
+    assert json.loads((folder / "run" / "outcome.json").read_text()) == {"stopped": None}
+    simulated(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
+    metrics = [(where / "metrics.jsonl").read_text().splitlines() for where in (folder / "run", tmp_path / "simulated")]
+    assert metrics[0] == metrics[1]
+
+
+def test_a_finished_run_is_not_played_again(made, opened, tmp_path):
+    post, folder = fresh(made, opened, tmp_path)
+    serve(post, folder)
+    before, count = (folder / "run" / "metrics.jsonl").read_bytes(), len(post.sent)
+    serve(post, folder)
+    assert (folder / "run" / "metrics.jsonl").read_bytes() == before
+    assert "update" not in {sent.request.kind for sent in post.sent[count:]}
+
+
+def test_no_log_line_has_a_key_or_a_ticket(made, opened, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    post, folder = fresh(made, opened, tmp_path, cross_site=True)
+    post.meddle = misled(SOUTH, 1, lambda _: b"x")
+    serve(post, folder)
+    told = caplog.text + "".join(
+        path.read_text() for path in (folder / "run").glob("*.json*") if path.stem != "tickets"
+    )
+    assert "south is left out" in told
+    assert not [sent for sent in post.sent if sent.request.ticket in told]
+    secrets = [*made.rglob("*.key"), *made.rglob("*.pub"), *made.rglob("*.pem")]
+    assert len(secrets) > 10
+    for path in secrets:
+        longest = max(path.read_text().split(), key=len)
+        assert longest[:40] not in told
+
+
+def test_the_evaluators_scores_are_the_runs_global_scores(tmp_path):
+    """FedAvg's shared model on the evaluator's own data, which here are the simulator's global test set."""
+    shared = plan(rounds=1, eval_every=1)
+    local = Local(shared, tmp_path)
+    settings = SiteSettings(name="judge", client=3, data=SiteData(rehearsal=True))
+    task = shared.blueprint.site_task(settings, tmp_path)
+    judge = Station(tmp_path, settings, shared.blueprint, shared.blueprint.shop(task), Keepsake(tmp_path / "judge"))
+    local.post = LocalPost({**local.post.stations, 3: judge.answer})
+    local.settings = ServerSettings(sites=NAMES, evaluator="judge", deadline=1.0, join_timeout=0.1)
+    roster = Roster(local.post, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    roster.gather(lambda _: None)
+    prepared = deployed(shared.blueprint, roster, local.settings)
+    fleet = Fleet(local.post, roster, Tickets(tmp_path / "t.json", None), local.settings, prepared.composition.shop())
+    history = execute(prepared, None, [lambda record: local.post.away.add(3) if record["round"] == 1 else None], fleet)
+    assert history.records == simulated(shared).records
+    again = execute(prepared, None, (), fleet)
+    assert "global_model/global_test/accuracy" not in again.records[-1]["metrics"]  # the judge is away: nobody knows
+    assert [one["name"] for one in again.records[-1]["excluded"]] == ["judge"]
+
+
+def test_the_shared_model_is_scored_on_all_that_the_evaluator_has_however_much_the_server_has(tmp_path):
+    shared = plan(rounds=1)
+    local = Local(shared, tmp_path)
+    local.settings = ServerSettings(sites=NAMES, evaluator="judge")
+    roster = Roster(local.post, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    prepared = deployed(shared.blueprint, roster, local.settings)
+    for samples in (7, 100_000):
+        roster.sizes[len(NAMES)] = Sizes(1, 0, samples, samples)
+        roster.joined()
+        assert len(prepared.composition.task.federation.global_test) == samples

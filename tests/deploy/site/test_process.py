@@ -1,0 +1,238 @@
+"""A site answers every message, whatever it is, says in words what went wrong, and keeps its data to itself."""
+
+from __future__ import annotations
+
+import errno
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedloom
+from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
+from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
+from fedloom.deploy.site import saved_model as saved
+from fedloom.deploy.site.process import Station, main
+from fedloom.deploy.site.state import Keepsake
+from support.post import Local, Plan, quick
+
+pytestmark = pytest.mark.usefixtures(quick.__name__)
+SOUTH = 1
+
+
+@cache
+def plan(spec: str = "fedavg") -> Plan:
+    return Plan.of(spec)
+
+
+def station(folder: Path, spec: str = "fedavg") -> Station:
+    return Local(plan(spec), folder).stations[SOUTH]
+
+
+def asked(
+    site: Station, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any
+) -> tuple[Answer, Any]:
+    """A site's answer to a request."""
+    request = Request.model_validate({"run": "r", "ticket": "t", "kind": kind, "round": 1, **header})
+    return unpack(site.answer(pack(request, tensors or {})), Answer, 1 << 40)
+
+
+def shared(spec: str = "fedavg") -> dict[str, torch.Tensor]:
+    state = plan(spec).shop.algorithm.start(plan(spec).shop.training.task)
+    return {f"shared/{name}": t for name, t in plan(spec).shop.algorithm.broadcast(state, [SOUTH]).shared.items()}
+
+
+def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
+    answer, tensors = asked(station(tmp_path), "hello")
+    held = plan().shop.training.task.federation
+    assert answer.about == {
+        "name": "south",
+        "fedloom": fedloom.__version__,
+        "torch": str(torch.__version__),
+        "digest": plan().blueprint.digest,
+        **{part: len(getattr(held, part)[SOUTH]) for part in ("train", "valid", "test")},
+        "points": int(held.points[SOUTH]),
+    }
+    assert tensors == {}
+    assert (answer.client, answer.error, answer.ticket) == (SOUTH, "", "t")
+
+
+def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
+    _, tensors = asked(station(tmp_path), "update", shared(), round=2)
+    shop = plan().shop
+    setting = Setting(shop.setting.work, shop.setting.seed, shop.setting.rounds)
+    one = Cohort([SOUTH], shop.training, setting, 2)
+    rows = one.train(one.spread(shop.training.task.initial_row()))
+    assert torch.equal(tensors["reply/row"], rows)
+    assert tensors["samples"].tolist() == [len(shop.training.task.federation.train[SOUTH])]
+    assert tensors.keys() == {"reply/row", "samples", "steps", "bytes"}
+
+
+def test_what_is_kept_stays_at_the_site(tmp_path):
+    site = station(tmp_path, "scaffold")
+    answer, tensors = asked(site, "update", shared("scaffold"), ticket="first")
+    assert answer.keeps
+    assert not [name for name in tensors if name.startswith("kept/")]
+    assert site.keepsake.read("first")["c"].any()
+
+
+def test_the_same_request_again_gives_the_same_bytes(tmp_path):
+    site = station(tmp_path, "scaffold")
+    first = asked(site, "update", shared("scaffold"), ticket="a")
+    for _ in range(2):
+        header, tensors = asked(site, "update", shared("scaffold"), ticket="b", state="a", base="a", round=2)
+        kept = site.keepsake.read("b")["c"].clone()
+        again, same = asked(site, "update", shared("scaffold"), ticket="b", state="a", base="a", round=2)
+        assert again == header
+        assert all(torch.equal(tensors[name], same[name]) for name in tensors)
+        assert torch.equal(site.keepsake.read("b")["c"], kept)
+    assert not torch.equal(first[1]["reply/change"], tensors["reply/change"])
+
+
+def test_states_that_no_longer_count_are_thrown_away(tmp_path):
+    site = station(tmp_path, "scaffold")
+    for ticket, state, base in (("a", "", ""), ("b", "a", "a"), ("c", "b", "a"), ("d", "b", "b")):
+        asked(site, "update", shared("scaffold"), ticket=ticket, state=state, base=base)
+        assert {t for t in "abcd" if site.keepsake.has(t)} == {t for t in (ticket, state, base) if t}
+
+
+def test_scoring_and_asking_change_no_state(tmp_path):
+    site = station(tmp_path, "scaffold")
+    asked(site, "update", shared("scaffold"), ticket="a")
+    before = {path.name: path.read_bytes() for path in site.keepsake.folder.iterdir()}
+    for kind in ("score", "ask", "model"):
+        answer, tensors = asked(site, kind, shared("scaffold"), ticket="x", state="a", base="a")
+        assert (answer.error, answer.keeps) == ("", False)
+        assert tensors
+    assert {path.name: path.read_bytes() for path in site.keepsake.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("kind", ["update", "score", "ask", "model", "finish"])
+def test_a_lost_state_is_said_and_nothing_is_sent(tmp_path, kind):
+    answer, tensors = asked(station(tmp_path, "scaffold"), kind, shared("scaffold"), state="gone")
+    assert answer.lost
+    assert answer.error == "the state this site kept is lost: it begins anew with the next message"
+    assert tensors == {}
+
+
+def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
+    site = station(tmp_path, "fedrep")
+    site.folder.mkdir(exist_ok=True)
+    asked(site, "update", shared("fedrep"), ticket="a")
+    answer, tensors = asked(site, "finish", shared("fedrep"), state="a", base="a", round=3)
+    assert (answer.error, tensors) == ("", {})
+    model = saved.load_model(site.folder / "model")
+    assert (model.about.client, model.about.method, model.about.round) == ("south", "fedrep", 3)
+    row = asked(site, "model", shared("fedrep"), state="a", base="a", round=3)[1]["row"]
+    layout = plan("fedrep").shop.training.task.layout
+    assert torch.equal(layout.row(model.model), row)
+    head = layout.take(row[None], "head")
+    assert not torch.equal(head, layout.take(plan("fedrep").blueprint.initial[None], "head"))  # its own
+
+
+def test_models_are_judged_on_the_sites_own_test_part(tmp_path):
+    initial = plan().blueprint.initial
+    _, told = asked(station(tmp_path), "judge", {"rows": torch.stack([initial, initial * 2, initial])})
+    alone = asked(station(tmp_path), "score", shared())[1]
+    assert told["score"].shape == (3,)
+    assert told["score"][0] == told["score"][2] == pytest.approx(float(alone["score"] / alone["counts"]))
+
+
+# -- what goes wrong
+
+
+def test_an_error_in_the_methods_code_is_said_without_its_text(tmp_path, caplog):
+    class Broken:
+        def do(self, *_: object) -> None:
+            raise ZeroDivisionError("patient 4711")
+
+    site = replace(station(tmp_path), shop=Broken())  # type: ignore[arg-type]
+    answer, tensors = asked(site, "update", shared())
+    assert answer.error == "ZeroDivisionError in the client's code (the site's log has the details)"
+    assert tensors == {}
+    assert "patient 4711" in caplog.text  # in the site's own log
+
+
+def test_a_full_disk_is_said(tmp_path):
+    class Full(Keepsake):
+        def write(self, ticket: str, state: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    site = station(tmp_path, "scaffold")
+    site = replace(site, keepsake=Full(site.keepsake.folder))
+    answer, tensors = asked(site, "update", shared("scaffold"))
+    assert (answer.error, answer.keeps, tensors) == ("the site's disk: No space left on device", False, {})
+
+
+def test_a_message_without_its_tensors_is_an_error_and_no_end(tmp_path):
+    site = station(tmp_path)
+    for kind in ("update", "score", "judge", "global", "model"):
+        answer, tensors = asked(site, kind)
+        assert answer.error, kind
+        assert tensors == {}
+    assert asked(site, "hello")[0].error == ""
+
+
+@given(data=st.binary(max_size=300))
+def test_any_bytes_get_an_answer(tmp_path_factory, data):
+    site = _site(tmp_path_factory.getbasetemp())
+    answer, tensors = unpack(site.answer(data), Answer, 1 << 40)
+    assert answer.error.startswith("message refused: ")
+    assert tensors == {}
+
+
+@cache
+def _site(folder: Path) -> Station:
+    return station(folder)
+
+
+def test_long_errors_are_cut(tmp_path):
+    class Chatty:
+        def do(self, *_: object) -> None:
+            raise FedloomError("x" * 5000)
+
+    site = replace(station(tmp_path), shop=Chatty())  # type: ignore[arg-type]
+    assert len(asked(site, "update", shared())[0].error) == 2000
+
+
+# -- opening a folder
+
+
+def folder_of(tmp_path: Path, **changes: Any) -> Path:
+    plan().blueprint.save(tmp_path, server=False)
+    settings = SiteSettings(name="south", client=SOUTH, data=SiteData(rehearsal=True), **changes)
+    (tmp_path / "site.toml").write_bytes(to_toml(settings))
+    return tmp_path
+
+
+def test_a_site_is_opened_from_its_folder(tmp_path):
+    site = Station.open(folder_of(tmp_path))
+    assert site.about() == station(tmp_path / "other").about()
+    assert (tmp_path / "kept").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("break_it", "says"),
+    [
+        (lambda folder: (folder / "site.toml").unlink(), "is not a site's folder: it has no site.toml"),
+        (lambda folder: (folder / "initial.safetensors").unlink(), "has no initial.safetensors"),
+        (lambda folder: (folder / "site.toml").write_text("name = "), "is not valid TOML"),
+    ],
+    ids=["no settings", "no model", "broken settings"],
+)
+def test_a_folder_that_is_not_whole_ends_with_one_sentence(tmp_path, capsys, break_it, says):
+    break_it(folder_of(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        main(tmp_path)
+    assert end.value.code == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+    assert len(lines) == 1
+    assert re.search(says, lines[0])

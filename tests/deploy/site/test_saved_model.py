@@ -1,0 +1,226 @@
+"""Models in folders of their own: they answer as the task's model does, and are there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
+from fedloom.deploy.site import saved_model as saving
+from fedloom.deploy.site.saved_model import load_model, model_at, save_model
+from fedloom.runs.api import completed, make_task
+from fedloom.runs.config import parse
+from fedloom.tasks.graphs.read import save_graph
+from support import small_graphs, small_tables
+
+
+@pytest.fixture(scope="module")
+def blueprint(tmp_path_factory: pytest.TempPathFactory) -> Blueprint:
+    path = small_tables.write_patients(tmp_path_factory.mktemp("data") / "patients.csv")
+    return Blueprint.of(small_tables.config_of(path, communal_per_class=2), small_tables.HOSPITALS)
+
+
+def row_of(blueprint: Blueprint, seed: int = 0) -> torch.Tensor:
+    """Some model of the blueprint's that is not its initial one."""
+    return blueprint.initial + 0.3 * torch.randn(len(blueprint.initial), generator=torch.Generator().manual_seed(seed))
+
+
+def save(folder: Path, blueprint: Blueprint, seed: int = 0, **about: Any) -> None:
+    save_model(
+        folder, blueprint, row_of(blueprint, seed), **{"client": "north", "method": "fedrep", "round": 2, **about}
+    )
+
+
+def samples(count: int = 60) -> torch.Tensor:
+    return torch.from_numpy(small_tables.patients(count)[0])
+
+
+def test_a_saved_model_answers_as_the_tasks_own_model(blueprint: Blueprint, tmp_path: Path) -> None:
+    save(tmp_path / "model", blueprint)
+    loaded = load_model(tmp_path / "model")
+    task = make_task(blueprint.config)
+    task.layout.fill(task.model, row_of(blueprint))
+    task.model.eval()
+    with torch.no_grad():
+        wanted = task.model(task.inputs(torch.arange(60))).softmax(1)
+    found = loaded.predict(task.federation.columns["x"])
+    assert torch.allclose(found, wanted, atol=1e-6)
+    assert found.std(0).min() > 0.01
+    assert loaded.labels == ("sick", "well") == tuple(task.federation.class_names)
+    about = loaded.about
+    assert (about.client, about.method, about.round) == ("north", "fedrep", 2)
+
+
+def test_batches_do_not_change_an_answer(blueprint: Blueprint, tmp_path: Path) -> None:
+    save(tmp_path / "model", blueprint)
+    loaded, x = load_model(tmp_path / "model"), samples(1_100)
+    found = loaded.predict(x)
+    assert found.shape == (1_100, 2)
+    assert torch.allclose(found.sum(1), torch.ones(1_100), atol=1e-6)
+    assert torch.allclose(
+        found[::137], torch.cat([loaded.predict(x[i : i + 1]) for i in range(0, 1_100, 137)]), atol=1e-6
+    )
+    assert loaded.predict(x[:0]).shape == (0, 2)
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(2, 4), torch.zeros(2, 3, 1), torch.zeros(2, 3, dtype=torch.int64)])
+def test_inputs_of_another_form_are_refused(blueprint: Blueprint, tmp_path: Path, wrong: torch.Tensor) -> None:
+    save(tmp_path / "model", blueprint)
+    with pytest.raises(FedloomError, match=r"this model takes float32 of shape \(3,\)"):
+        load_model(tmp_path / "model").predict(wrong)
+
+
+def test_classes_without_names_are_called_by_their_numbers(tmp_path: Path) -> None:
+    x, _ = small_tables.patients()
+    np.savez(tmp_path / "own.npz", x=x, y=np.arange(60) % 3)
+    config = small_tables.config_of(tmp_path / "own.npz", client_column="client", clients=2)
+    save(tmp_path / "model", Blueprint.of(config, ["a", "b"]))
+    assert load_model(tmp_path / "model").labels == ("0", "1", "2")
+
+
+def test_a_models_folder_holds_no_sample(blueprint: Blueprint, tmp_path: Path) -> None:
+    assert blueprint.communal is not None
+    save(tmp_path / "model", blueprint)
+    files = {path.name for path in (tmp_path / "model").iterdir()}
+    assert files == {"config.toml", "schema.json", "initial.safetensors", "model.safetensors", "model.json"}
+
+
+def test_a_new_model_takes_the_place_of_an_older_one(blueprint: Blueprint, tmp_path: Path) -> None:
+    (tmp_path / ".model.part").mkdir()
+    (tmp_path / ".model.part" / "model.json").write_text("what a stopped save left")
+    for number in (1, 2):
+        save(tmp_path / "model", blueprint, seed=number, round=number)
+        loaded = load_model(tmp_path / "model")
+        assert loaded.about.round == number
+        assert torch.equal(torch.cat([p.flatten() for p in loaded.model.parameters()]), row_of(blueprint, number))
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_save_that_is_killed_leaves_the_older_model(
+    blueprint: Blueprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    save(tmp_path / "model", blueprint, round=1)
+    done: list[str] = []
+
+    def rename(source: Path, target: Path) -> None:
+        if source.is_dir() and len(done) == renames:
+            raise KeyboardInterrupt
+        done.extend(["renamed"] * source.is_dir())
+        source.rename(target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", rename)
+        with pytest.raises(KeyboardInterrupt):
+            save(tmp_path / "model", blueprint, round=2)
+    assert load_model(tmp_path / "model").about.round == 1
+    save(tmp_path / "model", blueprint, round=3)
+    assert load_model(tmp_path / "model").about.round == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_full_disk_is_told_and_leaves_the_older_model(
+    blueprint: Blueprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    save(tmp_path / "model", blueprint, round=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(saving, "write_whole", full)
+        with pytest.raises(FedloomError, match=r"cannot be saved .*No space left on device"):
+            save(tmp_path / "model", blueprint, round=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert load_model(tmp_path / "model").about.round == 1
+
+
+def test_a_model_that_diverged_is_not_saved(blueprint: Blueprint, tmp_path: Path) -> None:
+    row = row_of(blueprint)
+    row[3] = torch.nan
+    with pytest.raises(FedloomError, match="not finite"):
+        save_model(tmp_path / "model", blueprint, row, client="north", method="fedrep", round=2)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    "lost", ["config.toml", "schema.json", "initial.safetensors", "model.safetensors", "model.json"]
+)
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_folder_that_is_not_whole_is_refused(blueprint: Blueprint, tmp_path: Path, lost: str, cut: bool) -> None:
+    save(tmp_path / "model", blueprint)
+    path = tmp_path / "model" / lost
+    content = path.read_bytes()
+    path.unlink()
+    if cut:
+        path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(FedloomError, match=lost):
+        load_model(tmp_path / "model")
+
+
+def test_tensors_of_another_model_are_refused(blueprint: Blueprint, tmp_path: Path) -> None:
+    save(tmp_path / "model", blueprint)
+    path = tmp_path / "model" / "model.safetensors"
+    tensors = load_file(path)
+    name, first = next(iter(tensors.items()))
+    for changed, message in [
+        ({**tensors, "more": first.clone()}, "has one too many: 'more'"),
+        ({key: tensor for key, tensor in tensors.items() if key != name}, f"lacks: '{name}'"),
+        ({**tensors, name: first.flatten()[1:]}, f"the tensor '{name}' is F32"),
+        ({**tensors, name: first.double()}, f"the tensor '{name}' is F64"),
+        ({**tensors, name: first * torch.inf}, "not finite"),
+    ]:
+        save_file(changed, path)
+        with pytest.raises(FedloomError, match=message):
+            load_model(tmp_path / "model")
+
+
+def test_another_format_is_refused(blueprint: Blueprint, tmp_path: Path) -> None:
+    save(tmp_path / "model", blueprint)
+    path = tmp_path / "model" / "model.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+    with pytest.raises(FedloomError, match="format 2, and this Fedloom reads format 1"):
+        load_model(tmp_path / "model")
+
+
+def test_a_sites_folder_gives_its_model_under_its_own_columns(blueprint: Blueprint, tmp_path: Path) -> None:
+    settings = SiteSettings(name="north", client=0, data=SiteData(path="x.csv", target="result", ignore=["number"]))
+    (tmp_path / "site.toml").write_bytes(to_toml(settings))
+    with pytest.raises(FedloomError, match="site north has no model yet: it saves one when the run has ended"):
+        model_at(tmp_path)
+    save(tmp_path / "model", blueprint)
+    for client in (None, "north"):
+        found = model_at(tmp_path, client)
+        assert (found.target, set(found.others)) == ("result", {"hospital", "number"})
+    with pytest.raises(FedloomError, match="is the model of 'north' and not of 'east'"):
+        model_at(tmp_path, "east")
+
+
+def test_a_model_of_graphs_is_saved_and_not_asked_about_rows(tmp_path: Path) -> None:
+    source = small_graphs.clubs(sizes=(12, 12), classes=2, client=[0] * 12 + [1] * 12)
+    apart = source.graph.edges[:, (source.graph.edges < 12).sum(0) != 1]  # two pieces, nothing shared
+    save_graph(replace(source, graph=replace(source.graph, edges=apart)), tmp_path / "clubs.npz")
+    task = {"name": "own-graph", "path": str(tmp_path / "clubs.npz"), "model_options": {"hidden": 4}}
+    blueprint = Blueprint.of(completed(parse({"task": task, "method": {"name": "fedavg"}})), ["a", "b"])
+    save(tmp_path / "model", replace(blueprint, global_test=None))  # as a site has it
+    with pytest.raises(FedloomError, match="task own-graph is about nodes of graphs"):
+        load_model(tmp_path / "model")
+
+
+def test_a_folder_that_names_code_of_its_own_does_not_get_it_run(blueprint: Blueprint, tmp_path: Path) -> None:
+    save(tmp_path / "model", blueprint)
+    config = tmp_path / "model" / "config.toml"
+    (tmp_path / "model" / "evil.py").write_text("raise SystemExit('it was run')\n")
+    config.write_text(config.read_text().replace('name = "random"', 'name = "evil.py:Evil"'))
+    assert "evil.py" in config.read_text()
+    with pytest.raises(FedloomError, match="names code of its own"):
+        load_model(tmp_path / "model")

@@ -1,0 +1,284 @@
+"""Worker processes: the same bytes as one process, whatever happens to a worker, and nobody left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import fedloom as fl
+from fedloom.cli.app import app
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message
+from fedloom.core.task import Task
+from fedloom.engines.inline import Inline
+from fedloom.engines.processes import Processes
+from fedloom.models import build
+from fedloom.rounds.jobs import Job, Shop
+from fedloom.runs import runner
+from fedloom.runs.config import parse
+from fedloom.training.execution import Execution
+from fedloom.training.local_trainer import Loom
+from support.engine_runs import FEDLOOM, SIZES, WORK, Faulty, Mortal, Refusing, alive, eventually, run, small, written
+from support.synthetic import federation
+
+
+def shop(task: Task, method: fl.Algorithm) -> Shop:
+    made = runner.prepare(task, method, parse({"local": WORK, "execution": "loop"})).composition
+    loom = Loom(task, "loop")
+    return Shop(method, loom, loom, made.setting)
+
+
+def jobs(task: Task) -> list[Job]:
+    return [Job("update", 1, [client], [client]) for client in range(task.federation.clients)]
+
+
+def everything(task: Task) -> Message:
+    return Message({"row": task.initial_row()})
+
+
+def inline(task: Task, method: fl.Algorithm) -> list[dict[str, torch.Tensor]]:
+    """The same jobs in this process, with one thread as a run has it."""
+    with runner.single_thread():
+        return Inline(shop(task, method)).run(jobs(task), everything(task), {})
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# -- the number of workers changes nothing
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", "local", fl.FedProx(mu=0.1, adaptive=True), "fedyogi", fl.FedSGD(theta=0.01)],
+    ids=["fedavg", "local", "adaptive fedprox", "fedyogi", "selective fedsgd"],
+)  # fmt: skip
+def test_the_number_of_workers_changes_no_byte(tmp_path, monkeypatch, method, execution):
+    monkeypatch.setattr(runner, "decide", lambda _, wanted, __: Execution(wanted, "", 2))  # work for everybody
+    settings = {"execution": execution, "selection": {"fraction": 0.7}}
+    alone = run(tmp_path / "1", method, workers=1, **settings)
+    assert run(tmp_path / "2", method, workers=2, **settings) == alone
+    if method == "fedavg":
+        assert run(tmp_path / "3", method, workers=3, **settings) == alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fedavg", "local"])
+def test_the_number_of_workers_changes_no_byte_of_a_cnn(tmp_path, method):
+    task = Task("t", federation(SIZES, (1, 28, 28)), build("lenet-small", (1, 28, 28), 5, 0))
+    assert run(tmp_path / "1", method, task, workers=1) == run(tmp_path / "2", method, task, workers=2)
+
+
+def test_results_come_in_the_order_of_the_jobs():
+    task = small()
+    engine = Processes(shop(task, fl.FedAvg()), 2)
+    try:
+        shared = engine.run(jobs(task), everything(task), {})
+    finally:
+        engine.close()
+    for one, other in zip(shared, inline(task, fl.FedAvg()), strict=True):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+# -- workers that die
+
+
+@dataclass(frozen=True)
+class Slow(fl.FedAvg):
+    """FedAvg that leaves time to be killed."""
+
+    def client_update(self, cohort: fl.Cohort, message: Message) -> fl.Reply:
+        time.sleep(0.1)
+        return super().client_update(cohort, message)
+
+
+def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(caplog):
+    task = small()
+    engine = Processes(shop(task, Slow()), 2)
+    victim = engine.workers[0].process.pid
+    killer = threading.Timer(0.15, os.kill, (victim, signal.SIGKILL))
+    killer.start()
+    try:
+        shared = engine.run(jobs(task), everything(task), {})
+        assert engine.workers[0].process.pid != victim
+    finally:
+        killer.join()
+        engine.close()
+    assert "a worker process died: it is replaced and its cohort done again" in caplog.text
+    for one, other in zip(shared, inline(task, fl.FedAvg()), strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.timeout(30)
+def test_workers_killed_while_idle_are_replaced():
+    task = small()
+    engine = Processes(shop(task, fl.FedAvg()), 2)
+    try:
+        first = engine.run(jobs(task), everything(task), {})
+        for worker in engine.workers:
+            os.kill(worker.process.pid, signal.SIGKILL)
+            worker.process.join()
+        second = engine.run(jobs(task), everything(task), {})
+    finally:
+        engine.close()
+    assert all(torch.equal(a["reply/row"], b["reply/row"]) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.timeout(30)
+def test_a_worker_that_dies_with_an_unread_job_is_replaced():
+    """Stopped workers do not read their pipes, so the job is still in the pipe when they die."""
+    task = small()
+    engine = Processes(shop(task, fl.FedAvg()), 2)
+    pids = [worker.process.pid for worker in engine.workers]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    killers = [threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)) for pid in pids]
+    for killer in killers:
+        killer.start()
+    try:
+        assert len(engine.run(jobs(task), everything(task), {})) == len(SIZES)
+    finally:
+        for killer in killers:
+            killer.join()
+        engine.close()
+
+
+@pytest.mark.parametrize("method", ["fedavg", "kept"])
+def test_a_run_whose_worker_dies_twice_at_the_same_client_gives_the_same_bytes(tmp_path, method):
+    @dataclass(frozen=True)
+    class MortalLocal(fl.Local):
+        log: str = ""
+        deaths: int = 2
+
+        def client_update(self, cohort: fl.Cohort, message: Message) -> fl.Reply:
+            Mortal(log=self.log, deaths=self.deaths).client_update(cohort, everything(cohort.task))
+            cohort.__init__(cohort.ids, cohort.loom, cohort.setting, cohort.round, cohort.state)
+            return super().client_update(cohort, message)
+
+    mortal = Mortal if method == "fedavg" else MortalLocal
+    calm, log = tmp_path / "calm.log", tmp_path / "deaths.log"
+    settings = {"execution": "loop", "workers": 2}
+    undisturbed = run(tmp_path / "calm", mortal(log=str(calm), deaths=0), **settings)
+    assert run(tmp_path / "disturbed", mortal(log=str(log), deaths=2), **settings) == undisturbed
+    assert log.read_text() == "died\n" * 2
+
+
+def test_a_worker_that_dies_every_time_ends_the_run_with_a_sentence_and_leaves_nobody(tmp_path):
+    before = children(os.getpid())
+    told = r"a worker process died 3 times at clients \[2\]: is there enough memory\?"
+    with pytest.raises(FedloomError, match=told) as caught:
+        run(tmp_path / "run", Mortal(log=str(tmp_path / "log"), deaths=99), execution="loop", workers=2)
+    assert "\n" not in str(caught.value)
+    assert children(os.getpid()) == before
+    assert (tmp_path / "log").read_text() == "died\n" * 3
+
+
+# -- errors in workers
+
+
+def test_an_error_in_a_worker_arrives_with_its_traceback(tmp_path):
+    before = children(os.getpid())
+    with pytest.raises(RuntimeError) as caught:
+        run(tmp_path / "run", Faulty(), execution="loop", workers=2)
+    assert "ZeroDivisionError: of all things" in str(caught.value)
+    assert "in client_update" in str(caught.value)
+    assert children(os.getpid()) == before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_sentence_for_a_person_stays_one(tmp_path, workers):
+    with pytest.raises(FedloomError, match=r"^clients=7: this method wants eight\.$"):
+        run(tmp_path / "run", Refusing(), execution="loop", workers=workers)
+
+
+def test_closing_ends_all_workers_and_gives_their_files_back():
+    before = len(os.listdir("/proc/self/fd"))
+    engine = Processes(shop(small(), fl.FedAvg()), 3)
+    pids = [worker.process.pid for worker in engine.workers]
+    assert all(alive(pid) for pid in pids)
+    engine.close()
+    assert not any(alive(pid) for pid in pids)
+    del engine
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# -- the whole command
+
+
+def command(folder: Path, workers: int = 2, rounds: int = 60) -> list[str]:
+    return [
+        FEDLOOM, "run", "--task", "digits", "--method", "fedavg", "--clients", "10", "--alpha", "0.3",
+        "--fraction", "0.5", "--rounds", str(rounds), "--seed", "1", "--workers", str(workers), "--out", str(folder),
+        "--quiet", "--json",
+    ]  # fmt: skip
+
+
+def begun(folder: Path, process: subprocess.Popen) -> bool:
+    """Wait until a run has measured something, with its workers at work."""
+    metrics = folder / "metrics.jsonl"
+    return eventually(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000), 150)
+
+
+@pytest.mark.slow
+def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_bytes(tmp_path):
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    process = subprocess.Popen(command(stopped), start_new_session=True, stderr=subprocess.PIPE, text=True)
+    assert begun(stopped, process)
+    workers = children(process.pid)
+    assert len(workers) == 2
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the parent and its workers
+    told = process.communicate(timeout=120)[1]
+    assert process.returncode == 130
+    assert f"stopped: go on with  fedloom resume {stopped}" in told
+    assert "Traceback" not in told
+    assert eventually(lambda: not any(alive(pid) for pid in workers), 5)
+    assert not (stopped / "clients.json").exists()
+    for arguments in (["resume", str(stopped), "--quiet", "--json"], command(whole, workers=1)[1:]):
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert written(stopped) == written(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGTERM"])
+def test_a_parent_that_is_killed_leaves_no_orphan(tmp_path, signal_name):
+    process = subprocess.Popen(command(tmp_path / "run", rounds=5000), start_new_session=True, stderr=subprocess.PIPE)
+    assert begun(tmp_path / "run", process)
+    workers = children(process.pid)
+    assert len(workers) == 2
+    os.kill(process.pid, getattr(signal, signal_name))
+    process.wait(timeout=10)
+    assert eventually(lambda: not any(alive(pid) for pid in workers), 5)
+
+
+@pytest.mark.slow
+def test_a_parent_that_is_killed_takes_workers_along_that_are_deep_in_their_work(tmp_path):
+    (tmp_path / "sleepy.py").write_text(
+        "import os, time\nfrom pathlib import Path\nimport fedloom as fl\n\n"
+        "class Sleepy(fl.FedAvg):\n"
+        "    def client_update(self, cohort, message):\n"
+        f"        Path({str(tmp_path)!r}, f'{{os.getpid()}}.asleep').touch()\n"
+        "        time.sleep(600)\n"
+    )
+    arguments = [*command(tmp_path / "run"), "--method", f"{tmp_path / 'sleepy.py'}:Sleepy", "--execution", "loop"]
+    process = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.PIPE)
+    assert eventually(lambda: process.poll() is not None or len(list(tmp_path.glob("*.asleep"))) == 2, 150)
+    workers = [int(path.stem) for path in tmp_path.glob("*.asleep")]
+    assert len(workers) == 2
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=10)
+    try:
+        assert eventually(lambda: not any(alive(pid) for pid in workers), 5)
+    finally:
+        for pid in filter(alive, workers):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,63 @@
+"""Means of anchors against brute force, and the edges that are drawn from them."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedloom.methods.fedgala.anchors import anchor_means, joined, nearest
+from fedloom.models.graph import Graph
+from fedloom.models.sparse import Sparse
+
+
+def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
+    pairs = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()
+    return Graph(torch.arange(nodes), pairs, Sparse.dense(torch.eye(nodes)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 8), unique=True, max_size=6), min_size=1, max_size=5), st.integers(0, 99))
+def test_every_anchor_gets_the_mean_over_its_owners(owned, seed):
+    ids = [torch.tensor(sorted(some), dtype=torch.int64) for some in owned]
+    most = max(len(some) for some in owned)
+    told = torch.randn(len(ids), most, 3, generator=torch.Generator().manual_seed(seed))
+    means = anchor_means(told, ids)
+    for k, some in enumerate(ids):
+        for place, node in enumerate(some.tolist()):
+            everybody = [told[j, other.tolist().index(node)] for j, other in enumerate(ids) if node in other.tolist()]
+            assert torch.allclose(means[k, place], torch.stack(everybody).mean(0), atol=1e-6)
+        assert not means[k, len(some) :].any()
+
+
+def test_an_anchor_is_joined_to_the_nearest_node_that_is_neither_itself_nor_a_neighbour():
+    four = graph(4, [(0, 1)])
+    z = torch.tensor([[9.0, 0.0], [8.0, 0.0], [1.0, 0.0], [2.0, 5.0]])
+    assert nearest(four, torch.tensor([0]), z, torch.tensor([[1.0, 0.0]])).tolist() == [3]
+    assert nearest(four, torch.tensor([0]), z, torch.tensor([[1.0, -1.0]])).tolist() == [2]
+    assert nearest(four, torch.tensor([2, 1]), z, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist() == [0, 3]
+
+
+def test_who_knows_everybody_is_joined_to_nobody():
+    three = graph(3, [(0, 1), (2, 0)])
+    chosen = nearest(three, torch.tensor([0]), torch.randn(3, 2), torch.randn(1, 2))
+    assert chosen.tolist() == [-1]
+    assert joined(torch.tensor([0]), chosen).shape == (2, 0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(3, 9), st.data())
+def test_at_most_one_new_edge_per_anchor_none_of_them_a_loop_or_known(nodes, data):
+    every = [(i, j) for i in range(nodes) for j in range(i)]
+    edges = data.draw(st.lists(st.sampled_from(every), unique=True))
+    anchors = torch.tensor(data.draw(st.lists(st.integers(0, nodes - 1), unique=True)), dtype=torch.int64)
+    luck = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+    here = graph(nodes, edges)
+    z = torch.randn(nodes, 3, generator=luck)
+    new = joined(anchors, nearest(here, anchors, z, torch.randn(len(anchors), 3, generator=luck)))
+    assert new.shape[1] <= len(anchors)
+    for i, j in new.t().tolist():
+        assert i != j
+        assert (max(i, j), min(i, j)) not in edges
+    grown = here.with_edges(new)
+    assert len(edges) <= grown.edges.shape[1] <= len(edges) + new.shape[1]

@@ -1,0 +1,227 @@
+"""Fed-GALA on three small overlapping graphs: its phases, its edges, its weights, and what it sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import fedloom as fl
+from fedloom.conformance.overlap import overlapping
+from fedloom.core.errors import FedloomError
+from fedloom.methods.fedgala.anchors import anchor_means, joined, nearest
+from fedloom.methods.fedgala.autoencoder import strangers
+from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, combined
+from fedloom.rounds.loop import RunState
+from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.training.network import Net
+from support import checkpoints
+from support.deaf import missing, played, prepared
+
+WORK = {"epochs": 3, "batch_size": 0, "optimizer": "adam", "lr": 0.01, "weight_decay": 5e-4}
+NEVER = {"tolerance": 0.0, "first_tolerance": 0.0}
+
+
+def final(folder: Path, method, rounds: int = 6) -> RunState:
+    return checkpoints.final(folder, method, overlapping(), rounds=rounds, local=WORK)
+
+
+def run(method, rounds: int = 6, **settings) -> fl.History:
+    return fl.run(overlapping(), method, rounds=rounds, seed=3, local=WORK, **settings)
+
+
+# -- phase 1
+
+
+def test_the_combined_loss_is_half_autoencoder_and_half_cross_entropy():
+    task = overlapping()
+    graphs, x = task.federation.graphs, task.federation.train[1]
+    graph = graphs.graph(1)
+    model = task.model.eval()
+    torch.manual_seed(8)
+    with torch.no_grad():
+        values, counts = combined(Net(model, dict(model.named_parameters())), x, task.targets(x), {})
+    torch.manual_seed(8)
+    others = strangers(graph)
+    z = model.embed(1).detach()
+    products = (z @ z.t()).sigmoid()
+    near = -products[graph.edges[0], graph.edges[1]].log().mean()
+    far = -(1 - products[others[0], others[1]]).log().mean()
+    classified = F.cross_entropy(z[x - graphs.offsets[1]], task.targets(x))
+    assert float(values.sum() / counts.sum()) == pytest.approx(float(0.5 * (near + far) + 0.5 * classified), rel=1e-5)
+
+
+def test_phase_one_takes_at_most_half_of_the_rounds(tmp_path):
+    phases = [int(final(tmp_path / str(n), fl.FedGala(**NEVER), rounds=n).server["phase"]) for n in (1, 2, 7)]
+    assert phases == [TASK] * 3
+    history = run(fl.FedGala(**NEVER), rounds=7)
+    assert history.records[-1]["round"] == 7  # nobody ever leaves
+    talks = [record["bytes_up"] for record in history.records[1:]]
+    assert [n for n, sent in enumerate(talks, 1) if sent > min(talks)] == [3]  # 7 // 2: anchors are sent once
+
+
+def test_phase_one_ends_when_everybody_stands_still():
+    history = run(fl.FedGala(first_tolerance=100, tolerance=0), rounds=9)
+    talks = [record["bytes_up"] for record in history.records[1:]]
+    assert [n for n, sent in enumerate(talks, 1) if sent > min(talks)] == [2]  # the first loss has nothing before it
+
+
+def test_everybody_comes_back_for_the_task():
+    history = run(fl.FedGala(first_tolerance=100, tolerance=100), rounds=9)
+    assert [len(record["selected"]) for record in history.records[1:]] == [3, 3, 3, 3]  # two rounds of each phase
+
+
+# -- phase 2
+
+
+@pytest.mark.parametrize("augment", ["anchors", "own"])
+def test_edges_lead_from_anchors_to_the_nodes_nearest_to_what_is_known_of_them(tmp_path, augment):
+    """By brute force, from the models that clients had at the end of phase 1."""
+    rounds = 2  # one of phase 1, then the task's
+    state = final(tmp_path / "one", fl.FedGala(augment=augment, **NEVER), rounds)
+    plain = final(tmp_path / "none", fl.FedGala(augment="none", **NEVER), rounds)
+    task = overlapping()
+    graphs = task.federation.graphs
+    # after one round of phase 1 the models are those of a run of one round
+    first = final(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
+    z = []
+    for client, row in enumerate(first):
+        task.layout.fill(task.model, row)
+        z.append(task.model.eval().embed(client).detach())
+    told = torch.zeros(3, graphs.most_anchors, 3)
+    for client in range(3):
+        told[client, : len(graphs.anchors[client])] = z[client][graphs.anchors[client]]
+    about = anchor_means(told, graphs.anchor_ids) if augment == "anchors" else told
+    for client in range(3):
+        anchors = graphs.anchors[client]
+        expected = nearest(graphs.graph(client), anchors, z[client], about[client, : len(anchors)])
+        assert state.keep.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
+        assert joined(anchors, expected).shape[1] > 0
+    assert CHOSEN not in plain.keep.rows
+    assert not torch.equal(plain.server["row"], state.server["row"])
+
+
+def test_what_is_sent_about_anchors_is_their_number_times_the_classes():
+    task = overlapping()
+    anchors = sum(len(some) for some in task.federation.graphs.anchors)
+    sent = [run(fl.FedGala(augment=a, **NEVER), 2).records[1]["bytes_up"] for a in ("anchors", "own", "none")]
+    assert sent[0] - sent[2] == anchors * 3 * 4
+    assert sent[1] == sent[2]
+
+
+def test_a_client_is_scored_on_the_graph_that_it_augmented():
+    method, task = fl.FedGala(**NEVER), overlapping()
+    history = fl.run(task, method, rounds=3, seed=3, local=WORK)
+    graphs = task.federation.graphs
+    added = [graphs.graph(k).edges.shape[1] - graphs.original(k).edges.shape[1] for k in range(3)]
+    assert all(0 < n <= len(graphs.anchors[k]) for k, n in enumerate(added))
+    task.layout.fill(task.model, history.row)
+    for row in history.clients:
+        test = task.federation.test[row["client"]]
+        hits = task.model.eval()(test).argmax(1) == task.targets(test)
+        assert row["accuracy"] == pytest.approx(float(hits.float().mean()))
+    again = fl.run(task, "fedavg", rounds=1, seed=3, local=WORK)  # a new run begins with the graphs as they came
+    assert again.records
+    assert [graphs.graph(k).edges.shape[1] for k in range(3)] == [graphs.original(k).edges.shape[1] for k in range(3)]
+
+
+def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_nothing(tmp_path):
+    run = prepared(overlapping(), fl.FedGala(**NEVER), rounds=2, local=WORK, eval_every=0)
+    played(run, lambda job: job.kind == "update" and job.turn == 1 and job.ids == [1], tmp_path / "run")
+    state = load_checkpoint(tmp_path / "run", 3)
+    assert state.keep.has[CHOSEN].tolist() == [1, 0, 1]
+    task = overlapping()
+    graphs, there = task.federation.graphs, [0, 2]
+    first = final(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
+    told, z = torch.zeros(2, graphs.most_anchors, 3), {}
+    for place, client in enumerate(there):
+        task.layout.fill(task.model, first[client])
+        z[client] = task.model.eval().embed(client).detach()
+        told[place, : len(graphs.anchors[client])] = z[client][graphs.anchors[client]]
+    about = anchor_means(told, [graphs.anchor_ids[client] for client in there])
+    for place, client in enumerate(there):
+        anchors = graphs.anchors[client]
+        expected = nearest(graphs.graph(client), anchors, z[client], about[place, : len(anchors)])
+        assert state.keep.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
+
+
+def test_a_client_that_misses_a_round_is_weighed_by_its_last_model(tmp_path):
+    run = prepared(overlapping(), fl.FedGala(**NEVER), rounds=3, local=WORK, eval_every=0)
+    played(run, missing(r3=[2]), tmp_path / "run")
+    server, held = load_checkpoint(tmp_path / "run", 3).server, overlapping().federation
+    omega = held.train.sizes * held.graphs.sizes / (held.train.sizes * held.graphs.sizes).sum()
+    assert torch.allclose(server["row"], omega.float() @ server["models"], atol=1e-6)
+
+
+# -- aggregation and variants
+
+
+def test_the_shared_model_is_the_mean_of_all_last_models_by_labels_times_nodes(tmp_path):
+    server, held = final(tmp_path, fl.FedGala(), 5).server, overlapping().federation
+    omega = held.train.sizes * held.graphs.sizes / (held.train.sizes * held.graphs.sizes).sum()
+    assert float(omega.sum()) == pytest.approx(1)
+    assert torch.allclose(server["row"], omega.float() @ server["models"], atol=1e-6)
+
+
+def test_weights_that_do_not_sum_to_one_shrink_the_model_away():
+    """As printed (s_k/s · n_k/n) they sum to about 1/K: what the thesis' formula would do, and why it is normalised."""
+    held = overlapping().federation
+    s, n = held.train.sizes.double(), held.graphs.sizes.double()
+    printed = (s / s.sum()) * (n / n.sum())
+    assert float(printed.sum()) == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_without_its_pull_fedgalap_is_fedgala(tmp_path):
+    one = final(tmp_path / "p", fl.FedGalaP(mu=0, adaptive=False))
+    other = final(tmp_path / "g", fl.FedGala())
+    assert torch.equal(one.server["row"], other.server["row"])
+
+
+def test_mu_goes_on_and_its_counters_begin_anew_with_the_task(tmp_path):
+    server = final(tmp_path, fl.FedGalaP(**NEVER), rounds=2).server
+    assert float(server["mu"]) == 1  # one loss of each kind: nothing to compare
+    assert int(server["falls"]) == 0
+
+
+@pytest.mark.parametrize("method", ["fedgala", "fedgalap", "fedgala:augment=own"])
+def test_two_workers_and_a_stop_change_no_byte(tmp_path, method):
+    task = overlapping()
+
+    def stop(record):
+        if record["round"] == 4:
+            raise KeyboardInterrupt
+
+    whole = fl.run(task, f"{method}+own", rounds=6, local=WORK, out=tmp_path / "whole", workers=2)
+    with pytest.raises(KeyboardInterrupt):
+        fl.run(task, f"{method}+own", rounds=6, local=WORK, out=tmp_path / "part", observers=[stop])
+    part = fl.resume(tmp_path / "part", task=overlapping())
+    assert part.records == whole.records
+    assert torch.equal(part.row, whole.row)
+
+
+@pytest.mark.parametrize("method", ["fedrep", "scaffold", "fedavg+fedpredict", "ditto", "lgfedavg", "moon", "fedproto"])
+def test_other_methods_train_graphs_as_they_train_everything_else(method):
+    local = {**WORK, "optimizer": "sgd", "lr": 0.1}
+    history = fl.run(overlapping(), method, rounds=2, local=local, clients_on_global=True)
+    assert history.last("client_model/own_test/accuracy/mean") is not None
+    assert all(0 <= row["global_accuracy"] <= 1 for row in history.clients)
+
+
+# -- refusals
+
+
+def test_it_is_refused_where_there_are_no_graphs():
+    with pytest.raises(FedloomError, match="has no graphs: use it with cora"):
+        fl.run("digits", "fedgala", rounds=1)
+
+
+def test_small_batches_are_refused():
+    with pytest.raises(FedloomError, match="use batch_size=0"):
+        fl.run(overlapping(), "fedgala", rounds=1, local={**WORK, "batch_size": 4})
+
+
+def test_a_negative_tolerance_is_refused():
+    with pytest.raises(FedloomError, match="first_tolerance"):
+        fl.FedGala(first_tolerance=-1)

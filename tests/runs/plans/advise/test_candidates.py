@@ -1,0 +1,52 @@
+"""Who plays for advice."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedloom.core.errors import FedloomError
+from fedloom.methods.registry import METHODS
+from fedloom.prediction import STAGES
+from fedloom.runs.api import method_of, with_method
+from fedloom.runs.config import parse
+from fedloom.runs.plans.advise import candidates as c
+
+
+def test_the_table_names_each_setting_once_and_what_exists_can_be_made():
+    specs = [spec for line in c.families() for spec in line]
+    assert len(set(specs)) == len(specs)
+    for line in c.families():
+        assert len({c.method_of(spec) for spec in line}) == 1
+    for spec in specs:
+        assert method_of(parse(with_method({}, spec)))
+
+
+def test_a_line_whose_method_or_stage_is_missing_is_left_out(monkeypatch):
+    monkeypatch.delitem(METHODS, "fedper")
+    monkeypatch.delitem(STAGES, "finetune", raising=False)
+    left = {c.method_of(line[0]) for line in c.families()}
+    assert "fedper" not in left
+    assert not any("finetune" in name for name in left)
+    assert {"local", "fedavg", "fedrep"} <= left
+
+
+def test_every_method_plays_once_before_any_plays_twice():
+    lines = [("local",), ("fedavg",), ("fedprox:mu=0.1", "fedprox:mu=1", "fedprox:mu=5")]
+    names = [one.label for one in c.candidates(lines, 0.1)]
+    assert names == [
+        *("local lr=0.1", "fedavg lr=0.1", "fedprox:mu=0.1 lr=0.1"),
+        *("local lr=0.3", "fedavg lr=0.3", "fedprox:mu=0.1 lr=0.3"),
+        *("local lr=0.033", "fedavg lr=0.033", "fedprox:mu=0.1 lr=0.033"),
+        *("fedprox:mu=1 lr=0.1", "fedprox:mu=5 lr=0.1"),
+    ]
+
+
+def test_named_methods_bring_their_settings_and_local_along():
+    assert c.families(["FedProx"]) == [("local",), ("fedprox:mu=0.1", "fedprox:mu=1")]
+    assert c.families(["fedavg", "local"]) == [("local",), ("fedavg",)]
+    assert c.families(["fedprox:mu=7"]) == [("local",), ("fedprox:mu=7",)]
+    assert c.families(["fedsgd"]) == [("local",), ("fedsgd",)]
+    with pytest.raises(FedloomError, match="Did you mean 'fedavg'"):
+        c.families(["fedavgg"])
+    with pytest.raises(FedloomError, match="unknown stage 'finetun'"):
+        c.families(["fedavg+finetun"])

@@ -1,0 +1,205 @@
+"""Checkpoints: the whole state, whole files, no pickle, and a stop at any write leaves a run that goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickletools
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import fedloom as fl
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.rounds.client_states import Keep
+from fedloom.rounds.loop import RunState
+from fedloom.runs import checkpoint
+from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
+from support.synthetic import federation, mlp
+
+WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
+
+
+def small() -> Task:
+    return Task("own", federation([20, 9, 14]), mlp(hidden=4))
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    """All that a finished run leaves and no clock decides."""
+    files = [*folder.glob("checkpoints/*.safetensors"), folder / "metrics.jsonl", folder / "clients.json"]
+    return {path.name: path.read_bytes() for path in files}
+
+
+def run(folder: Path, method="fedavg", **settings) -> dict[str, bytes]:
+    fl.run(small(), method, out=folder, **{"rounds": 4, "seed": 3, "local": WORK, **settings})
+    return written(folder)
+
+
+def same(one: RunState, other: RunState, clients: int) -> bool:
+    everybody = list(range(clients))
+    pairs = [
+        (one.server, other.server),
+        (one.optimizer, other.optimizer),
+        (one.keep.read(everybody), other.keep.read(everybody)),
+    ]
+    equal = all(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) for a, b in pairs)
+    return one.round == other.round and equal
+
+
+def test_a_state_is_read_back_as_it_was_written(tmp_path):
+    state = RunState(7, {"row": torch.randn(9), "mu": torch.tensor(0.1), "falls": torch.tensor(3)})
+    state.optimizer, state.keep = {"m": torch.randn(9)}, Keep(5)
+    state.keep.write([1, 4], {"head": torch.randn(2, 3)})
+    save_checkpoint(tmp_path, state)
+    assert same(load_checkpoint(tmp_path, 5), state, 5)
+
+
+def test_a_folder_without_a_checkpoint_has_no_state(tmp_path):
+    assert load_checkpoint(tmp_path, 5) is None
+
+
+def test_only_the_newest_round_is_left(tmp_path):
+    for number in (1, 2, 3):
+        save_checkpoint(tmp_path, RunState(number, {"row": torch.full((2,), float(number))}))
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["round-000003.safetensors"]
+    assert load_checkpoint(tmp_path, 5).server["row"].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("compact", [0, 1, 2, 4, 1000])
+def test_changes_and_compaction_restore_the_same_kept_rows(tmp_path, monkeypatch, compact):
+    monkeypatch.setattr(checkpoint, "COMPACT", compact)
+    state, luck = RunState(0, {}, {}, Keep(6)), torch.Generator().manual_seed(4)
+    sizes = []
+    for number in range(1, 31):
+        ids = sorted(torch.randperm(6, generator=luck)[:2].tolist())
+        state.keep.write(ids, {"row": torch.randn(2, 500, generator=luck), "c": torch.randn(2, 1, generator=luck)})
+        state.round = number
+        save_checkpoint(tmp_path, state)
+        assert same(load_checkpoint(tmp_path, 6), state, 6)
+        sizes.append(sum(path.stat().st_size for path in (tmp_path / "checkpoints").iterdir()))
+    names = [path.name for path in (tmp_path / "checkpoints").glob("kept-*")]
+    if compact == 1000:
+        assert len(names) == 30
+    else:
+        assert any("-all" in name for name in names)
+        assert max(sizes) < (compact + 2.5) * 6 * 501 * 4
+
+
+def test_kept_rows_of_a_round_that_never_finished_are_forgotten(tmp_path):
+    state = RunState(1, {}, {}, Keep(3))
+    state.keep.write([0], {"row": torch.ones(1, 200)})
+    save_checkpoint(tmp_path, state)
+    first = (tmp_path / "checkpoints" / "round-000001.safetensors").read_bytes()
+    state.keep.write([0], {"row": torch.full((1, 200), 9.0)})
+    state.round = 2
+    save_checkpoint(tmp_path, state)
+    (tmp_path / "checkpoints" / "round-000002.safetensors").unlink()
+    write_whole(tmp_path / "checkpoints" / "round-000001.safetensors", first)
+    found = load_checkpoint(tmp_path, 3)
+    assert found.round == 1
+    assert torch.equal(found.keep.read([0])["row"], torch.ones(1, 200))
+    assert not (tmp_path / "checkpoints" / "kept-000002.safetensors").exists()
+
+
+@pytest.mark.parametrize("method", ["fedyogi", "local"])
+def test_checkpoints_are_safetensors_and_hold_no_pickle(tmp_path, method):
+    run(tmp_path / "run", method)
+    files = list((tmp_path / "run" / "checkpoints").iterdir())
+    assert files
+    for path in files:
+        content = path.read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(content[8 : 8 + length])
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        assert 8 + length + max(ends) == len(content)  # tensors and nothing beside them
+        assert load_file(path)
+        with pytest.raises(ValueError, match=r"opcode|pickle|not enough|unknown|expected"):
+            list(pickletools.genops(content))
+
+
+def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
+    write_whole(tmp_path / "it", b"old")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(tmp_path / "it", b"new")
+    assert (tmp_path / "it").read_bytes() == b"old"
+
+
+GARBAGE = {"empty": b"", "text": b"no checkpoint at all" * 10, "cut": None, "pickle": b"\x80\x04\x95\x00\x00\x00\x00."}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+@pytest.mark.parametrize("which", ["round", "kept"])
+def test_a_garbled_checkpoint_is_one_sentence(tmp_path, kind, which):
+    run(tmp_path / "run", "local" if which == "kept" else "fedavg")
+    path = sorted((tmp_path / "run" / "checkpoints").glob(f"{which}-*"))[-1]
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] if GARBAGE[kind] is None else GARBAGE[kind])
+    with pytest.raises(FedloomError, match="is not a readable checkpoint") as caught:
+        fl.resume(tmp_path / "run", task=small())
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# -- a stop at any moment
+
+
+class Stop(BaseException):
+    """The end of a process, as seen from inside: no handler for ordinary errors runs."""
+
+
+def stops(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
+    """Make the n-th change of the file system (a synced write, a renaming, a removal) never happen."""
+    count = [0]
+    for name in ("fsync", "replace", "unlink"):
+        monkeypatch.setattr(os, name, _counted(getattr(os, name), count, at))
+    return count
+
+
+def _counted(change, count, at):
+    def maybe(*args, **kwargs):
+        count[0] += 1
+        if count[0] == at:
+            raise Stop
+        return change(*args, **kwargs)
+
+    return maybe
+
+
+@pytest.mark.parametrize("method", ["fedyogi", "local"])
+def test_a_stop_at_any_change_of_the_folder_is_resumed_to_the_same_bytes(tmp_path, monkeypatch, method):
+    monkeypatch.setattr(checkpoint, "COMPACT", 2)  # kept rows are written whole in round 6
+    settings = {"rounds": 8, "selection": {"number": 1}, "eval_every": 4}
+    whole = run(tmp_path / "whole", method, **settings)
+    with monkeypatch.context() as patch:
+        count = stops(patch, -1)
+        run(tmp_path / "counted", method, **settings)
+    assert count[0] > 8 * 2
+    assert method != "local" or sorted(whole)[1] == "kept-000006-all.safetensors"
+    different = {}
+    for at in range(1, count[0] + 1):
+        folder = tmp_path / str(at)
+        with monkeypatch.context() as patch:
+            stops(patch, at)
+            with pytest.raises(Stop):
+                run(folder, method, **settings)
+        if not (folder / "config.toml").exists():  # it never began
+            run(folder, method, **settings)
+        else:
+            fl.resume(folder, task=small())
+        left = written(folder)
+        if left != whole:
+            different[at] = sorted(name for name in left.keys() | whole if left.get(name) != whole.get(name))
+    assert different == {}, f"stops out of {count[0]} after which files differ from {sorted(whole)}"
+
+
+def test_the_number_of_rounds_between_checkpoints_changes_no_number(tmp_path):
+    every, third = run(tmp_path / "1", rounds=7), run(tmp_path / "3", rounds=7, checkpoint_every=3)
+    assert every == third

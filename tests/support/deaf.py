@@ -1,0 +1,80 @@
+"""Runs in which some clients do not answer, as it happens on real machines: without any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.message import Message
+from fedloom.core.task import Task
+from fedloom.engines.inline import Inline
+from fedloom.rounds.jobs import Job, Shop, Tensors
+from fedloom.runs.config import parse
+from fedloom.runs.history import History
+from fedloom.runs.runner import Prepared, execute, prepare, resume
+
+Deaf = Callable[[Job], bool]
+"""Whether a job of one client stays undone."""
+
+
+class Sparse(Inline):
+    """An engine on which some jobs stay undone. It notes which rounds were ``begun``; ``reasons`` is what it tells of
+    who was left out, by kind of job and round."""
+
+    def __init__(self, shop: Shop, deaf: Deaf) -> None:
+        super().__init__(shop)
+        self.deaf = deaf
+        self.begun: list[int] = []
+        self.reasons: dict[tuple[str, int], dict[str, Any]] = {}
+        self.told: list[dict[str, Any]] = []
+
+    def begin(self, round_number: int) -> None:
+        self.begun.append(round_number)
+
+    def run(  # type: ignore[override]
+        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]
+    ) -> list[Tensors | None]:
+        reason = self.reasons.get((jobs[0].kind, jobs[0].round))
+        self.told += [] if reason is None else [reason]
+        return [None if job.kind != "global" and self.deaf(job) else self.shop.do(job, message, kept) for job in jobs]
+
+    def left_out(self) -> list[dict[str, Any]]:
+        told, self.told = self.told, []
+        return told
+
+    @staticmethod
+    def of(run: Prepared, deaf: Deaf) -> Sparse:
+        return Sparse(run.composition.shop(), deaf)
+
+
+def prepared(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0, **settings: Any) -> Prepared:
+    """A run whose jobs are of one client each."""
+    values = {"rounds": 3, "seed": 3, "task": {"name": task.name, "clients": task.federation.clients}, **settings}
+    run = prepare(task, method, parse({"method": {"name": "fedavg"}, **values}))
+    composition = replace(
+        run.composition,
+        execution=replace(run.composition.execution, cohort=1),
+        scored_together=1,
+        quorum=quorum,
+        retries=retries,
+    )
+    return replace(run, composition=composition)
+
+
+def played(run: Prepared, deaf: Deaf = lambda _: False, folder: Path | None = None, observers: Any = ()) -> History:
+    """Play a run in which some do not answer, or go on with its folder."""
+    begun = folder is not None and (folder / "config.toml").exists()
+    if begun:
+        assert folder is not None
+        return resume(run, folder, observers, Sparse.of(run, deaf))
+    return execute(run, folder, observers, Sparse.of(run, deaf))
+
+
+def missing(**rounds: Any) -> Deaf:
+    """Clients that do not answer in some rounds: ``missing(r2=[1, 3])``; only updates are concerned."""
+    return lambda job: job.kind == "update" and job.ids[0] in rounds.get(f"r{job.round}", ())

@@ -1,0 +1,179 @@
+"""A real deployment on loopback for tests: Flower's SuperLink and SuperNodes with TLS and node authentication.
+
+The SuperLink and the SuperNodes are programs of their own and stay up for many runs. The sites' own processes are
+threads of the test, so that a test can look into them and make them misbehave; tests/test_deploy_machines.py starts
+them as programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from torch import Tensor
+
+from fedloom.core.selector import Choice, Pool
+from fedloom.deploy import flower
+from fedloom.deploy.operate import commands as operate
+from fedloom.deploy.operate import supervise
+from fedloom.deploy.operate.programs import Program
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.provision.folders import init
+from fedloom.deploy.settings import SERVER_FILE, ServerSettings, load_server, load_site, to_toml
+from fedloom.deploy.site.process import Station
+from fedloom.deploy.site.state import Keepsake
+from fedloom.runs.api import complete_local, make_task, method_of, with_method
+from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.config import parse
+from fedloom.runs.history import History
+from fedloom.runs.runner import execute, prepare
+
+SITES = ["north", "south", "west"]
+Answer = Callable[[bytes], bytes]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody has, one after the other, and that no outgoing connection is given."""
+    first = 10_000 + 37 * os.getpid() % 20_000
+    for start in range(first, first + 2000, count):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(start, start + count):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return list(range(start, start + count))
+    raise AssertionError("this machine has no free ports")
+
+
+def values(method: str, rounds: int, **more: Any) -> dict[str, Any]:
+    """A small run file of three clients."""
+    task = {"name": "digits", "clients": 3, "seed": 1}
+    return complete_local(with_method({"rounds": rounds, "task": task, **more}, method))
+
+
+def simulated(given: dict[str, Any], **more: Any) -> History:
+    """The same run in the simulator."""
+    config = parse({**given, **more})
+    return execute(prepare(make_task(config), method_of(config), config))
+
+
+class Deployment:
+    """The programs, the sites' threads, and runs one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        port, first, *_ = free_ports(4)
+        run_file = folder / "run.toml"
+        run_file.write_bytes(tomli_w.dumps(values("fedavg", 1)).encode())
+        self.folders = dict(zip(["server", *SITES], init(
+            run_file, folder / "deploy", SITES, port=port, proxy=False, rehearsal=True, first_site_port=first
+        ), strict=True))  # fmt: skip
+        self.server = self.folders["server"]
+        self.usual = load_server(self.server)
+        self.link: Program = supervise._superlink(self.server, load_server(self.server))
+        supervise._register(self.server, load_server(self.server))
+        self.nodes: dict[str, Program] = {}
+        self.stations: dict[str, Station] = {}
+        self.answers: dict[str, Answer] = {}
+        for name in SITES:
+            threading.Thread(target=self._serve, args=(name,), daemon=True).start()
+
+    def _serve(self, name: str) -> None:
+        flower.Letterbox(load_site(self.folders[name]).port).serve(lambda data: self.answers[name](data))
+
+    def connect(self, *names: str) -> None:
+        """Start the SuperNodes of some sites that are not up."""
+        for name in names:
+            if name not in self.nodes or self.nodes[name].ended:
+                self.nodes[name] = supervise._supernode(self.folders[name], load_site(self.folders[name]))
+
+    def disconnect(self, name: str) -> None:
+        """Kill a site's SuperNode, which has no time to say goodbye."""
+        self.nodes[name].process.kill()
+        self.nodes[name].process.wait()
+
+    def set_up(self, given: dict[str, Any], **settings: Any) -> None:
+        """Give server and sites another run, and the server other settings."""
+        shutil.rmtree(self.server / "run", ignore_errors=True)
+        blueprint = Blueprint.of(parse(given), SITES)
+        changed = ServerSettings(**{**self.usual.model_dump(), "join_timeout": 60.0, "deadline": 60.0, **settings})
+        (self.server / SERVER_FILE).write_bytes(to_toml(changed))
+        for name, folder in self.folders.items():
+            blueprint.save(folder, server=name == "server")
+        for number, name in enumerate(SITES):
+            shutil.rmtree(self.folders[name] / "kept", ignore_errors=True)
+            site = load_site(self.folders[name])
+            shop = blueprint.shop(blueprint.site_task(site, self.folders[name]))
+            kept = Keepsake(self.folders[name] / "kept")
+            self.stations[name] = Station(self.folders[name], site, blueprint, shop, kept)
+            self.answers[name] = self.stations[name].answer
+            assert site.client == number
+
+    def run(self, observe: Callable[[dict[str, Any]], None] = lambda _: None) -> Path:
+        """Play the run over Flower, as ``fedloom deploy run`` does."""
+        return operate.run(self.server, lambda _: None, observe)
+
+    def close(self) -> None:
+        """End every program."""
+        for program in [*self.nodes.values(), self.link]:
+            program.stop()
+
+
+@contextlib.contextmanager
+def deployment(folder: Path) -> Iterator[Deployment]:
+    """A deployment that is ended whatever happens."""
+    one = Deployment(folder)
+    try:
+        one.connect(*SITES)
+        yield one
+    finally:
+        one.close()
+
+
+def final_row(run_folder: Path) -> Tensor:
+    """The shared row of a run's last checkpoint."""
+    state = load_checkpoint(run_folder, len(SITES))
+    assert state is not None
+    return state.server["row"]
+
+
+def records(run_folder: Path) -> list[dict[str, Any]]:
+    """The records of a run's rounds."""
+    return [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def excluded(run_folder: Path) -> list[tuple[int, str, str, str]]:
+    """Who was left out: round, site, of what, why."""
+    return [
+        (record["round"], one["name"], one["what"], one["reason"])
+        for record in records(run_folder)
+        for one in record.get("excluded", ())
+    ]
+
+
+@dataclass(frozen=True)
+class Only:
+    """A selection that is written down: which clients work in which round; everyone in rounds not named."""
+
+    rounds: dict[int, list[int]]
+
+    def __call__(self, pool: Pool) -> Choice:
+        return Choice(self.rounds.get(pool.round, [0, 1, 2]))
+
+
+def without(left: list[tuple[int, str, str, str]]) -> Only:
+    """The selection that leaves out whoever's update did not count; an answer that came late was counted out before."""
+    missed: dict[int, set[int]] = {}
+    for number, name, what, reason in left:
+        if what == "update" and "too late" not in reason:
+            missed.setdefault(number, set()).add(SITES.index(name))
+    return Only({number: [c for c in range(len(SITES)) if c not in some] for number, some in missed.items()})

@@ -1,0 +1,206 @@
+"""A deployment without a network: letters reach stations of the same process, so that a fleet is tried in milliseconds.
+
+``LocalPost`` stands for Flower. ``Local`` is a whole deployment around it: sites with folders of their own, and a
+server that can be killed and started again. ``simulated`` is the same run in the simulator, of chosen clients only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from fedloom.core.selector import Choice
+from fedloom.deploy.flower import Letter, Node
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
+from fedloom.deploy.server.deployed_engine import Fleet
+from fedloom.deploy.server.roster import Roster
+from fedloom.deploy.server.serve import deployed
+from fedloom.deploy.server.tickets import Tickets
+from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
+from fedloom.deploy.site.process import Station
+from fedloom.deploy.site.state import Keepsake
+from fedloom.rounds.jobs import Shop
+from fedloom.runs.api import method_of, with_method
+from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.config import parse
+from fedloom.runs.history import History
+from fedloom.runs.runner import Prepared, execute, prepare, resume
+
+NAMES = ["north", "south", "west"]
+TINY = {
+    "rounds": 3,
+    "seed": 5,
+    "eval_every": 0,
+    "execution": "loop",
+    "task": {"name": "digits", "clients": 3, "seed": 1, "model": "mlp", "model_options": {"hidden": 8}},
+    "local": {"epochs": 1, "batch_size": 256, "lr": 0.1},
+}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A letter that was answered: what it was called, who got it, what it asked, and the honest answer."""
+
+    name: str
+    node: int
+    request: Request
+    answer: bytes
+
+
+class LocalPost:
+    """``stations`` answer at once, unless they are ``away``. ``meddle`` may change an answer on its way: to other
+    bytes, to a letter of any kind, to several letters, or to silence (None)."""
+
+    def __init__(self, stations: Mapping[int, Callable[[bytes], bytes]]) -> None:
+        self.stations = dict(stations)
+        self.away: set[int] = set()
+        self.since = dict.fromkeys(stations, 1.0)
+        self.keys = {client: str(client).encode() for client in stations}
+        self.meddle: Callable[[Sent], Any] = lambda sent: sent.answer
+        self.waiting: list[Letter] = []
+        self.sent: list[Sent] = []
+        self.down: list[tuple[int, bytes]] = []
+
+    def nodes(self) -> list[Node]:
+        return [Node(c, self.keys[c], c not in self.away, self.since[c]) for c in self.stations]
+
+    def send(self, letters: Mapping[int, bytes], seconds: float, group: str) -> dict[int, str]:
+        names = {}
+        for node, data in letters.items():
+            names[node] = name = f"letter-{len(self.down)}"
+            self.down.append((node, data))
+            sent = Sent(name, node, unpack(data, Request, 1 << 40)[0], self.stations[node](data))
+            self.sent.append(sent)
+            self.arrive(sent, self.meddle(sent))
+        return names
+
+    def arrive(self, sent: Sent, what: Any) -> None:
+        for one in what if isinstance(what, list) else [what]:
+            if one is not None:
+                self.waiting.append(one if isinstance(one, Letter) else Letter(sent.name, sent.node, one))
+
+    def fetch(self, names: Collection[str], seconds: float) -> list[Letter]:
+        found = [letter for letter in self.waiting if letter.answers in names]
+        self.waiting = [letter for letter in self.waiting if letter.answers not in names]
+        return found
+
+
+def keys(count: int) -> dict[bytes, int]:
+    return {str(client).encode(): client for client in range(count)}
+
+
+def misled(client: int, round_number: int, by: Callable[[Sent], Any], kind: str = "update") -> Callable[[Sent], Any]:
+    """Meddling with one client's answer in one round; everything else passes."""
+
+    def meddle(sent: Sent) -> Any:
+        asked = (sent.node, sent.request.round, sent.request.kind) == (client, round_number, kind)
+        return by(sent) if asked else sent.answer
+
+    return meddle
+
+
+def rewritten(
+    sent: Sent, tensors: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None, **header: Any
+) -> bytes:
+    """An honest answer with other tensors or another header."""
+    answer, found = unpack(sent.answer, Answer, 1 << 40)
+    return pack(answer.model_copy(update=header), found if tensors is None else tensors(found))
+
+
+def blueprint(spec: str = "fedavg", **changes: Any) -> Blueprint:
+    return Blueprint.of(parse(with_method({**TINY, **changes}, spec)), NAMES)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a module's tests share: a blueprint and the sites' tasks, which are slow to make."""
+
+    blueprint: Blueprint
+    shop: Shop
+    prepared: Prepared
+    """The run in the simulator."""
+
+    @staticmethod
+    def of(spec: str = "fedavg", **changes: Any) -> Plan:
+        made = blueprint(spec, **changes)
+        settings = SiteSettings(name=NAMES[0], client=0, data=SiteData(rehearsal=True))
+        task = made.site_task(settings, Path())  # a rehearsal's task is the same for all sites, and the simulator's
+        return Plan(made, made.shop(task), prepare(task, method_of(made.config), made.config))
+
+
+class Local:
+    """A deployment whose sites are in this process; ``settings`` are the server's."""
+
+    def __init__(self, plan: Plan, folder: Path, **settings: Any) -> None:
+        self.plan, self.folder = plan, folder
+        self.settings = ServerSettings(sites=NAMES, **{"deadline": 0.25, "join_timeout": 0.1, **settings})
+        self.stations = {client: self.station(client) for client in range(3)}
+        self.post = LocalPost({client: self.answering(client) for client in range(3)})
+        self.run = folder / "run"
+        self.fleet: Fleet | None = None
+        self.roster: Roster | None = None
+
+    def station(self, client: int) -> Station:
+        """A site's process, over whatever its disk has."""
+        settings = SiteSettings(name=NAMES[client], client=client, data=SiteData(rehearsal=True))
+        folder = self.folder / NAMES[client]
+        return Station(folder, settings, self.plan.blueprint, self.plan.shop, Keepsake(folder / "kept"))
+
+    def answering(self, client: int) -> Callable[[bytes], bytes]:
+        return lambda data: self.stations[client].answer(data)
+
+    def kept(self, client: int) -> dict[str, bytes]:
+        """What lies on a site's disk."""
+        return {path.name: path.read_bytes() for path in (self.folder / NAMES[client] / "kept").iterdir()}
+
+    def state(self, client: int) -> dict[str, Tensor]:
+        """The kept state that counts, as the server's next request would name it."""
+        assert self.fleet is not None
+        return self.stations[client].keepsake.read(self.fleet.tickets.state.get(client, ""))
+
+    def server(self) -> tuple[Prepared, Fleet]:
+        """A server's half, begun anew over its folder, as a process that starts does."""
+        made, begun = self.plan.blueprint, (self.run / "config.toml").exists()
+        checkpoint = load_checkpoint(self.run, 3) if begun else None
+        self.run.mkdir(parents=True, exist_ok=True)
+        self.roster = Roster(self.post, self.settings, keys(3), made.digest, made.digest)
+        self.roster.gather(lambda _: None)
+        prepared = deployed(made, self.roster, self.settings)
+        tickets = Tickets(self.run / "tickets.json", None if checkpoint is None else checkpoint.round)
+        self.fleet = Fleet(self.post, self.roster, tickets, self.settings, prepared.composition.shop())
+        return prepared, self.fleet
+
+    def play(self, after: Mapping[int, Callable[[], Any]] | None = None) -> History:
+        """Play the run from wherever it stands; ``after`` rounds of some numbers something happens."""
+
+        def observe(record: dict[str, Any]) -> None:
+            (after or {}).get(record["round"], lambda: None)()
+
+        begun = (self.run / "config.toml").exists()
+        prepared, fleet = self.server()
+        return (resume if begun else execute)(prepared, self.run, [observe], fleet)
+
+
+def simulated(plan: Plan, who: Mapping[int, Sequence[int]] | None = None, folder: Path | None = None) -> History:
+    """The run in the simulator, one client after the other, in which the rounds named have only some clients."""
+    run = replace(
+        plan.prepared.composition,
+        execution=replace(plan.prepared.composition.execution, cohort=1),
+        select=lambda pool: Choice(list((who or {}).get(pool.round, range(pool.size)))),
+    )
+    return execute(replace(plan.prepared, composition=run), folder)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting for disks, and short waits for sites: what is written and in which order stays the same."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    monkeypatch.setattr("fedloom.deploy.server.deployed_engine.POLL", 0.02)
+    monkeypatch.setattr("fedloom.deploy.server.deployed_engine.LOOK", 0.02)
+    monkeypatch.setattr("fedloom.deploy.server.roster.POLL", 0.02)

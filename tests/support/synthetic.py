@@ -1,0 +1,78 @@
+"""Small federations and models for tests: random data, exact control over sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.local_work import LocalWork
+from fedloom.core.task import SquaredError, Task
+from fedloom.data.federation import Federation, Ragged
+from fedloom.training.local_trainer import Loom
+
+
+def federation(sizes: list[int], shape: tuple[int, ...] = (20,), classes: int = 5, tokens: int = 0) -> Federation:
+    """Clients of given sizes with random samples; each client's test part is its training part."""
+    total = sum(sizes)
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randint(0, tokens, (total, *shape), generator=generator) if tokens else torch.randn(total, *shape, generator=generator)  # fmt: skip # noqa: E501
+    y = torch.randint(0, classes, (total,), generator=generator)
+    parts = Ragged.of(np.split(np.arange(total), np.cumsum(sizes)[:-1]))
+    positions = torch.arange(total)
+    return Federation({"x": x, "y": y}, parts, parts, Ragged.empty(len(sizes)), classes, global_test=positions)
+
+
+def mlp(inputs: int = 20, hidden: int = 16, classes: int = 5, dropout: float = 0.0) -> nn.Module:
+    """A chain of linear layers with fixed initial weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, classes)
+        )
+
+
+class Branching(nn.Module):
+    """A model that is no chain, so that only vmap can vectorise it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(2)
+            self.left, self.right = nn.Linear(20, 8), nn.Linear(20, 8)
+            self.drop, self.head = nn.Dropout(0.2), nn.Linear(8, 5)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.left(x)) * self.right(x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.drop(self.features(x)))
+
+
+def cohort(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, seed: int = 3) -> Cohort:
+    """A cohort of a task in round 1 of 10."""
+    ids = list(range(task.federation.clients)) if ids is None else ids
+    return Cohort(ids, Loom(task, execution), Setting(work, seed, 10), 1)
+
+
+def trained(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, **how: object) -> torch.Tensor:
+    """The rows of a cohort after training from the task's initial row."""
+    some = cohort(task, execution, work, ids)
+    return some.train(some.spread(task.initial_row()), **how)  # type: ignore[arg-type]
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest difference relative to the largest entry."""
+    return float((a - b).abs().max() / a.abs().max())
+
+
+def quadratic(optima: list[float], curvatures: list[float] | None = None) -> Task:
+    """Clients with the loss ``a/2 (w - c)²``: one sample x = √a with target c·√a, and a model of one weight, at 0."""
+    x = torch.tensor(curvatures or [1.0] * len(optima)).sqrt()[:, None]
+    y = x * torch.tensor(optima)[:, None]
+    parts = Ragged.of(list(np.arange(len(optima))[:, None]))
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    held = Federation({"x": x, "y": y}, parts, parts, Ragged.empty(len(optima)), 1)
+    return Task("quadratic", held, model, objective=SquaredError())

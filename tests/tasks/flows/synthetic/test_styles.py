@@ -1,0 +1,83 @@
+"""What organisations share and in what they differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedloom.tasks.flows.synthetic.grammar import PER_THEME, ROLES, TYPES, grammar
+from fedloom.tasks.flows.synthetic.growth import grow
+from fedloom.tasks.flows.synthetic.kinds import KINDS, SUBKINDS, TARGETS
+from fedloom.tasks.flows.synthetic.sizes import SIZES, group
+from fedloom.tasks.flows.synthetic.styles import NAMED, NEW_ACTION, PLATFORM_TOKENS, PRIVATE_TOKENS, styles
+
+CLIENT_ACTION = TARGETS.index("ExecuteClientAction")
+
+
+@pytest.fixture(scope="module")
+def made():
+    return styles(0, 1_000)
+
+
+def test_shares_of_kinds_have_the_mean_and_the_deviation_of_table_b1(made):
+    mean, std = np.array([KINDS[kind] for kind in TARGETS]).T
+    assert np.allclose(made.shares.sum(1), 1)
+    assert np.allclose(100 * made.shares.mean(0), mean, atol=0.01)
+    assert np.allclose(100 * made.shares.std(0, ddof=1), std, rtol=0.05, atol=0.01)
+
+
+def test_biases_make_flows_show_these_shares(made):
+    who = np.repeat(np.arange(len(SIZES)), 100)
+    random = np.random.default_rng(0)
+    types = random.integers(0, len(TYPES), len(who))
+    found = grow(grammar(0), made.bias[who], types, made.speaker(who, random), random)
+    counts = found.expected.reshape(len(SIZES), 100, -1).sum(1)
+    shares = counts / counts.sum(1, keepdims=True)
+    assert np.abs(shares.mean(0) - made.shares.mean(0)).max() < 0.01
+    assert np.abs(shares - made.shares).mean() < 0.01
+
+
+def test_mobile_organisations_have_most_client_actions_and_nobody_has_none(made):
+    client = made.shares[:, CLIENT_ACTION]
+    assert client[made.mobile].min() > client[~made.mobile].max()
+    assert client.min() > 0.002
+    assert np.allclose(client[list(NEW_ACTION)], 0.05, atol=0.01)
+
+
+def test_platform_names_play_one_role_everywhere_and_all_roles_have_one(made):
+    platform = made.roles[:, :PLATFORM_TOKENS]
+    assert (platform == platform[0]).all()
+    assert set(platform[0].tolist()) == set(range(ROLES))
+
+
+def test_private_names_and_modules_mean_different_things_in_two_organisations(made):
+    private = made.roles[:, PLATFORM_TOKENS:]
+    assert private.shape == (len(SIZES), PRIVATE_TOKENS)
+    agree = (private[:, None] == private[None]).mean(-1)[np.triu_indices(len(SIZES), 1)]
+    assert agree.mean() == pytest.approx(1 / ROLES, abs=0.01)
+    assert len(np.unique(made.modules, axis=0)) == len(SIZES)
+
+
+def test_bigger_organisations_use_more_private_names_more_often(made):
+    assert made.private_rate.tolist() == [{"small": 0.15, "intermediate": 0.55, "big": 0.7}[group(n)] for n in SIZES]
+    assert made.in_use.tolist() == np.clip(made.size // 40, 5, 90).tolist()
+    who = np.array([0, 32]).repeat(20_000)
+    token, role = made.speaker(who, np.random.default_rng(0))(np.arange(len(who)))
+    private = token >= PLATFORM_TOKENS
+    assert private[who == 0].mean() == pytest.approx(0.15, abs=0.02)
+    assert private[who == 32].mean() == pytest.approx(0.70, abs=0.02)
+    assert len(np.unique(token[(who == 0) & private])) == 5
+    assert len(np.unique(token[(who == 32) & private])) == 25
+    assert (role == made.roles[who, token]).all()
+    assert role.max() // PER_THEME == 9
+
+
+def test_subkinds_differ_by_organisation_and_by_the_role_before(made):
+    for kind, names in NAMED.items():
+        chances = made.subkinds[kind]
+        assert chances.shape == (len(SIZES), ROLES, len(names))
+        assert np.allclose(chances.sum(-1), 1)
+        assert chances.std(0).mean() > 0.001
+        assert chances.mean(0).std(0).mean() > 0.001
+        common = max(names, key=lambda name: SUBKINDS[name].mean)
+        assert chances.mean((0, 1)).argmax() == names.index(common)

@@ -1,0 +1,67 @@
+"""Which execution runs: a fixed rule, and a visible fall back to the loop."""
+
+import logging
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fedloom.core.task import Task
+from fedloom.models import build
+from fedloom.training.execution import Execution, cohorts, decide
+from support.synthetic import Branching, federation, mlp
+
+
+def test_small_chains_are_vectorised_and_compute_bound_layers_are_not():
+    assert decide(Task("t", federation([8]), mlp()), "auto", 32).name == "vectorised"
+    assert decide(Task("t", federation([8]), Branching()), "auto", 32).name == "vectorised"
+    images = Task("t", federation([8], (1, 28, 28)), build("lenet-small", (1, 28, 28), 5, 0))
+    assert decide(images, "auto", 32).name == "loop"
+    text = Task("t", federation([8], (12,), tokens=5), build("char-lstm", (12,), 5, 0))
+    assert decide(text, "auto", 32).name == "loop"
+
+
+def test_batch_norm_falls_back_to_the_loop_with_one_line_that_says_why(caplog):
+    model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
+    with caplog.at_level(logging.WARNING, logger="fedloom"):
+        chosen = decide(Task("t", federation([8]), model), "vectorised", 32)
+    assert chosen.name == "loop"
+    assert len(caplog.records) == 1
+    assert "BatchNorm1d '1' takes statistics of a batch" in caplog.text
+
+
+def test_a_model_that_vmap_cannot_take_falls_back_with_the_reason(caplog):
+    class Stubborn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(20, 5)
+
+        def forward(self, x):
+            out = self.layer(F.dropout(x, 0.5, self.training))
+            return out if out.sum() > 0 else -out
+
+    with caplog.at_level(logging.WARNING, logger="fedloom"):
+        assert decide(Task("t", federation([8]), Stubborn()), "auto", 32).name == "loop"
+    assert "vmap cannot take it" in caplog.text
+
+
+def test_cohorts_are_of_similar_size_and_hold_everybody_once():
+    sizes = torch.tensor([5, 90, 7, 80, 6, 1000])
+    made = cohorts([0, 1, 2, 3, 4, 5], sizes, Execution("vectorised", "", 2))
+    assert made == [[5, 1], [3, 2], [4, 0]]
+
+
+def test_a_forward_pass_that_changes_a_buffer_is_left_to_the_loop(caplog):
+    class Remembering(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(20))
+            self.layer = nn.Linear(20, 5)
+
+        def forward(self, x):
+            self.seen = 0.9 * self.seen + 0.1 * x.mean(0)
+            return self.layer(x - self.seen)
+
+    with caplog.at_level(logging.WARNING, logger="fedloom"):
+        assert decide(Task("t", federation([8]), Remembering()), "auto", 32).name == "loop"
+    assert "changes the buffer 'seen'" in caplog.text

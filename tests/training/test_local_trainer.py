@@ -1,0 +1,279 @@
+"""Local training: two executions that agree, and each client as if it were alone."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.task import Task
+from fedloom.models import build
+from fedloom.training.dropout import keyed
+from support.synthetic import Branching, cohort, distance, federation, mlp, trained
+
+UNEQUAL = [100, 70, 64, 33, 7, 5]
+WORKS = {
+    "sgd": LocalWork(epochs=3, batch_size=16),
+    "decay": LocalWork(epochs=3, batch_size=16, weight_decay=0.01),
+    "nesterov": LocalWork(epochs=2, batch_size=16, momentum=0.9, nesterov=True, weight_decay=0.01, clip=1.0),
+    "adam": LocalWork(epochs=2, batch_size=16, optimizer="adam", lr=0.01),
+    "steps, whole data": LocalWork(steps=7, batch_size=0),
+    "stragglers": LocalWork(epochs=4, batch_size=8, partial=0.8),
+}
+MODELS = {"chain": lambda: mlp(dropout=0.3), "branching": Branching}
+
+
+def pull(rows, received):
+    return 0.1 * (rows - received)
+
+
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_vectorised_equals_loop_for_unequal_clients_with_dropout(model, work):
+    task = Task("t", federation(UNEQUAL), model())
+    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
+    pulled = [trained(task, execution, work, pull=pull) for execution in ("loop", "vectorised")]
+    assert distance(*pulled) < 1e-5
+
+
+FIFTY = {
+    "mlp": (lambda: mlp(), (20,), 0),
+    "cnn": (lambda: build("cnn-small", (1, 12, 12), 5, 0), (1, 12, 12), 0),
+    "lstm": (lambda: build("char-lstm", (12,), 5, 0), (12,), 5),
+}
+
+
+@pytest.mark.parametrize("case", FIFTY.values(), ids=FIFTY)
+def test_vectorised_equals_loop_after_fifty_steps(case):
+    make, shape, tokens = case
+    task = Task("t", federation([40, 30, 25], shape, tokens=tokens), make())
+    work = LocalWork(steps=50, batch_size=8, lr=0.05)
+    loop, vectorised = (trained(task, execution, work) for execution in ("loop", "vectorised"))
+    assert distance(loop, vectorised) < 1e-5
+    assert float((loop - task.initial_row()).norm()) > 0.01
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_client_trains_beside_others_as_it_would_alone(execution):
+    task = Task("t", federation(UNEQUAL), mlp(dropout=0.3))
+    work = LocalWork(epochs=2, batch_size=16)
+    together = trained(task, execution, work)
+    for client in range(len(UNEQUAL)):
+        assert distance(together[client : client + 1], trained(task, execution, work, ids=[client])) < 1e-5
+
+
+def test_the_loop_is_bare_torch():
+    task = Task("t", federation([40]), mlp())
+    work = LocalWork(epochs=2, batch_size=16, lr=0.1, momentum=0.9, weight_decay=0.01)
+    row = trained(task, "loop", work)[0]
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    from fedloom.training.batches import Assignment
+
+    for positions in Assignment.of(0, task.federation.train[0], work, 3, 1):
+        optimizer.zero_grad()
+        F.cross_entropy(model(task.inputs(positions)), task.targets(positions)).backward()
+        optimizer.step()
+    assert torch.allclose(row, task.layout.row(model), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+@pytest.mark.parametrize("work", [WORKS["decay"], WORKS["adam"]], ids=["sgd", "adam"])
+def test_columns_that_may_not_move_stay_to_the_byte(execution, work):
+    task = Task("t", federation(UNEQUAL), mlp())
+    rows = trained(task, execution, work, part="head")
+    body = task.layout.columns("body")
+    assert torch.equal(rows[:, body], task.initial_row().expand(len(rows), -1)[:, body])
+    assert bool((rows[:, ~body] != task.initial_row()[~body]).any(1).all())
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_pull_is_the_gradient_of_its_penalty(execution):
+    """One full-batch step with the pull of FedProx from elsewhere equals a step on the penalised loss."""
+    task = Task("t", federation([30]), mlp())
+    work = LocalWork(steps=1, batch_size=0, lr=0.1)
+    elsewhere = task.initial_row() + 0.1
+    some = cohort(task, execution, work)
+
+    def towards(rows, received, home):  # noqa: ARG001
+        return 2.0 * (rows - home)
+
+    row = some.train(some.spread(task.initial_row()), pull=towards, given={"home": elsewhere.expand(1, -1)})[0]
+    plain = trained(task, execution, work)[0]
+    expected = plain - 0.1 * 2.0 * (task.initial_row() - elsewhere)
+    assert torch.allclose(row, expected, atol=1e-6)
+
+
+def test_a_method_may_bring_its_own_loss():
+    def drift(net, x, y, given):
+        apart = (net.features(x) - net.at(given["home"]).features(x)).square().sum(-1)
+        return F.cross_entropy(net(x), y, reduction="none") + apart, torch.ones(len(x))
+
+    task = Task("t", federation(UNEQUAL), Branching())
+    work = LocalWork(epochs=2, batch_size=16)
+    home = {"home": task.initial_row().expand(len(UNEQUAL), -1) + 0.1}
+    loop, vectorised = (trained(task, execution, work, loss=drift, given=home) for execution in ("loop", "vectorised"))
+    assert distance(loop, vectorised) < 1e-5
+    assert distance(loop, trained(task, "loop", work)) > 1e-3
+
+
+def test_batch_norm_is_trained_in_the_loop_and_its_statistics_move():
+    model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
+    task = Task("t", federation([32]), model)
+    row = trained(task, "loop", LocalWork(batch_size=16))[0]
+    assert not torch.equal(task.layout.views(row)["1.running_mean"], torch.zeros(8))
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_augmentation_draws_from_the_clients_own_generator(execution):
+    def jitter(x, generator):
+        return x + torch.randn(x.shape, generator=generator)
+
+    plain = Task("t", federation([33, 20, 9]), mlp())
+    noisy = Task("t", plain.federation, mlp(), augment=jitter)
+    work = LocalWork(epochs=2, batch_size=16)
+    rows = trained(noisy, execution, work)
+    assert distance(rows, trained(noisy, "loop", work)) < 1e-5
+    assert distance(rows[1:2], trained(noisy, execution, work, ids=[1])) < 1e-5
+    assert distance(rows, trained(plain, execution, work)) > 1e-3
+
+
+def test_no_steps_leave_the_rows_as_they_are():
+    task = Task("t", federation([8, 8]), mlp())
+    assert torch.equal(trained(task, "vectorised", LocalWork(steps=0)), task.initial_row().expand(2, -1))
+
+
+def test_the_learning_rate_follows_its_schedule():
+    step = LocalWork(lr=1.0, schedule="step", lr_decay=0.5, lr_every=2)
+    assert [step.lr_at(t, 6) for t in range(1, 7)] == [1, 1, 0.5, 0.5, 0.25, 0.25]
+    cosine = LocalWork(lr=1.0, schedule="cosine", lr_decay=0.1)
+    assert cosine.lr_at(1, 11) == 1.0
+    assert cosine.lr_at(11, 11) == pytest.approx(0.1)
+    assert LocalWork(lr=1.0, schedule="exponential", lr_decay=0.5).lr_at(4, 9) == 0.125
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_what_the_models_owner_froze_stays_frozen(execution):
+    model = mlp()
+    model[1].weight.requires_grad_(False)
+    task = Task("t", federation([20, 9]), model)
+    rows = trained(task, execution, LocalWork(batch_size=8, weight_decay=0.1))
+    views = task.layout.views(rows)
+    assert torch.equal(views["1.weight"], model[1].weight.expand(2, -1, -1))
+    assert not torch.equal(views["1.bias"], model[1].bias.expand(2, -1))
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_parameter_that_takes_no_part_does_not_move(execution):
+    class Spare(Branching):
+        def __init__(self):
+            super().__init__()
+            self.spare = nn.Linear(3, 3)
+
+    task = Task("t", federation([20, 9]), Spare())
+    task.model.parts = {"head": ["head"]}
+    rows = trained(task, execution, LocalWork(batch_size=8))
+    assert torch.equal(task.layout.views(rows)["spare.weight"], task.model.spare.weight.expand(2, -1, -1))
+
+
+def repeated():
+    square, relu = nn.Linear(20, 20), nn.ReLU()
+    return nn.Sequential(square, relu, square, relu, nn.Linear(20, 5))
+
+
+def tied():
+    first, second = nn.Linear(20, 20), nn.Linear(20, 20)
+    second.weight = first.weight
+    return nn.Sequential(first, nn.Tanh(), second, nn.Linear(20, 5))
+
+
+def one_relu_twice():
+    relu = nn.ReLU()
+    return nn.Sequential(nn.Linear(20, 8), relu, nn.Linear(8, 8), relu, nn.Linear(8, 5))
+
+
+@pytest.mark.parametrize("model", [repeated, tied, one_relu_twice])
+def test_layers_used_twice_and_tied_weights_train_alike_in_both_executions(model):
+    task = Task("t", federation([33, 20, 9]), model())
+    work = LocalWork(epochs=3, batch_size=8)
+    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
+
+
+class Residual(nn.Module):
+    """Two parameters that are added: autograd gives both the very same gradient tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.base, self.delta = nn.Parameter(torch.full((5, 20), 0.1)), nn.Parameter(torch.zeros(5, 20))
+
+    def forward(self, x):
+        return F.linear(x, self.base + self.delta)
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+@pytest.mark.parametrize("how", [{"weight_decay": 0.1}, {"momentum": 0.9, "nesterov": True}], ids=["decay", "nesterov"])
+def test_parameters_that_share_a_gradient_step_as_torch_does(execution, how):
+    task = Task("t", federation([30]), Residual())
+    row = trained(task, execution, LocalWork(steps=1, batch_size=0, lr=0.1, **how))[0]
+    model = Residual()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **how)
+    positions = task.federation.train[0]
+    F.cross_entropy(model(task.inputs(positions)), task.targets(positions)).backward()
+    optimizer.step()
+    assert torch.allclose(row, task.layout.row(model), atol=1e-6)
+
+
+class Indexed(nn.Module):
+    """A model with integer and boolean buffers, which have no mean."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("ids", torch.arange(19, -1, -1))
+        self.register_buffer("mask", torch.arange(20) % 2 == 0)
+        self.layer = nn.Linear(20, 5)
+
+    def forward(self, x):
+        return self.layer(torch.where(self.mask, x, 0.0)[..., self.ids])
+
+
+def test_integer_buffers_are_the_models_own_in_both_executions():
+    task = Task("t", federation([30, 20, 9]), Indexed())
+    work = LocalWork(epochs=2, batch_size=8)
+    assert task.layout.width == 105
+    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
+
+
+class Twice(Branching):
+    def forward(self, x):
+        return self.head(self.drop(self.drop(self.features(x))))
+
+
+def test_a_dropout_layer_used_twice_drops_other_units_the_second_time():
+    task = Task("t", federation([30, 20, 9]), Twice())
+    work = LocalWork(epochs=2, batch_size=8)
+    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
+    model = keyed(Twice()).train()
+    x = torch.ones(50, 8)
+    assert not torch.equal(model.drop(x), model.drop(x))
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_pull_takes_one_number_per_client(execution):
+    task = Task("t", federation([30, 20, 9]), mlp())
+    work = LocalWork(epochs=2, batch_size=8)
+
+    def held(rows, received, mu):
+        return mu * (rows - received)
+
+    numbers = {"mu": torch.tensor([[0.0], [1.0], [0.0]])}
+    rows, plain = trained(task, execution, work, pull=held, given=numbers), trained(task, execution, work)
+    assert distance(rows[[0, 2]], plain[[0, 2]]) < 1e-6
+    assert distance(rows[1], plain[1]) > 1e-3
+
+
+def test_a_last_batch_of_one_that_batch_norm_cannot_take_is_told_with_the_client():
+    model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
+    task = Task("t", federation([32, 17]), model)
+    with pytest.raises(FedloomError, match="client 1 has 17 samples, whose last batch of one BatchNorm cannot take"):
+        trained(task, "loop", LocalWork(batch_size=16))
