@@ -28,7 +28,7 @@ from fedloom.core.task import Task
 from fedloom.models.block import Block, Phi
 from fedloom.models.fullgn import FullGN
 from fedloom.tasks.registry import task
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from measure import Contenders, arguments, interleaved, line
 
 BATCH, RATE = 128, 0.01
@@ -136,11 +136,11 @@ def plain_loop(model: nn.Module, batches: Iterable[Data]) -> Callable[[], object
 
 def ours(made: Task, client: int) -> Callable[[], object]:
     """An epoch of one client through Fedloom."""
-    loom, setting = Loom(made, "loop"), Setting(LocalWork(lr=RATE, batch_size=BATCH), 0, 1)
+    trainer, setting = LocalTrainer(made, "loop"), Setting(LocalWork(lr=RATE, batch_size=BATCH), 0, 1)
     row = made.initial_row()
 
     def work() -> Tensor:
-        cohort = Cohort([client], loom, setting, 1)
+        cohort = Cohort([client], trainer, setting, 1)
         return cohort.train(cohort.spread(row))
 
     return work

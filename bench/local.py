@@ -24,7 +24,7 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.models import build
 from fedloom.runs.api import run
 from fedloom.training.execution import Execution, cohorts, decide
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from measure import Contenders, arguments, interleaved, line, show
 
 BATCH = 32
@@ -68,13 +68,13 @@ def bare(task: Task, epochs: int) -> Callable[[], object]:
 def ours(task: Task, execution: str, epochs: int) -> Callable[[], object]:
     """The same through Fedloom's cohorts."""
     chosen = decide(task, execution, BATCH)
-    loom = Loom(task, chosen.name)
+    trainer = LocalTrainer(task, chosen.name)
     setting = Setting(LocalWork(lr=RATE, batch_size=BATCH, epochs=epochs), 0, 1)
     row = task.initial_row()
     split = cohorts(list(range(task.federation.clients)), task.federation.train.sizes, chosen)
 
     def work() -> list[Tensor]:
-        made = [Cohort(ids, loom, setting, 1) for ids in split]
+        made = [Cohort(ids, trainer, setting, 1) for ids in split]
         return [cohort.train(cohort.spread(row)) for cohort in made]
 
     return work
@@ -135,16 +135,16 @@ def overhead(repeat: int, as_json: bool) -> None:
     """What a run adds to the training of a CNN's clients (selection, aggregation, bookkeeping, logging)."""
     task = Task("bench", federation(20, 160, (1, 28, 28), 10), build("lenet-small", (1, 28, 28), 10, 0))
     spent = {"training": 0.0}
-    train = Loom.train
+    train = LocalTrainer.train
 
-    def timed(self: Loom, request: object) -> Tensor:
+    def timed(self: LocalTrainer, request: object) -> Tensor:
         began = time.process_time()
         rows = train(self, request)  # type: ignore[arg-type]
         spent["training"] += time.process_time() - began
         return rows
 
     best = (float("inf"), 0.0, 0.0)
-    Loom.train = timed  # type: ignore[method-assign]
+    LocalTrainer.train = timed  # type: ignore[method-assign]
     try:
         for _ in range(repeat):
             spent["training"], cpu, wall = 0.0, time.process_time(), time.perf_counter()
@@ -152,7 +152,7 @@ def overhead(repeat: int, as_json: bool) -> None:
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
             best = min(best, (cpu / spent["training"], cpu, wall))
     finally:
-        Loom.train = train  # type: ignore[method-assign]
+        LocalTrainer.train = train  # type: ignore[method-assign]
     share = best[0] - 1
     line(
         "whole run beside its training",

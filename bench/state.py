@@ -31,9 +31,9 @@ def main() -> None:
     turns = [list(range(first, first + PER_ROUND)) for first in range(0, CLIENTS, PER_ROUND)]
     local = {"steps": 1, "batch_size": SAMPLES, "lr": 0.01}
     run = played(task, fl.FedPer(), len(turns), local, selection=lambda pool: fl.Choice(turns[pool.round - 1]))
-    heads = run.state.keep.rows["head"]
+    heads = run.state.client_states.rows["head"]
     found = {
-        "clients_with_a_head": int(run.state.keep.has["head"].sum()),
+        "clients_with_a_head": int(run.state.client_states.has["head"].sum()),
         "store_MiB": heads.nbytes / 2**20,
         "own_memory_grew_MiB": (own_memory() - before) / 2**20,
         "cpu_seconds_per_round": (time.process_time() - began) / len(turns),

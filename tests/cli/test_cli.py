@@ -137,7 +137,7 @@ import fedloom as fl
 
 
 @dataclass(frozen=True)
-class Half(fl.Stage):
+class Half(fl.PredictionStage):
     share: float = 0.5
 
     def weights(self, rows, message, cohort):

@@ -50,7 +50,7 @@ def test_replies_are_averaged_with_the_rounds_weights():
         shares=torch.tensor([0.3, 0.1]),
         aggregator=weighted_mean,
         clients=9,
-        site=None,  # type: ignore[arg-type]
+        context=None,  # type: ignore[arg-type]
     )
     assert replies.mean("row").tolist() == [2.0, 3.0]
     assert torch.equal(replies["row"], rows)

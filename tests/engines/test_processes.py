@@ -22,19 +22,19 @@ from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
 from fedloom.engines.processes import Processes
 from fedloom.models import build
-from fedloom.rounds.jobs import Job, Shop
+from fedloom.rounds.jobs import ClientRuntime, Job
 from fedloom.runs import runner
 from fedloom.runs.config import parse
 from fedloom.training.execution import Execution
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from support.engine_runs import FEDLOOM, SIZES, WORK, Faulty, Mortal, Refusing, alive, eventually, run, small, written
 from support.synthetic import federation
 
 
-def shop(task: Task, method: fl.Algorithm) -> Shop:
+def runtime(task: Task, method: fl.Algorithm) -> ClientRuntime:
     made = runner.prepare(task, method, parse({"local": WORK, "execution": "loop"})).composition
-    loom = Loom(task, "loop")
-    return Shop(method, loom, loom, made.setting)
+    trainer = LocalTrainer(task, "loop")
+    return ClientRuntime(method, trainer, trainer, made.setting)
 
 
 def jobs(task: Task) -> list[Job]:
@@ -48,7 +48,7 @@ def everything(task: Task) -> Message:
 def inline(task: Task, method: fl.Algorithm) -> list[dict[str, torch.Tensor]]:
     """The same jobs in this process, with one thread as a run has it."""
     with runner.single_thread():
-        return Inline(shop(task, method)).run(jobs(task), everything(task), {})
+        return Inline(runtime(task, method)).run(jobs(task), everything(task), {})
 
 
 def children(pid: int) -> list[int]:
@@ -81,7 +81,7 @@ def test_the_number_of_workers_changes_no_byte_of_a_cnn(tmp_path, method):
 
 def test_results_come_in_the_order_of_the_jobs():
     task = small()
-    engine = Processes(shop(task, fl.FedAvg()), 2)
+    engine = Processes(runtime(task, fl.FedAvg()), 2)
     try:
         shared = engine.run(jobs(task), everything(task), {})
     finally:
@@ -105,7 +105,7 @@ class Slow(fl.FedAvg):
 
 def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(caplog):
     task = small()
-    engine = Processes(shop(task, Slow()), 2)
+    engine = Processes(runtime(task, Slow()), 2)
     victim = engine.workers[0].process.pid
     killer = threading.Timer(0.15, os.kill, (victim, signal.SIGKILL))
     killer.start()
@@ -123,7 +123,7 @@ def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(caplog):
 @pytest.mark.timeout(30)
 def test_workers_killed_while_idle_are_replaced():
     task = small()
-    engine = Processes(shop(task, fl.FedAvg()), 2)
+    engine = Processes(runtime(task, fl.FedAvg()), 2)
     try:
         first = engine.run(jobs(task), everything(task), {})
         for worker in engine.workers:
@@ -139,7 +139,7 @@ def test_workers_killed_while_idle_are_replaced():
 def test_a_worker_that_dies_with_an_unread_job_is_replaced():
     """Stopped workers do not read their pipes, so the job is still in the pipe when they die."""
     task = small()
-    engine = Processes(shop(task, fl.FedAvg()), 2)
+    engine = Processes(runtime(task, fl.FedAvg()), 2)
     pids = [worker.process.pid for worker in engine.workers]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -163,7 +163,7 @@ def test_a_run_whose_worker_dies_twice_at_the_same_client_gives_the_same_bytes(t
 
         def client_update(self, cohort: fl.Cohort, message: Message) -> fl.Reply:
             Mortal(log=self.log, deaths=self.deaths).client_update(cohort, everything(cohort.task))
-            cohort.__init__(cohort.ids, cohort.loom, cohort.setting, cohort.round, cohort.state)
+            cohort.__init__(cohort.ids, cohort.trainer, cohort.setting, cohort.round, cohort.state)
             return super().client_update(cohort, message)
 
     mortal = Mortal if method == "fedavg" else MortalLocal
@@ -204,7 +204,7 @@ def test_a_sentence_for_a_person_stays_one(tmp_path, workers):
 
 def test_closing_ends_all_workers_and_gives_their_files_back():
     before = len(os.listdir("/proc/self/fd"))
-    engine = Processes(shop(small(), fl.FedAvg()), 3)
+    engine = Processes(runtime(small(), fl.FedAvg()), 3)
     pids = [worker.process.pid for worker in engine.workers]
     assert all(alive(pid) for pid in pids)
     engine.close()

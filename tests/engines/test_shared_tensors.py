@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from fedloom.engines.shared_tensors import ALIGNMENT, Board
+from fedloom.engines.shared_tensors import ALIGNMENT, SharedTensors
 
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool,
@@ -14,7 +14,7 @@ DTYPES = [
 
 @pytest.fixture
 def board():
-    made = Board()
+    made = SharedTensors()
     yield made
     made.close()
 

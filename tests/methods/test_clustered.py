@@ -17,7 +17,7 @@ from fedloom.aggregation.server_optimizer import weighted_mean
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Replies
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.clustered import NOBODY_YET, Clustered, bipartition, redrawn, trained
@@ -64,13 +64,13 @@ def plane(clients: int) -> Task:
     return Task("plane", held, nn.Linear(2, 1, bias=False), SquaredError())
 
 
-def site(task: Task, number: int, clients: list[int] | None = None, seed: int = 3) -> Site:
-    where = prepare(task, fl.FedAvg(), RunConfig(seed=seed)).composition.site(number)
+def context(task: Task, number: int, clients: list[int] | None = None, seed: int = 3) -> ServerContext:
+    where = prepare(task, fl.FedAvg(), RunConfig(seed=seed)).composition.context(number)
     return where if clients is None else replace(where, clients=clients)
 
 
 def replies(
-    where: Site, rows: list[list[float]], ids: list[int], weights: list[float], **more: torch.Tensor
+    where: ServerContext, rows: list[list[float]], ids: list[int], weights: list[float], **more: torch.Tensor
 ) -> Replies:
     count = len(ids)
     shares = torch.tensor(weights)
@@ -156,7 +156,7 @@ def cfl_state(*clusters: int) -> dict[str, torch.Tensor]:
 
 
 def test_a_torn_cluster_is_split_and_each_half_gets_its_own_mean():
-    where = site(plane(4), 21)
+    where = context(plane(4), 21)
     state = fl.CFL().aggregate(cfl_state(0, 0, 0, 0), replies(where, OPPOSED, [0, 1, 2, 3], [0.3, 0.2, 0.1, 0.4]))
     assert state["cluster"].tolist() == [0, 0, 1, 1]
     assert torch.allclose(state["rows"], torch.tensor([[2.0, 0.02], [-2.0, -0.06]]))
@@ -174,19 +174,19 @@ def test_a_torn_cluster_is_split_and_each_half_gets_its_own_mean():
 def test_a_cluster_is_not_split(what, method, number, ids):
     weights = [[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.5]][len(ids) == 3]
     rows = torch.tensor(OPPOSED)[ids] + 1e-3
-    state = method.aggregate(cfl_state(0, 0, 0, 0), replies(site(plane(4), number), rows.tolist(), ids, weights))
+    state = method.aggregate(cfl_state(0, 0, 0, 0), replies(context(plane(4), number), rows.tolist(), ids, weights))
     assert state["cluster"].tolist() == [0, 0, 0, 0], what
     assert torch.allclose(state["rows"], torch.tensor([weights]) @ rows)
 
 
 def test_a_cluster_of_two_is_not_split():
-    where = site(plane(4), 21)
+    where = context(plane(4), 21)
     state = fl.CFL().aggregate(cfl_state(0, 1, 1, 0), replies(where, OPPOSED, [0, 1, 2, 3], [0.25] * 4))
     assert state["cluster"].tolist() == [0, 1, 1, 0]
 
 
 def test_clients_held_out_of_training_stay_with_the_larger_half():
-    where = site(plane(5), 21, clients=[0, 2, 3, 4])
+    where = context(plane(5), 21, clients=[0, 2, 3, 4])
     rows = [OPPOSED[0], OPPOSED[2], OPPOSED[3], [-2.0, 0.0]]
     state = fl.CFL(eps1=1.5).aggregate(
         cfl_state(0, 0, 0, 0, 0), replies(where, rows, [0, 2, 3, 4], [0.4, 0.2, 0.2, 0.2])
@@ -196,7 +196,7 @@ def test_clients_held_out_of_training_stay_with_the_larger_half():
 
 
 def test_a_cluster_without_a_reply_keeps_its_model():
-    where = site(plane(4), 5)
+    where = context(plane(4), 5)
     state = {"rows": torch.tensor([[1.0, 1.0], [7.0, 7.0]]), "cluster": torch.tensor([0, 0, 1, 1])}
     after = fl.CFL().aggregate(state, replies(where, [[3.0, 1.0], [5.0, 1.0]], [0, 1], [0.25, 0.75]))
     assert after["rows"].tolist() == [[4.5, 1.0], [7.0, 7.0]]
@@ -206,7 +206,7 @@ def test_a_cluster_without_a_reply_keeps_its_model():
 
 
 def test_clients_go_to_the_nearest_centre_and_centres_to_the_mean_of_their_clients():
-    where = site(plane(4), 2)
+    where = context(plane(4), 2)
     state = {"rows": torch.tensor([[0.0, 0.0], [10.0, 0.0], [50.0, 50.0]]), "cluster": torch.tensor([1, 0, 0, 2])}
     rows = [[1.0, 0.0], [9.0, 2.0], [11.0, 0.0]]
     after = fl.FeSEM(clusters=3).aggregate(state, replies(where, rows, [0, 1, 3], [0.5, 0.2, 0.3]))
@@ -216,7 +216,7 @@ def test_clients_go_to_the_nearest_centre_and_centres_to_the_mean_of_their_clien
 
 def test_centres_do_not_repel_each_other():
     """Two centres may come as near to each other as their clients are."""
-    where = site(plane(2), 2)
+    where = context(plane(2), 2)
     state = {"rows": torch.tensor([[0.0, 0.0], [10.0, 0.0]]), "cluster": torch.tensor([0, 1])}
     after = fl.FeSEM().aggregate(state, replies(where, [[4.9, 0.0], [5.1, 0.0]], [0, 1], [0.5, 0.5]))
     assert torch.allclose(after["rows"], torch.tensor([[4.9, 0.0], [5.1, 0.0]]))
@@ -226,7 +226,7 @@ def test_centres_do_not_repel_each_other():
 @settings(max_examples=40, deadline=None)
 def test_the_first_centres_are_never_two_of_the_same_point(seed):
     points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]]).repeat(4, 1)
-    chosen = fl.FeSEM(clusters=3).seeds(points, site(plane(2), 1, seed=seed))
+    chosen = fl.FeSEM(clusters=3).seeds(points, context(plane(2), 1, seed=seed))
     assert sorted(place % 3 for place in chosen) == [0, 1, 2]
 
 
@@ -238,7 +238,7 @@ def test_more_centres_than_different_models_are_no_obstacle(tmp_path):
 def test_the_first_centres_are_drawn_far_apart_more_often_than_near():
     """From 0, the points 1 and 3 are drawn with probabilities 1/10 and 9/10."""
     points = torch.tensor([[0.0], [1.0], [3.0]])
-    where = site(plane(2), 1)
+    where = context(plane(2), 1)
     drawn = [fl.FeSEM().seeds(points, replace(where, seed=seed)) for seed in range(600)]
     from_zero = [second for first, second in drawn if first == 0]
     assert 150 < len(from_zero) < 250  # 200 ± 4 standard deviations of a third of 600
@@ -263,7 +263,7 @@ def test_each_client_trains_and_predicts_with_the_model_of_least_training_loss(e
 
 
 def test_each_model_becomes_the_mean_of_those_who_chose_it_or_stays():
-    where = site(plane(4), 2)
+    where = context(plane(4), 2)
     state = {"rows": torch.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), "cluster": torch.full((4,), NOBODY_YET)}
     choice = torch.tensor([2, 0, 2], dtype=torch.int32)
     rows = [[1.0, 0.0], [8.0, 8.0], [5.0, 4.0]]
@@ -274,7 +274,7 @@ def test_each_model_becomes_the_mean_of_those_who_chose_it_or_stays():
 
 def started(task: Task, seed: int) -> torch.Tensor:
     method = fl.IFCA(clusters=3)
-    game = method.prelude(method.start(task), site(task, 0, seed=seed))
+    game = method.prelude(method.start(task), context(task, 0, seed=seed))
     with pytest.raises(StopIteration) as end:
         next(game)
     return end.value.value["rows"]
@@ -343,7 +343,7 @@ def test_running_statistics_have_no_say_in_who_is_near():
     row = task.initial_row()
     other = row.clone()
     task.layout.views(other)["1.running_var"] += 100
-    where = site(task, 2)
+    where = context(task, 2)
     assert torch.equal(*trained(where, torch.stack([row, other])))
     nudged = row.clone()
     task.layout.views(nudged)["2.weight"] += 0.1

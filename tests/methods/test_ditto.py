@@ -39,7 +39,7 @@ class Sent(dict):
 
     def __init__(self, ids: list[int], rows: torch.Tensor, seed: int) -> None:
         super().__init__(row=rows)
-        self.ids, self.site = ids, SimpleNamespace(seed=seed, round=1)
+        self.ids, self.context = ids, SimpleNamespace(seed=seed, round=1)
 
 
 def answered(method: fl.FedU, ids: list[int], rows: torch.Tensor, clients: int, seed: int = 3) -> torch.Tensor:
@@ -56,8 +56,8 @@ def test_fedu_without_ties_is_local_training_to_the_byte(tmp_path, execution, me
     settings = {"execution": execution, "selection": {"number": 2}}
     tied = final(tmp_path / "fedu", method, small(), **settings)
     local = final(tmp_path / "local", "local", small(), **settings)
-    has = local.keep.has["row"].bool()
-    assert same(tied.server["rows"][has], local.keep.rows["row"][has])
+    has = local.client_states.has["row"].bool()
+    assert same(tied.server["rows"][has], local.client_states.rows["row"][has])
     assert torch.equal(tied.server["rows"][~has], small().initial_row().expand(int((~has).sum()), -1))
 
 
@@ -190,9 +190,9 @@ def test_ditto_without_its_pull_is_local_training(tmp_path, execution):
     local = {"steps": 4, "batch_size": 0, "lr": 0.1}
     ditto = final(tmp_path / "ditto", fl.Ditto(lam=0), small(), local=local, execution=execution)
     alone = final(tmp_path / "alone", "local", small(), local=local, execution=execution)
-    assert distance(alone.keep.rows["row"], ditto.keep.rows["v"]) < 1e-5
+    assert distance(alone.client_states.rows["row"], ditto.client_states.rows["v"]) < 1e-5
     pulled = final(tmp_path / "pulled", fl.Ditto(lam=3.0), small(), local=local, execution=execution)
-    assert distance(alone.keep.rows["row"], pulled.keep.rows["v"]) > 1e-3
+    assert distance(alone.client_states.rows["row"], pulled.client_states.rows["v"]) > 1e-3
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -204,7 +204,7 @@ def test_dittos_personal_models_stop_at_the_least_pulled_loss(tmp_path, executio
     w = sum(a * c for a, c in zip(CURVATURES, OPTIMA, strict=True)) / sum(CURVATURES)
     expected = [(a * c + lam * w) / (a + lam) for a, c in zip(CURVATURES, OPTIMA, strict=True)]
     assert state.server["row"].item() == pytest.approx(w, abs=1e-5)
-    assert state.keep.rows["v"].flatten().tolist() == pytest.approx(expected, abs=1e-4)
+    assert state.client_states.rows["v"].flatten().tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_dittos_personal_model_may_train_longer():
@@ -223,12 +223,12 @@ def test_dittos_personal_model_may_train_longer():
 
 def test_clients_of_ditto_that_never_trained_predict_with_the_shared_model(tmp_path):
     state = final(tmp_path / "run", fl.Ditto(), small(), rounds=1, selection={"number": 2})
-    has = state.keep.has["v"].bool()
+    has = state.client_states.has["v"].bool()
     some = cohort(small(), "vectorised", LocalWork())
-    some.state = state.keep.read(list(range(4)))
+    some.state = state.client_states.read(list(range(4)))
     rows = fl.Ditto().weights_for(Message({"row": state.server["row"]}), some)
     assert torch.equal(rows[~has], state.server["row"].expand(2, -1))
-    assert torch.equal(rows[has], state.keep.rows["v"][has])
+    assert torch.equal(rows[has], state.client_states.rows["v"][has])
 
 
 def test_impossible_settings_of_ditto_are_refused_with_a_sentence():
@@ -255,6 +255,6 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path, method)
     for name in whole.server:
         assert distance(whole.server[name], loop.server[name]) < 1e-4
         assert same(whole.server[name], spread.server[name])
-    for name in whole.keep.rows:
-        assert distance(whole.keep.rows[name], loop.keep.rows[name]) < 1e-4
-        assert same(whole.keep.rows[name], spread.keep.rows[name])
+    for name in whole.client_states.rows:
+        assert distance(whole.client_states.rows[name], loop.client_states.rows[name]) < 1e-4
+        assert same(whole.client_states.rows[name], spread.client_states.rows[name])

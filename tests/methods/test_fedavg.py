@@ -160,7 +160,7 @@ def replies(losses: list[float]) -> Replies:
         shares=torch.full((count,), 1 / count),
         aggregator=weighted_mean,
         clients=count,
-        site=None,  # type: ignore[arg-type]
+        context=None,  # type: ignore[arg-type]
     )
 
 
@@ -249,9 +249,9 @@ def test_three_rounds_with_a_server_optimiser_are_those_of_its_formula(tmp_path,
 
 def _round(task: Task, now: torch.Tensor, number: int) -> torch.Tensor:
     from fedloom.core.cohort import Cohort, Setting
-    from fedloom.training.local_trainer import Loom
+    from fedloom.training.local_trainer import LocalTrainer
 
-    some = Cohort(list(range(4)), Loom(task, "vectorised"), Setting(LocalWork(**WORK), 3, 3), number)
+    some = Cohort(list(range(4)), LocalTrainer(task, "vectorised"), Setting(LocalWork(**WORK), 3, 3), number)
     return some.train(some.spread(now))
 
 

@@ -18,7 +18,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.fedhybridavglg import FedHybridAvgLG
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from support.checkpoints import WORK, final, same
 from support.synthetic import cohort, distance, federation, mlp
 
@@ -48,7 +48,7 @@ def test_with_small_clients_only_a_hybrid_is_fedavg_to_the_byte(tmp_path, hybrid
     avg = final(tmp_path / "avg", "fedavg", small(), execution=execution, **SOME)
     mixed = final(tmp_path / "mixed", hybrid(threshold=math.inf), small(), execution=execution, **SOME)
     assert same(avg.server["row"], mixed.server["row"])
-    assert not any(has.any() for has in mixed.keep.has.values())
+    assert not any(has.any() for has in mixed.client_states.has.values())
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -59,7 +59,7 @@ def test_with_large_clients_only_a_hybrid_has_the_heads_and_bodies_of_lg_fedavg(
     mixed = final(tmp_path / "mixed", hybrid(threshold=0), task, execution=execution, **SOME)
     heads = [task.layout.take(state.server["row"], "head") for state in (lg, mixed)]
     assert distance(*heads) < 1e-6  # a sum over clients may round differently where rows are wider
-    assert distance(lg.keep.rows["body"], mixed.keep.rows["body"]) < 1e-6
+    assert distance(lg.client_states.rows["body"], mixed.client_states.rows["body"]) < 1e-6
     assert distance(lg.server["row"], mixed.server["row"]) > 1e-3
 
 
@@ -167,10 +167,10 @@ def test_the_second_round_of_a_large_client_starts_from_its_own_body(tmp_path):
     task, method = small(), fl.FedHybridAvgLGDual(threshold=50)
     first = final(tmp_path / "one", method, task, rounds=1)
     second = final(tmp_path / "two", method, task, rounds=2)
-    everyone = Cohort(list(range(4)), Loom(task, "vectorised"), Setting(LocalWork(**WORK), 3, 2), 2)
-    bodies = first.keep.rows["body"]
+    everyone = Cohort(list(range(4)), LocalTrainer(task, "vectorised"), Setting(LocalWork(**WORK), 3, 2), 2)
+    bodies = first.client_states.rows["body"]
     trained = everyone.train(task.layout.put(everyone.spread(first.server["row"]), "body", bodies))
-    assert distance(task.layout.take(trained, "body")[[0, 2]], second.keep.rows["body"][[0, 2]]) < 1e-6
+    assert distance(task.layout.take(trained, "body")[[0, 2]], second.client_states.rows["body"][[0, 2]]) < 1e-6
 
 
 # -- who is large
@@ -191,7 +191,7 @@ def test_all_points_decide_who_is_large_and_training_points_how_much_it_counts(t
     valid = Ragged.of([torch.arange(70) if client == 1 else [] for client in range(4)])
     task = Task("t", replace(held, test=uneven, valid=valid), mlp())
     state = final(tmp_path / "run", fl.FedHybridAvgLG(threshold=60), task, rounds=1)
-    assert state.keep.has["body"].tolist() == [0, 1, 0, 0]
+    assert state.client_states.has["body"].tolist() == [0, 1, 0, 0]
     everyone = cohort(task, "vectorised", LocalWork(**WORK))
     rows, shares = everyone.train(everyone.spread(task.initial_row())), torch.tensor(SIZES) / sum(SIZES)
     assert distance((shares[:, None] * rows).sum(0), state.server["row"]) < 1e-6

@@ -96,7 +96,7 @@ def test_a_step_of_moon_is_the_gradient_of_the_papers_loss(execution):
 
 def test_moon_keeps_what_each_client_trained_last(tmp_path):
     state = final(tmp_path / "run", fl.MOON(), small(), rounds=1, weight_by="uniform")
-    assert distance(state.keep.rows["last"].mean(0), state.server["row"]) < 1e-6
+    assert distance(state.client_states.rows["last"].mean(0), state.server["row"]) < 1e-6
 
 
 @pytest.mark.parametrize("model", [lambda: mlp(dropout=0.3), Branching], ids=["chain", "branching"])
@@ -151,10 +151,10 @@ def test_fedproto_without_its_term_is_local_training(tmp_path, execution):
     settings = {"execution": execution, "selection": {"number": 3}}
     proto = final(tmp_path / "proto", fl.FedProto(lam=0), small(), **settings)
     local = final(tmp_path / "local", "local", small(), **settings)
-    assert torch.equal(local.keep.has["row"], proto.keep.has["row"])
-    assert distance(local.keep.rows["row"], proto.keep.rows["row"]) < 1e-5
+    assert torch.equal(local.client_states.has["row"], proto.client_states.has["row"])
+    assert distance(local.client_states.rows["row"], proto.client_states.rows["row"]) < 1e-5
     other = final(tmp_path / "other", fl.FedProto(lam=10.0), small(), **settings)
-    assert distance(local.keep.rows["row"], other.keep.rows["row"]) > 1e-3
+    assert distance(local.client_states.rows["row"], other.client_states.rows["row"]) > 1e-3
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -168,7 +168,7 @@ def test_prototypes_are_the_mean_features_of_all_samples_of_a_class(tmp_path, ex
         for client in range(3):
             positions = task.federation.train[client]
             mine = positions[task.targets(positions) == label]
-            seen.append(features(task, state.keep.rows["row"][client], task.inputs(mine)))
+            seen.append(features(task, state.client_states.rows["row"][client], task.inputs(mine)))
         assert torch.allclose(state.server["prototypes"][label], torch.cat(seen).mean(0), atol=1e-5)
 
 
@@ -220,11 +220,11 @@ def test_only_prototypes_of_classes_that_a_client_has_travel():
 def test_clients_of_fedproto_predict_with_their_own_models(tmp_path):
     task = sorted_by_class()
     state = final(tmp_path / "run", "fedproto", task, rounds=2, selection={"number": 2})
-    has = state.keep.has["row"].bool()
+    has = state.client_states.has["row"].bool()
     some = cohort(task, "loop", LocalWork())
-    some.state = state.keep.read([0, 1, 2])
+    some.state = state.client_states.read([0, 1, 2])
     rows = fl.FedProto().weights_for(fl.FedProto().broadcast(state.server, [0, 1, 2]), some)
-    assert torch.equal(rows[has], state.keep.rows["row"][has])
+    assert torch.equal(rows[has], state.client_states.rows["row"][has])
     assert torch.equal(rows[~has], task.initial_row().expand(int((~has).sum()), -1))
 
 
@@ -234,7 +234,7 @@ def test_fedproto_draws_the_clients_features_of_a_class_together(tmp_path):
 
     def apart(lam: float) -> float:
         state = final(tmp_path / str(lam), fl.FedProto(lam=lam), task, rounds=20, checkpoint_every=99)
-        rows = state.keep.rows["row"]
+        rows = state.client_states.rows["row"]
         means = []
         for client in (0, 1):
             positions = task.federation.train[client]
@@ -262,9 +262,9 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path, method)
     for name in whole.server:
         assert distance(whole.server[name].float(), loop.server[name].float()) < 1e-4
         assert same(whole.server[name], spread.server[name])
-    for name in whole.keep.rows:
-        assert distance(whole.keep.rows[name], loop.keep.rows[name]) < 1e-4
-        assert same(whole.keep.rows[name], spread.keep.rows[name])
+    for name in whole.client_states.rows:
+        assert distance(whole.client_states.rows[name], loop.client_states.rows[name]) < 1e-4
+        assert same(whole.client_states.rows[name], spread.client_states.rows[name])
 
 
 def test_impossible_settings_are_refused_with_a_sentence():

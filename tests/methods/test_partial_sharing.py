@@ -54,10 +54,10 @@ def test_a_server_optimiser_moves_only_what_is_shared(tmp_path, name):
 def test_clients_keep_exactly_their_own_part(tmp_path, name):
     state = final(tmp_path / "run", name, small(), rounds=1, selection={"number": 2})
     own = METHODS[name].own
-    assert set(state.keep.rows) == ({own} if own else set())
+    assert set(state.client_states.rows) == ({own} if own else set())
     if own:
-        assert state.keep.rows[own].shape == (4, {"body": BODY, "head": HEAD}[own])
-        assert state.keep.has[own].sum() == 2
+        assert state.client_states.rows[own].shape == (4, {"body": BODY, "head": HEAD}[own])
+        assert state.client_states.has[own].sum() == 2
 
 
 @EXECUTIONS
@@ -98,10 +98,10 @@ def test_fedrep_that_never_trains_its_heads_is_fedbabu_to_the_byte(tmp_path, exe
 def test_one_client_alone_has_nothing_to_decouple(tmp_path):
     """FedPer and LG-FedAvg train all of the model: with one client both are local training."""
     task = Task("t", federation([40]), mlp())
-    local = final(tmp_path / "local", "local", task).keep.rows["row"][0]
+    local = final(tmp_path / "local", "local", task).client_states.rows["row"][0]
     for name, own in (("fedper", "head"), ("lgfedavg", "body")):
         state = final(tmp_path / name, name, task)
-        row = task.layout.put(state.server["row"], own, state.keep.rows[own][0])
+        row = task.layout.put(state.server["row"], own, state.client_states.rows[own][0])
         assert same(row, local)
 
 

@@ -136,7 +136,7 @@ def test_pfedme_stops_at_the_least_moreau_envelope(tmp_path, execution, beta):
     assert state.server["row"].item() == pytest.approx(w, abs=1e-4)
     for client, (a, c, q) in enumerate(zip(CURVATURES, OPTIMA, left, strict=True)):
         best = (a * c + lam * w) / (a + lam)
-        assert state.keep.rows["theta"][client].item() == pytest.approx(best + q * (w - best), abs=1e-4)
+        assert state.client_states.rows["theta"][client].item() == pytest.approx(best + q * (w - best), abs=1e-4)
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -144,7 +144,7 @@ def test_pfedme_with_many_inner_steps_keeps_the_proximal_point(tmp_path, executi
     state = stop(tmp_path / "run", fl.PFedMe(lam=1.5, inner_steps=20, eta=0.5), execution=execution)
     w = weighted([a / (a + 1.5) for a in CURVATURES])
     thetas = [(a * c + 1.5 * w) / (a + 1.5) for a, c in zip(CURVATURES, OPTIMA, strict=True)]
-    assert state.keep.rows["theta"].flatten().tolist() == pytest.approx(thetas, abs=1e-4)
+    assert state.client_states.rows["theta"].flatten().tolist() == pytest.approx(thetas, abs=1e-4)
 
 
 def test_pfedme_that_moves_w_all_the_way_to_theta_sends_theta(tmp_path):
@@ -164,13 +164,13 @@ def test_the_server_of_pfedme_goes_beta_of_the_way(tmp_path):
 
 def test_clients_of_pfedme_that_never_trained_predict_with_the_shared_model(tmp_path):
     state = final(tmp_path / "run", fl.PFedMe(), small(), rounds=1, selection={"number": 2})
-    has = state.keep.has["theta"].bool()
+    has = state.client_states.has["theta"].bool()
     assert int(has.sum()) == 2
     some = cohort(small(), "vectorised", LocalWork())
-    some.state = state.keep.read(list(range(4)))
+    some.state = state.client_states.read(list(range(4)))
     rows = fl.PFedMe().weights_for(Message({"row": state.server["row"]}), some)
     assert torch.equal(rows[~has], state.server["row"].expand(2, -1))
-    assert torch.equal(rows[has], state.keep.rows["theta"][has])
+    assert torch.equal(rows[has], state.client_states.rows["theta"][has])
     assert distance(rows[has], state.server["row"].expand(2, -1)) > 1e-3
 
 

@@ -114,7 +114,7 @@ def test_clients_held_out_of_training_do_not_pull_the_optimum(tmp_path, method):
     """All means, also those over all clients, are over the clients that may take part."""
     task = squares()
     where = final(tmp_path / "run", method, task, rounds=40, local=LOCAL, new_clients=1)
-    (left_out,) = set(range(4)) - set(where.keep.has[{"SCAFFOLD": "c", "FedDyn": "g"}[type(method).__name__]].nonzero().flatten().tolist())  # fmt: skip # noqa: E501
+    (left_out,) = set(range(4)) - set(where.client_states.has[{"SCAFFOLD": "c", "FedDyn": "g"}[type(method).__name__]].nonzero().flatten().tolist())  # fmt: skip # noqa: E501
     ids = [client for client in range(4) if client != left_out]
     assert distance(optimum(task, "samples", ids), where.server["row"].double()) < 1e-4
 
@@ -124,7 +124,7 @@ def test_clients_held_out_of_training_do_not_pull_the_optimum(tmp_path, method):
 
 def kept_mean(state: RunState, name: str, by: str, sizes: list[int]) -> Tensor:
     raw = torch.tensor([float(size) if by == "samples" else 1.0 for size in sizes])
-    return raw / raw.sum() @ state.keep.rows[name]
+    return raw / raw.sum() @ state.client_states.rows[name]
 
 
 @pytest.mark.parametrize("by", ["samples", "uniform"])
@@ -172,7 +172,7 @@ def test_option_one_keeps_the_full_gradient_at_the_received_model(tmp_path, exec
         task.model.zero_grad()
         nn.functional.cross_entropy(task.model(task.inputs(part)), task.targets(part)).backward()
         gradient = torch.cat([p.grad.flatten() for p in task.model.parameters()])
-        assert distance(gradient, state.keep.rows["c"][client]) < 1e-5
+        assert distance(gradient, state.client_states.rows["c"][client]) < 1e-5
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -180,7 +180,7 @@ def test_with_one_whole_step_both_options_are_the_same(tmp_path, rounds):
     settings = {"rounds": rounds, "local": {"steps": 1, "batch_size": 0, "lr": 0.1}}
     one, two = (final(tmp_path / str(option), fl.SCAFFOLD(option=option), small(), **settings) for option in (1, 2))
     assert distance(one.server["row"], two.server["row"]) < 1e-6
-    assert distance(one.keep.rows["c"], two.keep.rows["c"]) < 1e-4
+    assert distance(one.client_states.rows["c"], two.client_states.rows["c"]) < 1e-4
 
 
 def test_option_two_counts_the_steps_that_were_made():
@@ -195,7 +195,7 @@ def test_option_two_counts_the_steps_that_were_made():
 
 def test_clients_that_do_no_work_keep_their_control_variate(tmp_path):
     state = final(tmp_path / "run", "scaffold", small(), rounds=2, local={**WORK, "epochs": 0})
-    assert not state.keep.rows["c"].any()
+    assert not state.client_states.rows["c"].any()
     assert same(state.server["row"], small().initial_row())
 
 
@@ -215,7 +215,7 @@ def test_the_first_round_of_feddyn_goes_twice_as_far_as_fedprox(tmp_path, execut
 def test_running_statistics_are_averaged_and_not_corrected(tmp_path, method):
     task = with_statistics()
     state = final(tmp_path / "run", method, task, rounds=2)
-    (kept,), correction = state.keep.rows.values(), state.server["c" if "c" in state.server else "h"]
+    (kept,), correction = state.client_states.rows.values(), state.server["c" if "c" in state.server else "h"]
     trained = task.layout.trained_columns
     assert not kept[:, ~trained].any()
     assert not correction[~trained].any()

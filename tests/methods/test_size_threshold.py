@@ -18,7 +18,7 @@ from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.size_threshold import crossover
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from support.checkpoints import final, same
 from support.deaf import played, prepared
 from support.synthetic import federation, mlp
@@ -90,14 +90,14 @@ def test_the_threshold_separates_planted_small_and_large_clients(tmp_path, execu
     assert curve.sizes.tolist() == HELD
     assert (curve.local[-3:] > curve.shared[-3:]).all()
     assert (curve.local[:-3] < curve.shared[:-3]).all()
-    assert state.keep.has["body"].tolist() == [0] * len(SMALL) + [1] * len(LARGE)
+    assert state.client_states.has["body"].tolist() == [0] * len(SMALL) + [1] * len(LARGE)
 
 
 def test_the_curve_is_what_one_round_of_each_kind_scores(tmp_path):
     method = fl.FedHybridAvgLG(threshold="auto", probe_rounds=1)
     curve = fl.curve_of(final(tmp_path / "run", method, PLANTED, **SETTINGS).server)
     setting, ids = Setting(LocalWork(**WORK), 3, 2), list(range(CLIENTS))
-    first, second = (Cohort(ids, Loom(PLANTED, "vectorised"), setting, 0, turn=turn) for turn in (0, 1))
+    first, second = (Cohort(ids, LocalTrainer(PLANTED, "vectorised"), setting, 0, turn=turn) for turn in (0, 1))
     shared = first.train(first.spread(PLANTED.initial_row())).mean(0)
     local = second.train(second.spread(PLANTED.initial_row()))
     for found, rows in ((curve.shared, second.spread(shared)), (curve.local, local)):
@@ -109,7 +109,7 @@ def test_accuracies_are_means_over_the_last_five_rounds(tmp_path):
     ids, rounds = list(range(CLIENTS)), 7
     method = fl.FedHybridAvgLG(threshold="auto", probe_rounds=rounds)
     curve = fl.curve_of(final(tmp_path / "run", method, PLANTED, **SETTINGS).server)
-    alone = Cohort(ids, Loom(PLANTED, "vectorised"), Setting(LocalWork(**WORK), 3, 2), 0, turn=rounds)
+    alone = Cohort(ids, LocalTrainer(PLANTED, "vectorised"), Setting(LocalWork(**WORK), 3, 2), 0, turn=rounds)
     rows, seen = alone.spread(PLANTED.initial_row()), []
     for _ in range(rounds):
         rows = alone.train(rows)
@@ -155,8 +155,8 @@ def test_a_run_with_a_found_threshold_is_the_run_with_that_threshold(tmp_path, h
     assert 0 < threshold < max(HELD)
     given = final(tmp_path / "given", hybrid(threshold=threshold), PLANTED, **SETTINGS)
     assert same(found.server["row"], given.server["row"])
-    assert same(found.keep.rows["body"], given.keep.rows["body"])
-    assert set(found.keep.rows) == {"body"}
+    assert same(found.client_states.rows["body"], given.client_states.rows["body"])
+    assert set(found.client_states.rows) == {"body"}
 
 
 def test_probing_is_paid_for_before_the_first_round(tmp_path):

@@ -22,7 +22,7 @@ from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
 from fedloom.prediction.fedpredict import FedPredict, global_weight
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import federation, mlp, quadratic
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
@@ -49,7 +49,7 @@ def weight(t: int, rounds: int, nt: int, trained: bool = True, similarity: float
 def visit(task: Task, number: int, kept: dict | None = None, rounds: int = 10, execution: str = "loop") -> Cohort:
     """All clients of a task in a round, with what they kept."""
     setting = Setting(LocalWork(**WORK), 3, rounds)
-    return Cohort(list(range(task.federation.clients)), Loom(task, execution), setting, number, kept)
+    return Cohort(list(range(task.federation.clients)), LocalTrainer(task, execution), setting, number, kept)
 
 
 def remembered(task: Task, number: int, rows: torch.Tensor, stage: FedPredict = FedPredict()) -> dict:  # noqa: B008
@@ -196,11 +196,11 @@ def test_what_is_kept_is_the_trained_row_and_its_round_and_never_the_mix(tmp_pat
     last = {client: record["round"] for record in history.records for client in record["selected"]}
     state = load_checkpoint(tmp_path / "run", len(SIZES))
     assert state is not None
-    assert state.keep.has["fedpredict/row"].nonzero().flatten().tolist() == sorted(last)
-    assert {client: int(state.keep.rows["fedpredict/round"][client]) for client in last} == last
+    assert state.client_states.has["fedpredict/row"].nonzero().flatten().tolist() == sorted(last)
+    assert {client: int(state.client_states.rows["fedpredict/round"][client]) for client in last} == last
     chosen = torch.tensor(history.records[-1]["selected"])
     sizes = torch.tensor(SIZES)[chosen]
-    mean = (sizes / sizes.sum()) @ state.keep.rows["fedpredict/row"][chosen]  # fedavg's new model
+    mean = (sizes / sizes.sum()) @ state.client_states.rows["fedpredict/row"][chosen]  # fedavg's new model
     assert torch.allclose(mean, state.server["row"], atol=1e-6)
     seldom = run("fedavg+fedpredict", eval_every=4, **settings)
     assert seldom.clients == history.clients  # how often clients predicted before changes nothing
@@ -220,8 +220,8 @@ def test_new_clients_predict_with_the_global_model():
 class Rehearsed(fl.FedAvg):
     """FedAvg that trains everybody before the first round."""
 
-    def prelude(self, server: State, site: fl.Site) -> Round:
-        replies = yield fl.Wave(site.clients, fl.Message({"row": server["row"]}))
+    def prelude(self, server: State, context: fl.ServerContext) -> Round:
+        replies = yield fl.Wave(context.clients, fl.Message({"row": server["row"]}))
         return {"row": replies.mean("row")}
 
 

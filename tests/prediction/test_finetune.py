@@ -14,7 +14,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.prediction.finetune import FineTune
 from fedloom.rounds.jobs import PREDICTING
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import distance, federation, mlp, quadratic
 
 WORK = {"epochs": 1, "batch_size": 8, "lr": 0.1}
@@ -35,7 +35,7 @@ def predicting(task: Task, execution: str = "loop", **work) -> Cohort:
     """All clients of a task as they are scored after round 2 of 10."""
     setting = Setting(LocalWork(**{**WORK, **work}), 3, 10)
     ids = list(range(task.federation.clients))
-    return Cohort(ids, Loom(task, execution), setting, 2, turn=PREDICTING)
+    return Cohort(ids, LocalTrainer(task, execution), setting, 2, turn=PREDICTING)
 
 
 def error(weights: list[float]) -> float:

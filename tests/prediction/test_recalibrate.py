@@ -17,7 +17,7 @@ from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.withheld_class import withholding
 from fedloom.prediction.recalibrate import Recalibrate
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import federation, mlp, quadratic
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
@@ -52,7 +52,7 @@ def parts(train: list[list[int]], valid: list[list[int]], test: list[list[int]])
 
 def predict(task: Task, rows: Tensor, shared: Tensor, mix: float) -> Tensor:
     ids = list(range(task.federation.clients))
-    cohort = Cohort(ids, Loom(task, "loop"), Setting(LocalWork(**WORK), 0, 10), 3)
+    cohort = Cohort(ids, LocalTrainer(task, "loop"), Setting(LocalWork(**WORK), 0, 10), 3)
     return Recalibrate(mix).weights(rows, fl.Message({"row": shared}), cohort)
 
 

@@ -5,12 +5,12 @@ import torch
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.rounds import client_states as module
-from fedloom.rounds.client_states import Keep
+from fedloom.rounds.client_states import ClientStates
 from support.synthetic import cohort, federation, mlp
 
 
 def test_what_was_kept_is_read_back_and_others_have_nothing():
-    keep = Keep(10)
+    keep = ClientStates(10)
     keep.write([2, 5], {"head": torch.tensor([[1.0, 2.0], [3.0, 4.0]])})
     found = keep.read([5, 7])
     assert found["head"].tolist() == [[3.0, 4.0], [0.0, 0.0]]
@@ -18,7 +18,7 @@ def test_what_was_kept_is_read_back_and_others_have_nothing():
 
 
 def test_changes_since_the_last_checkpoint_restore_the_same_state():
-    keep, copy = Keep(6), Keep(6)
+    keep, copy = ClientStates(6), ClientStates(6)
     keep.write([1], {"a": torch.ones(1, 3)})
     copy.restore(keep.changes())
     keep.write([1, 4], {"a": torch.full((2, 3), 7.0), "b": torch.zeros(2, 1)})
@@ -32,7 +32,7 @@ def test_changes_since_the_last_checkpoint_restore_the_same_state():
 
 def test_a_large_matrix_is_mapped_and_behaves_the_same(monkeypatch):
     monkeypatch.setattr(module, "MAPPED_BYTES", 100)
-    keep = Keep(1000)
+    keep = ClientStates(1000)
     keep.write([999], {"row": torch.arange(50.0)[None]})
     assert torch.equal(keep.read([999])["row"][0], torch.arange(50.0))
 

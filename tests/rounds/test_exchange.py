@@ -34,7 +34,7 @@ class Relay(fl.Algorithm):
         cohort.keep("count", count + 1)
         return fl.Reply({"row": cohort.train(cohort.spread(message["row"])), "count": count})
 
-    def play(self, server: State, ids: list[int], site: fl.Site) -> Round:
+    def play(self, server: State, ids: list[int], context: fl.ServerContext) -> Round:
         first = yield fl.Wave(ids, fl.Message({"row": server["row"]}))
         yes, no = torch.tensor([True]), torch.tensor([False])
         second = yield fl.Wave([0], fl.Message({"row": first.mean("row")}), self.turn, from_server=no, to_server=yes)
@@ -97,8 +97,8 @@ def test_steps_and_selected_clients_are_those_of_all_waves(workers):
 class Rehearsed(fl.FedAvg):
     """FedAvg that trains everybody once before the first round and starts from the mean."""
 
-    def prelude(self, server: State, site: fl.Site) -> Round:
-        replies = yield fl.Wave(site.clients, fl.Message({"row": server["row"]}))
+    def prelude(self, server: State, context: fl.ServerContext) -> Round:
+        replies = yield fl.Wave(context.clients, fl.Message({"row": server["row"]}))
         return {"row": replies.mean("row")}
 
 
@@ -131,9 +131,9 @@ class Pairs(fl.FedAvg):
     def groups(self, server: State) -> list[list[int]]:
         return [[0, 1], [2, 3]]
 
-    def play(self, server: State, ids: list[int], site: fl.Site) -> Round:
+    def play(self, server: State, ids: list[int], context: fl.ServerContext) -> Round:
         members = [client for pair in ids for client in self.groups(server)[pair]]
-        return (yield from super().play(server, members, site))
+        return (yield from super().play(server, members, context))
 
 
 def test_a_method_may_be_selected_by_groups():
@@ -184,7 +184,10 @@ def test_a_round_without_some_answers_is_the_round_of_the_others(tmp_path, metho
     states = [load_checkpoint(tmp_path / name, 4) for name in ("sparse", "chosen")]
     assert states[0] is not None
     assert states[1] is not None
-    for one, other in ((states[0].server, states[1].server), (states[0].keep.rows, states[1].keep.rows)):
+    for one, other in (
+        (states[0].server, states[1].server),
+        (states[0].client_states.rows, states[1].client_states.rows),
+    ):
         assert one.keys() == other.keys()
         assert all(torch.equal(one[name], other[name]) for name in one)
     assert [r["steps"] for r in sparse.records] == [r["steps"] for r in chosen.records]

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.rounds.client_states import Keep
+from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.loop import RunState
 from fedloom.runs import checkpoint
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
@@ -43,7 +43,7 @@ def same(one: RunState, other: RunState, clients: int) -> bool:
     pairs = [
         (one.server, other.server),
         (one.optimizer, other.optimizer),
-        (one.keep.read(everybody), other.keep.read(everybody)),
+        (one.client_states.read(everybody), other.client_states.read(everybody)),
     ]
     equal = all(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) for a, b in pairs)
     return one.round == other.round and equal
@@ -51,8 +51,8 @@ def same(one: RunState, other: RunState, clients: int) -> bool:
 
 def test_a_state_is_read_back_as_it_was_written(tmp_path):
     state = RunState(7, {"row": torch.randn(9), "mu": torch.tensor(0.1), "falls": torch.tensor(3)})
-    state.optimizer, state.keep = {"m": torch.randn(9)}, Keep(5)
-    state.keep.write([1, 4], {"head": torch.randn(2, 3)})
+    state.optimizer, state.keep = {"m": torch.randn(9)}, ClientStates(5)
+    state.client_states.write([1, 4], {"head": torch.randn(2, 3)})
     save_checkpoint(tmp_path, state)
     assert same(load_checkpoint(tmp_path, 5), state, 5)
 
@@ -71,11 +71,13 @@ def test_only_the_newest_round_is_left(tmp_path):
 @pytest.mark.parametrize("compact", [0, 1, 2, 4, 1000])
 def test_changes_and_compaction_restore_the_same_kept_rows(tmp_path, monkeypatch, compact):
     monkeypatch.setattr(checkpoint, "COMPACT", compact)
-    state, luck = RunState(0, {}, {}, Keep(6)), torch.Generator().manual_seed(4)
+    state, luck = RunState(0, {}, {}, ClientStates(6)), torch.Generator().manual_seed(4)
     sizes = []
     for number in range(1, 31):
         ids = sorted(torch.randperm(6, generator=luck)[:2].tolist())
-        state.keep.write(ids, {"row": torch.randn(2, 500, generator=luck), "c": torch.randn(2, 1, generator=luck)})
+        state.client_states.write(
+            ids, {"row": torch.randn(2, 500, generator=luck), "c": torch.randn(2, 1, generator=luck)}
+        )
         state.round = number
         save_checkpoint(tmp_path, state)
         assert same(load_checkpoint(tmp_path, 6), state, 6)
@@ -89,18 +91,18 @@ def test_changes_and_compaction_restore_the_same_kept_rows(tmp_path, monkeypatch
 
 
 def test_kept_rows_of_a_round_that_never_finished_are_forgotten(tmp_path):
-    state = RunState(1, {}, {}, Keep(3))
-    state.keep.write([0], {"row": torch.ones(1, 200)})
+    state = RunState(1, {}, {}, ClientStates(3))
+    state.client_states.write([0], {"row": torch.ones(1, 200)})
     save_checkpoint(tmp_path, state)
     first = (tmp_path / "checkpoints" / "round-000001.safetensors").read_bytes()
-    state.keep.write([0], {"row": torch.full((1, 200), 9.0)})
+    state.client_states.write([0], {"row": torch.full((1, 200), 9.0)})
     state.round = 2
     save_checkpoint(tmp_path, state)
     (tmp_path / "checkpoints" / "round-000002.safetensors").unlink()
     write_whole(tmp_path / "checkpoints" / "round-000001.safetensors", first)
     found = load_checkpoint(tmp_path, 3)
     assert found.round == 1
-    assert torch.equal(found.keep.read([0])["row"], torch.ones(1, 200))
+    assert torch.equal(found.client_states.read([0])["row"], torch.ones(1, 200))
     assert not (tmp_path / "checkpoints" / "kept-000002.safetensors").exists()
 
 

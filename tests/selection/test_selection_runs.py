@@ -108,8 +108,8 @@ class Pairs(fl.FedAvg):
     def groups(self, server):
         return PAIRS
 
-    def play(self, server, ids, site):
-        return (yield from super().play(server, [client for pair in ids for client in PAIRS[pair]], site))
+    def play(self, server, ids, context):
+        return (yield from super().play(server, [client for pair in ids for client in PAIRS[pair]], context))
 
 
 def test_a_group_is_chosen_by_the_mean_loss_over_its_samples():

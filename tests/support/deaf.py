@@ -13,7 +13,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
-from fedloom.rounds.jobs import Job, Shop, Tensors
+from fedloom.rounds.jobs import ClientRuntime, Job, Tensors
 from fedloom.runs.config import parse
 from fedloom.runs.history import History
 from fedloom.runs.runner import Prepared, execute, prepare, resume
@@ -26,8 +26,8 @@ class Sparse(Inline):
     """An engine on which some jobs stay undone. It notes which rounds were ``begun``; ``reasons`` is what it tells of
     who was left out, by kind of job and round."""
 
-    def __init__(self, shop: Shop, deaf: Deaf) -> None:
-        super().__init__(shop)
+    def __init__(self, runtime: ClientRuntime, deaf: Deaf) -> None:
+        super().__init__(runtime)
         self.deaf = deaf
         self.begun: list[int] = []
         self.reasons: dict[tuple[str, int], dict[str, Any]] = {}
@@ -41,7 +41,9 @@ class Sparse(Inline):
     ) -> list[Tensors | None]:
         reason = self.reasons.get((jobs[0].kind, jobs[0].round))
         self.told += [] if reason is None else [reason]
-        return [None if job.kind != "global" and self.deaf(job) else self.shop.do(job, message, kept) for job in jobs]
+        return [
+            None if job.kind != "global" and self.deaf(job) else self.runtime.do(job, message, kept) for job in jobs
+        ]
 
     def left_out(self) -> list[dict[str, Any]]:
         told, self.told = self.told, []
@@ -49,7 +51,7 @@ class Sparse(Inline):
 
     @staticmethod
     def of(run: Prepared, deaf: Deaf) -> Sparse:
-        return Sparse(run.composition.shop(), deaf)
+        return Sparse(run.composition.runtime(), deaf)
 
 
 def prepared(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0, **settings: Any) -> Prepared:

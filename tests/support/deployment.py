@@ -29,8 +29,8 @@ from fedloom.deploy.operate.programs import Program
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import SERVER_FILE, ServerSettings, load_server, load_site, to_toml
-from fedloom.deploy.site.process import Station
-from fedloom.deploy.site.state import Keepsake
+from fedloom.deploy.site.process import SiteProcess
+from fedloom.deploy.site.state import SiteState
 from fedloom.runs.api import complete_local, make_task, method_of, with_method
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.config import parse
@@ -82,7 +82,7 @@ class Deployment:
         self.link: Program = supervise._superlink(self.server, load_server(self.server))
         supervise._register(self.server, load_server(self.server))
         self.nodes: dict[str, Program] = {}
-        self.stations: dict[str, Station] = {}
+        self.stations: dict[str, SiteProcess] = {}
         self.answers: dict[str, Answer] = {}
         for name in SITES:
             threading.Thread(target=self._serve, args=(name,), daemon=True).start()
@@ -112,9 +112,9 @@ class Deployment:
         for number, name in enumerate(SITES):
             shutil.rmtree(self.folders[name] / "kept", ignore_errors=True)
             site = load_site(self.folders[name])
-            shop = blueprint.shop(blueprint.site_task(site, self.folders[name]))
-            kept = Keepsake(self.folders[name] / "kept")
-            self.stations[name] = Station(self.folders[name], site, blueprint, shop, kept)
+            runtime = blueprint.runtime(blueprint.site_task(site, self.folders[name]))
+            kept = SiteState(self.folders[name] / "kept")
+            self.stations[name] = SiteProcess(self.folders[name], site, blueprint, runtime, kept)
             self.answers[name] = self.stations[name].answer
             assert site.client == number
 

@@ -18,14 +18,14 @@ from fedloom.core.selector import Choice
 from fedloom.deploy.flower import Letter, Node
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
-from fedloom.deploy.server.deployed_engine import Fleet
+from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import deployed
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
-from fedloom.deploy.site.process import Station
-from fedloom.deploy.site.state import Keepsake
-from fedloom.rounds.jobs import Shop
+from fedloom.deploy.site.process import SiteProcess
+from fedloom.deploy.site.state import SiteState
+from fedloom.rounds.jobs import ClientRuntime
 from fedloom.runs.api import method_of, with_method
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.config import parse
@@ -122,7 +122,7 @@ class Plan:
     """What a module's tests share: a blueprint and the sites' tasks, which are slow to make."""
 
     blueprint: Blueprint
-    shop: Shop
+    runtime: ClientRuntime
     prepared: Prepared
     """The run in the simulator."""
 
@@ -131,7 +131,7 @@ class Plan:
         made = blueprint(spec, **changes)
         settings = SiteSettings(name=NAMES[0], client=0, data=SiteData(rehearsal=True))
         task = made.site_task(settings, Path())  # a rehearsal's task is the same for all sites, and the simulator's
-        return Plan(made, made.shop(task), prepare(task, method_of(made.config), made.config))
+        return Plan(made, made.runtime(task), prepare(task, method_of(made.config), made.config))
 
 
 class Local:
@@ -143,14 +143,14 @@ class Local:
         self.stations = {client: self.station(client) for client in range(3)}
         self.post = LocalPost({client: self.answering(client) for client in range(3)})
         self.run = folder / "run"
-        self.fleet: Fleet | None = None
+        self.fleet: DeployedEngine | None = None
         self.roster: Roster | None = None
 
-    def station(self, client: int) -> Station:
+    def station(self, client: int) -> SiteProcess:
         """A site's process, over whatever its disk has."""
         settings = SiteSettings(name=NAMES[client], client=client, data=SiteData(rehearsal=True))
         folder = self.folder / NAMES[client]
-        return Station(folder, settings, self.plan.blueprint, self.plan.shop, Keepsake(folder / "kept"))
+        return SiteProcess(folder, settings, self.plan.blueprint, self.plan.runtime, SiteState(folder / "kept"))
 
     def answering(self, client: int) -> Callable[[bytes], bytes]:
         return lambda data: self.stations[client].answer(data)
@@ -164,7 +164,7 @@ class Local:
         assert self.fleet is not None
         return self.stations[client].keepsake.read(self.fleet.tickets.state.get(client, ""))
 
-    def server(self) -> tuple[Prepared, Fleet]:
+    def server(self) -> tuple[Prepared, DeployedEngine]:
         """A server's half, begun anew over its folder, as a process that starts does."""
         made, begun = self.plan.blueprint, (self.run / "config.toml").exists()
         checkpoint = load_checkpoint(self.run, 3) if begun else None
@@ -173,7 +173,7 @@ class Local:
         self.roster.gather(lambda _: None)
         prepared = deployed(made, self.roster, self.settings)
         tickets = Tickets(self.run / "tickets.json", None if checkpoint is None else checkpoint.round)
-        self.fleet = Fleet(self.post, self.roster, tickets, self.settings, prepared.composition.shop())
+        self.fleet = DeployedEngine(self.post, self.roster, tickets, self.settings, prepared.composition.runtime())
         return prepared, self.fleet
 
     def play(self, after: Mapping[int, Callable[[], Any]] | None = None) -> History:

@@ -10,7 +10,7 @@ from fedloom.core.cohort import Cohort, Setting
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 
 
 def federation(sizes: list[int], shape: tuple[int, ...] = (20,), classes: int = 5, tokens: int = 0) -> Federation:
@@ -53,7 +53,7 @@ class Branching(nn.Module):
 def cohort(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, seed: int = 3) -> Cohort:
     """A cohort of a task in round 1 of 10."""
     ids = list(range(task.federation.clients)) if ids is None else ids
-    return Cohort(ids, Loom(task, execution), Setting(work, seed, 10), 1)
+    return Cohort(ids, LocalTrainer(task, execution), Setting(work, seed, 10), 1)
 
 
 def trained(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, **how: object) -> torch.Tensor:

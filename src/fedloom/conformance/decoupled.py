@@ -121,13 +121,13 @@ def untouched(method: Algorithm) -> float:
     own = HEAD if method.shared == "body" else BODY
     changed = 0
     for _ in range(5):
-        before = {name: rows.clone() for name, rows in run.state.keep.rows.items()}
+        before = {name: rows.clone() for name, rows in run.state.client_states.rows.items()}
         run = run.on(1)
         busy = run.records[-1]["selected"]
         idle = [k for k in range(WORLD.clients) if k not in busy]
         changed += int((run.row[own] != task().initial_row()[own]).sum())
         for name, rows in before.items():
-            changed += int((run.state.keep.rows[name][idle] != rows[idle]).sum())
+            changed += int((run.state.client_states.rows[name][idle] != rows[idle]).sum())
     return float(changed)
 
 

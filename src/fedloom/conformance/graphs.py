@@ -54,7 +54,7 @@ def from_nearest(method: Algorithm) -> float:
             mean = torch.stack(told[int(piece.nodes[anchor])]).mean(0)
             free = [node for node in range(len(piece)) if node != anchor and frozenset((node, anchor)) not in known]
             best = max(free, key=lambda node: float(mean @ embedded[client][node]))
-            wrong += int(end.state.keep.rows[CHOSEN][client, place]) != best
+            wrong += int(end.state.client_states.rows[CHOSEN][client, place]) != best
     return float(wrong)
 
 

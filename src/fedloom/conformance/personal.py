@@ -127,7 +127,7 @@ def to_convex_mix(method: Algorithm) -> float:
     """FedPredict behind a method: ``g * global + (1 - g) * own`` with ``g = exp(-1/nt - t/T)``, per client."""
     run = played(WORLD.task(), method, 7, WORK, selection={"number": 2}, personal=[FedPredict()])
     last = [max((r["round"] for r in run.records if k in r["selected"]), default=0) for k in range(WORLD.clients)]
-    kept = run.state.keep.rows["fedpredict/row"]
+    kept = run.state.client_states.rows["fedpredict/row"]
     wanted = []
     for client, trained in enumerate(last):
         age = 7 - trained

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
 from fedloom.rounds.loop import Composition, RunState, begin, play_prelude, play_round
 from fedloom.runs.config import parse
 from fedloom.runs.runner import prepare
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.threads import single_thread
 
 
@@ -33,7 +33,7 @@ class Played:
         """The shared model."""
         return self.state.server["row"]
 
-    def predicting(self, stages: Sequence[Stage] = ()) -> Tensor:
+    def predicting(self, stages: Sequence[PredictionStage] = ()) -> Tensor:
         """The row that each client predicts with, the run's own stages and some more behind the method."""
         return self._rows(self._everybody(), [*self.run.stages, *stages])
 
@@ -46,12 +46,12 @@ class Played:
     def _everybody(self) -> Cohort:
         run, state = self.run, self.state
         ids = list(range(run.task.federation.clients))
-        loom = Loom(run.task, run.execution.name)
-        cohort = Cohort(ids, loom, run.setting, state.round, state.keep.read(ids))
+        trainer = LocalTrainer(run.task, run.execution.name)
+        cohort = Cohort(ids, trainer, run.setting, state.round, state.client_states.read(ids))
         run.algorithm.enter(cohort)
         return cohort
 
-    def _rows(self, cohort: Cohort, stages: Sequence[Stage]) -> Tensor:
+    def _rows(self, cohort: Cohort, stages: Sequence[PredictionStage]) -> Tensor:
         message = self.run.algorithm.broadcast(self.state.server, cohort.ids)
         rows = cohort.spread(self.run.algorithm.weights_for(message, cohort))
         for stage in stages:
@@ -71,12 +71,12 @@ def played(
     run = prepare(task, method, parse(values, "the check")).composition
     state = begin(run)
     with single_thread():
-        play_prelude(run, Inline(run.shop()), state)
+        play_prelude(run, Inline(run.runtime()), state)
     return _rounds(run, state, play, [])
 
 
 def _rounds(run: Composition, state: RunState, rounds: int, before: list[dict[str, Any]]) -> Played:
     with single_thread():
-        engine = Inline(run.shop())
+        engine = Inline(run.runtime())
         records = [play_round(run, engine, state) for _ in range(rounds)]
     return Played(run, state, [*before, *records])

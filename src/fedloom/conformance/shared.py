@@ -97,7 +97,7 @@ def _mean_kept(method: Algorithm, kept: str, held: str) -> float:
     run, worst = played(WORLD.task(), method, 1, WORK, selection=FEW), 0.0
     shares = torch.from_numpy(WORLD.weights).float()
     for _ in range(10):
-        rows = run.state.keep.rows[kept]
+        rows = run.state.client_states.rows[kept]
         here = run.state.server[held]
         worst = max(worst, float((shares @ rows - here).norm() / here.norm()))
         run = run.on(1)

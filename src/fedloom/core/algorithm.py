@@ -15,8 +15,8 @@ from torch import Tensor
 from fedloom.core.cohort import Cohort
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
-from fedloom.core.server_context import Site
-from fedloom.core.task import Held, Task
+from fedloom.core.server_context import ServerContext
+from fedloom.core.task import FederationView, Task
 
 ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 """``(row, mean of the clients' rows, state) -> (new row, new state)``."""
@@ -63,14 +63,14 @@ class Algorithm:
         """The server's state before the first round. A shared model is called ``row``."""
         return {"row": task.initial_row()}
 
-    def trains_on(self, federation: Held, new: Sequence[int]) -> Held:
+    def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
         """The federation that is trained on (centralised training pools it, without the new clients)."""
         return federation
 
     def check(self, task: Task, work: LocalWork) -> None:
         """Refuse, in one sentence and before anything is done, what the method cannot mean anything for."""
 
-    def prelude(self, server: State, site: Site) -> Round | None:
+    def prelude(self, server: State, context: ServerContext) -> Round | None:
         """What happens once, before the first round; nothing in most methods."""
         return None
 
@@ -78,7 +78,7 @@ class Algorithm:
         """What a round selects: clients (None), or groups of clients, of which ``play`` then gets the numbers."""
         return None
 
-    def play(self, server: State, ids: list[int], site: Site) -> Round:
+    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
         """One round; most methods are one wave."""
         replies = yield Wave(ids, self.broadcast(server, ids))
         return self.aggregate(server, replies)

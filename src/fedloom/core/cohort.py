@@ -19,7 +19,7 @@ from fedloom.core.seeds import generator, key
 from fedloom.core.task import Task
 from fedloom.training.batches import Assignment
 from fedloom.training.evaluation import EVALUATION_BATCH, Scores, features_of, outputs_of, scores_of
-from fedloom.training.local_trainer import Loom, gradients_of
+from fedloom.training.local_trainer import LocalTrainer, gradients_of
 from fedloom.training.network import Loss
 from fedloom.training.optimizer import clip_
 from fedloom.training.request import Given, Request
@@ -44,14 +44,14 @@ class Cohort:
     def __init__(
         self,
         ids: list[int],
-        loom: Loom,
+        trainer: LocalTrainer,
         setting: Setting,
         round_number: int,
         kept: Mapping[str, Tensor] | None = None,
         turn: int = 0,
     ) -> None:
-        self.ids, self.loom, self.setting, self.round, self.turn = ids, loom, setting, round_number, turn
-        self.task: Task = loom.task.at(round_number)
+        self.ids, self.trainer, self.setting, self.round, self.turn = ids, trainer, setting, round_number, turn
+        self.task: Task = trainer.task.at(round_number)
         self.state: dict[str, Tensor] = dict(kept or {})
         self.changed: set[str] = set()
         self.steps = torch.zeros(len(ids), dtype=torch.int64)
@@ -183,7 +183,7 @@ class Cohort:
         chosen = rows if only is None else rows[places]
         own = {name: value if only is None else value[places] for name, value in (given or {}).items()}
         request = Request(chosen, work, lr, assignments, seed, self.round, part, pull, own, loss, cycle)
-        after, anchor = self.loom.train(request)
+        after, anchor = self.trainer.train(request)
         per_batch = 1 if cycle is None else len(cycle.lrs)
         self.steps[places] += torch.tensor([a.steps * per_batch for a in assignments])
         self.after = after if only is None else rows.index_copy(0, places, after)
@@ -192,26 +192,26 @@ class Cohort:
     def gradient(self, rows: Tensor) -> Tensor:
         """The gradient rows of each client's mean loss over all of its training data, with the run's weight decay and
         clipping; without dropout and augmentation."""
-        task, loom = self.task, self.loom
+        task, trainer = self.task, self.trainer
         self.before = rows if self.before is None else self.before
-        out = torch.zeros(len(self), loom.layout.width)
-        moving = {slot.name for slot in loom.layout.trainable}
-        parameters = {name: p for name, p in loom.model.named_parameters() if name in moving}
+        out = torch.zeros(len(self), trainer.layout.width)
+        moving = {slot.name for slot in trainer.layout.trainable}
+        parameters = {name: p for name, p in trainer.model.named_parameters() if name in moving}
         for place, client in enumerate(self.ids):
-            loom.layout.fill(loom.model, rows[place])
-            loom.model.eval()
+            trainer.layout.fill(trainer.model, rows[place])
+            trainer.model.eval()
             for parameter in parameters.values():
                 parameter.requires_grad_(True)
-            views = loom.layout.views(out[place])
+            views = trainer.layout.views(out[place])
             positions, total = task.federation.train[client], 0.0
             for chunk in torch.split(positions, EVALUATION_BATCH):
-                losses, counts = task.objective.losses(loom.model(task.inputs(chunk)), task.targets(chunk))
+                losses, counts = task.objective.losses(trainer.model(task.inputs(chunk)), task.targets(chunk))
                 gradients = gradients_of(losses.sum(), list(parameters.values()))
                 for name, gradient in zip(parameters, gradients, strict=True):
                     views[name] += gradient
                 total += float(counts.sum())
             out[place] /= total
-        work, trained = self.setting.work, loom.layout.trained_columns
+        work, trained = self.setting.work, trainer.layout.trained_columns
         if work.clip is not None:
             clip_([out], work.clip)
         decay = work.weight_decay * rows
@@ -224,13 +224,13 @@ class Cohort:
         own = [lists[client] for client in self.ids]
         if label is not None:
             own = [positions[self.task.targets(positions) == label] for positions in own]
-        return scores_of(self.loom, rows, own)
+        return scores_of(self.trainer, rows, own)
 
     def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
         """The outputs of every client's row on the same prepared inputs: B×n×..."""
-        return outputs_of(self.loom, rows, inputs)
+        return outputs_of(self.trainer, rows, inputs)
 
     def features(self, row: Tensor, place: int) -> tuple[Tensor, Tensor]:
         """What the head of a row sees of one client's training samples (n×features), and their targets."""
         positions = self.task.federation.train[self.ids[place]]
-        return features_of(self.loom, row, positions), self.task.targets(positions)
+        return features_of(self.trainer, row, positions), self.task.targets(positions)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Replies:
     aggregator: Aggregator
     clients: int
     """How many clients may take part in all."""
-    site: Site
+    context: ServerContext
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]

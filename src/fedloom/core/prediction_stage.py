@@ -17,7 +17,7 @@ from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
-class Stage:
+class PredictionStage:
     """A plugin. Its hyper-parameters are its fields; it holds no state of its own."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012

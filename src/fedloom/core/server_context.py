@@ -14,14 +14,14 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import generator, numpy_generator
 from fedloom.core.task import Task
 from fedloom.training.evaluation import Scores, outputs_of, scores_of
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 
 
 @dataclass(frozen=True)
-class Site:
+class ServerContext:
     """The server's workplace in one round. ``clients`` are those who may be asked (never the held-out new ones)."""
 
-    loom: Loom
+    trainer: LocalTrainer
     work: LocalWork
     seed: int
     round: int
@@ -33,12 +33,12 @@ class Site:
     @property
     def task(self) -> Task:
         """The task as it stands in this round."""
-        return self.loom.task.at(self.round)
+        return self.trainer.task.at(self.round)
 
     @property
     def layout(self) -> Layout:
         """Where the tensors and parts of a row lie."""
-        return self.loom.layout
+        return self.trainer.layout
 
     @property
     def samples(self) -> Tensor:
@@ -55,8 +55,8 @@ class Site:
 
     def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
         """The outputs of every row on the same prepared inputs: B×n×..."""
-        return outputs_of(self.loom, rows, inputs)
+        return outputs_of(self.trainer, rows, inputs)
 
     def evaluate(self, rows: Tensor, positions: Tensor) -> Scores:
         """Loss and score of every row on the same samples."""
-        return scores_of(self.loom, rows, [positions] * len(rows))
+        return scores_of(self.trainer, rows, [positions] * len(rows))

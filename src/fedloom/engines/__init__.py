@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedloom.engines.inline import Inline
 from fedloom.engines.processes import Processes
-from fedloom.rounds.jobs import Engine, Shop
+from fedloom.rounds.jobs import ClientRuntime, Engine
 
 ENGINES = {
     "inline": "one process, one job after another: the default, and the one a debugger likes (workers = 1)",
@@ -21,10 +21,10 @@ def check(name: str, address: str | None = None) -> None:
         reachable(address)
 
 
-def start(shop: Shop, workers: int, name: str = "auto", address: str | None = None) -> Engine:
+def start(runtime: ClientRuntime, workers: int, name: str = "auto", address: str | None = None) -> Engine:
     """The engine of a name; ``auto`` is inline for one worker and processes for more."""
     if name == "ray":
         from fedloom.engines.ray import Ray
 
-        return Ray(shop, workers, address)
-    return Inline(shop) if name == "inline" or (name == "auto" and workers == 1) else Processes(shop, workers)
+        return Ray(runtime, workers, address)
+    return Inline(runtime) if name == "inline" or (name == "auto" and workers == 1) else Processes(runtime, workers)

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fedloom.core.message import Message
-from fedloom.rounds.jobs import Here, Job, Shop, Tensors
+from fedloom.rounds.jobs import ClientRuntime, Here, Job, Tensors
 
 
 class Inline(Here):
     """One job after another."""
 
-    def __init__(self, shop: Shop) -> None:
-        self.shop = shop
+    def __init__(self, runtime: ClientRuntime) -> None:
+        self.runtime = runtime
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
         """Do the jobs in order."""
-        return [self.shop.do(job, message, kept) for job in jobs]
+        return [self.runtime.do(job, message, kept) for job in jobs]
 
     def close(self) -> None:
         """Nothing to close."""

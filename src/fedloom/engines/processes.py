@@ -22,8 +22,8 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.engines.shared_tensors import Board, Header
-from fedloom.rounds.jobs import Here, Job, Shop, Tensors
+from fedloom.engines.shared_tensors import Header, SharedTensors
+from fedloom.rounds.jobs import ClientRuntime, Here, Job, Tensors
 
 log = logging.getLogger("fedloom")
 TRIES = 3
@@ -32,12 +32,12 @@ TRIES = 3
 class Worker:
     """A worker's process, the pipe to it and the board on which it writes its results."""
 
-    def __init__(self, shop: Shop, down: Board) -> None:
-        self.board = Board()
+    def __init__(self, runtime: ClientRuntime, down: SharedTensors) -> None:
+        self.board = SharedTensors()
         context = multiprocessing.get_context("fork")
         self.pipe, theirs = context.Pipe()
         self.process: ForkProcess = context.Process(
-            target=_serve, args=(shop, down, self.board, theirs, self.pipe), daemon=True
+            target=_serve, args=(runtime, down, self.board, theirs, self.pipe), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -54,11 +54,11 @@ class Worker:
 class Processes(Here):
     """``workers`` forked processes that share this process's data."""
 
-    def __init__(self, shop: Shop, workers: int) -> None:
+    def __init__(self, runtime: ClientRuntime, workers: int) -> None:
         if "fork" not in multiprocessing.get_all_start_methods():
             raise FedloomError("workers > 1 needs a system that can fork processes: use workers = 1 here.")
-        self.shop, self.down = shop, Board()
-        self.workers = [Worker(shop, self.down) for _ in range(workers)]
+        self.runtime, self.down = runtime, SharedTensors()
+        self.workers = [Worker(runtime, self.down) for _ in range(workers)]
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
         """Hand jobs to whoever is free; results come back in the order of the jobs."""
@@ -100,7 +100,7 @@ class Processes(Here):
 
     def _replace(self, place: int) -> None:
         self.workers[place].close()
-        self.workers[place] = Worker(self.shop, self.down)
+        self.workers[place] = Worker(self.runtime, self.down)
 
     def close(self) -> None:
         """End all workers."""
@@ -119,7 +119,9 @@ def _received(worker: Worker) -> Tensors:
     return {name: view.clone() for name, view in worker.board.read(payload).items()}
 
 
-def _serve(shop: Shop, down: Board, up: Board, pipe: Connection, parents_end: Connection) -> None:
+def _serve(
+    runtime: ClientRuntime, down: SharedTensors, up: SharedTensors, pipe: Connection, parents_end: Connection
+) -> None:
     parents_end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -131,7 +133,7 @@ def _serve(shop: Shop, down: Board, up: Board, pipe: Connection, parents_end: Co
         except (EOFError, OSError):
             os._exit(0)
         try:
-            answer: tuple[str, str | Header] = ("done", up.write(shop.do(job, *_incoming(down, header))))
+            answer: tuple[str, str | Header] = ("done", up.write(runtime.do(job, *_incoming(down, header))))
         except FedloomError as error:
             answer = ("refused", str(error))
         except Exception:
@@ -142,7 +144,7 @@ def _serve(shop: Shop, down: Board, up: Board, pipe: Connection, parents_end: Co
             os._exit(0)
 
 
-def _incoming(board: Board, header: Header) -> tuple[Message, dict[str, Tensor]]:
+def _incoming(board: SharedTensors, header: Header) -> tuple[Message, dict[str, Tensor]]:
     groups: dict[str, dict[str, Tensor]] = {"shared": {}, "each": {}, "kept": {}}
     for name, view in board.read(header).items():
         group, _, rest = name.partition("/")

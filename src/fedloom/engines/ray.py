@@ -26,7 +26,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.user_classes import own_modules
 from fedloom.engines.ray_cluster import connect, imported, last_line, leave
-from fedloom.rounds.jobs import Here, Job, Shop, Tensors
+from fedloom.rounds.jobs import ClientRuntime, Here, Job, Tensors
 
 log = logging.getLogger("fedloom")
 TRIES = 3
@@ -44,15 +44,15 @@ class Worker:
         torch.set_num_threads(1)
         sys.path += [folder for folder in path if folder not in sys.path]
 
-    def take(self, shop: Shop) -> None:
+    def take(self, runtime: ClientRuntime) -> None:
         """Take the shop, whose modules can be imported by now."""
-        self.shop = shop
+        self.runtime = runtime
 
     def do(self, job: Job, shared: Packed, each: Packed, kept: Packed) -> tuple[str, str | Packed]:
         """Do one job, whose clients' tensors are those of ``each`` and ``kept``, in order."""
         try:
             message = Message(_unpacked(shared), _unpacked(each))
-            return "done", _packed(self.shop.do(job, message, _unpacked(kept)))
+            return "done", _packed(self.runtime.do(job, message, _unpacked(kept)))
         except FedloomError as error:
             return "refused", str(error)
         except Exception:
@@ -62,14 +62,14 @@ class Worker:
 class Ray(Here):
     """``workers`` actors of one core each. Those for which a cluster has no core yet join as soon as it has one."""
 
-    def __init__(self, shop: Shop, workers: int, address: str | None = None) -> None:
+    def __init__(self, runtime: ClientRuntime, workers: int, address: str | None = None) -> None:
         self.ray = imported()
         self.busy: dict[Any, tuple[int, int | None]] = {}
         """What is awaited: the worker's place and its job's number, or None while it is only beginning."""
         self.actors: list[Any] = []
         self.connected, self.folder = connect(self.ray, workers, address)
         try:
-            self.shop = _sent(self.ray, shop)
+            self.runtime = _sent(self.ray, runtime)
             self.kind = self.ray.remote(num_cpus=1, max_restarts=0)(Worker)
             for place in range(workers):
                 self.actors.append(None)
@@ -80,7 +80,7 @@ class Ray(Here):
 
     def _hire(self, place: int) -> None:
         self.actors[place] = self.kind.remote([os.path.abspath(folder) for folder in sys.path])
-        self.busy[self.actors[place].take.remote(self.shop)] = (place, None)
+        self.busy[self.actors[place].take.remote(self.runtime)] = (place, None)
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
         """Hand jobs to whoever is free; results come back in the order of the jobs."""
@@ -135,18 +135,18 @@ class Ray(Here):
         """End all workers; leave the cluster, or end the local Ray that was started for the run."""
         for actor in filter(None, self.actors):
             self.ray.kill(actor)
-        self.actors, self.busy, self.shop = [], {}, None
+        self.actors, self.busy, self.runtime = [], {}, None
         if self.connected:
             leave(self.ray, self.folder)
 
 
-def _sent(ray: Any, shop: Shop) -> Any:
+def _sent(ray: Any, runtime: ClientRuntime) -> Any:
     """The shop in Ray's object store; what a user's own file defines goes with it, as no worker could import that."""
     modules = own_modules()
     try:
         for module in modules:
             ray.cloudpickle.register_pickle_by_value(module)
-        return ray.put(shop)
+        return ray.put(runtime)
     except TypeError as error:
         raise FedloomError(
             f"the task or the method cannot be sent to Ray workers ({last_line(error)}): use engine = processes."

@@ -20,7 +20,7 @@ Header = list[tuple[str, str, tuple[int, ...], int]]
 ALIGNMENT = 64
 
 
-class Board:
+class SharedTensors:
     """A growing piece of shared memory. It must be made before the fork that shares it."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.seeds import key
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 
 log = logging.getLogger("fedloom")
@@ -66,9 +66,9 @@ def assigned(server: State, replies: Replies, cluster: Tensor) -> Tensor:
     return server["cluster"].index_copy(0, torch.tensor(replies.ids), cluster)
 
 
-def trained(site: Site, rows: Tensor) -> Tensor:
+def trained(context: ServerContext, rows: Tensor) -> Tensor:
     """The columns of rows that are trained, in double precision."""
-    columns = site.layout.trained_columns
+    columns = context.layout.trained_columns
     return (rows if columns is None else rows[:, columns]).double()
 
 
@@ -94,24 +94,26 @@ class CFL(Clustered):
             raise FedloomError(f"warmup={self.warmup}: the number of rounds before a split must not be negative.")
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        rows, site = server["rows"], replies.site
+        rows, context = server["rows"], replies.context
         own = server["cluster"][torch.tensor(replies.ids)]
-        in_all = torch.bincount(server["cluster"][torch.tensor(site.clients)], minlength=len(rows))
+        in_all = torch.bincount(server["cluster"][torch.tensor(context.clients)], minlength=len(rows))
         for number in sorted(set(own.tolist())):
             members = (own == number).nonzero().flatten()
             if len(members) == in_all[number] and self.torn(replies.only(own == number), rows[number]):
-                leaving = members[bipartition(trained(site, replies["row"][members] - rows[number]))]
-                log.info("round %d: %d of %d clients leave cluster %d", site.round, len(leaving), len(members), number)
+                leaving = members[bipartition(trained(context, replies["row"][members] - rows[number]))]
+                log.info(
+                    "round %d: %d of %d clients leave cluster %d", context.round, len(leaving), len(members), number
+                )
                 own[leaving] = len(rows)
                 rows = torch.cat([rows, rows[number : number + 1]])
         return {"rows": means(rows, replies, own), "cluster": assigned(server, replies, own)}
 
     def torn(self, replies: Replies, row: Tensor) -> bool:
         """Whether a cluster stands still as a whole while its clients pull apart."""
-        site = replies.site
-        if site.round <= self.warmup or len(replies.ids) <= 2:
+        context = replies.context
+        if context.round <= self.warmup or len(replies.ids) <= 2:
             return False
-        mean, updates = trained(site, (replies.mean("row") - row)[None]), trained(site, replies["row"] - row)
+        mean, updates = trained(context, (replies.mean("row") - row)[None]), trained(context, replies["row"] - row)
         return bool(mean.norm() < self.eps1 and updates.norm(dim=1).max() > self.eps2)
 
 
@@ -158,15 +160,15 @@ class FeSEM(Centred):
     """
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        rows, centres, site = replies["row"], server["rows"], replies.site
-        if site.round == 1:
-            centres = rows[self.seeds(trained(site, rows), site)]
-        nearest = squared_distances(trained(site, rows), trained(site, centres)).argmin(1)
+        rows, centres, context = replies["row"], server["rows"], replies.context
+        if context.round == 1:
+            centres = rows[self.seeds(trained(context, rows), context)]
+        nearest = squared_distances(trained(context, rows), trained(context, centres)).argmin(1)
         return {"rows": means(centres, replies, nearest), "cluster": assigned(server, replies, nearest)}
 
-    def seeds(self, rows: Tensor, site: Site) -> list[int]:
+    def seeds(self, rows: Tensor, context: ServerContext) -> list[int]:
         """The places of k-means++ seeds: each the next with probability proportional to its squared distance."""
-        luck = site.generator("centres")
+        luck = context.generator("centres")
         chosen = [int(torch.randint(len(rows), (), generator=luck))]
         while len(chosen) < self.clusters:
             away = squared_distances(rows, rows[chosen]).amin(1)
@@ -196,9 +198,9 @@ class IFCA(Centred):
                 "give its layers a reset_parameters(), or use fesem."
             )
 
-    def prelude(self, server: State, site: Site) -> Round:
+    def prelude(self, server: State, context: ServerContext) -> Round:
         yield from ()  # nobody is asked
-        others = [redrawn(site.task, key(site.seed, "ifca", number)) for number in range(1, self.clusters)]
+        others = [redrawn(context.task, key(context.seed, "ifca", number)) for number in range(1, self.clusters)]
         return {**server, "rows": torch.stack([server["rows"][0], *others])}
 
     def broadcast(self, server: State, ids: list[int]) -> Message:

@@ -21,7 +21,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.seeds import generator
 from fedloom.core.selector import Stopped
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.training.stacked import Affine
@@ -82,22 +82,22 @@ class FedU(Algorithm):
 
     def aggregate(self, server: State, replies: Replies) -> State:
         ids, rows = torch.tensor(replies.ids), replies["row"]
-        related = self._related(ids, len(server["rows"]), replies.site).fill_diagonal_(0)
+        related = self._related(ids, len(server["rows"]), replies.context).fill_diagonal_(0)
         degrees = related.sum(1)
         if self.strength * degrees.max() > 1 + 1e-6:
             raise Stopped(
-                f"strength={self.strength:g}: relations of a client to the others of round {replies.site.round} sum to "
-                f"{degrees.max():.4g}, which throws its model past theirs; use at most {1 / degrees.max():.3g}."
+                f"strength={self.strength:g}: relations of a client to the others of round {replies.context.round} sum "
+                f"to {degrees.max():.4g}, which throws its model past theirs; use at most {1 / degrees.max():.3g}."
             )
         laplacian = degrees.diag() - related
         return {"rows": server["rows"].index_copy(0, ids, rows - self.strength * (laplacian @ rows))}
 
-    def _related(self, ids: Tensor, clients: int, site: Site) -> Tensor:
+    def _related(self, ids: Tensor, clients: int, context: ServerContext) -> Tensor:
         """The relations of some clients to each other, the same in every round."""
         if self.relations == "full":
             return torch.ones(len(ids), len(ids))
         if self.relations == "random":
-            drawn = torch.rand(clients, clients, generator=generator(site.seed, "relations"))[ids][:, ids]
+            drawn = torch.rand(clients, clients, generator=generator(context.seed, "relations"))[ids][:, ids]
             mutual = (drawn + drawn.t()) / 2
             return torch.where(mutual < UNRELATED, 0.0, mutual)
         return torch.tensor(self.relations)[ids][:, ids]

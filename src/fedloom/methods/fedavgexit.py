@@ -23,7 +23,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply, Wave
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg, watched, watching
 from fedloom.training.network import Loss
@@ -52,12 +52,12 @@ class FedAvgExit(FedAvg):
     def finished(self, server: State) -> bool:
         return bool(server["over"])
 
-    def play(self, server: State, ids: list[int], site: Site) -> Round:
+    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
         staying = [client for client in ids if not server["left"][client]]
         if staying:
             replies = yield Wave(staying, self.broadcast(server, staying))
             server = self.aggregate(server, replies)
-        return {**server, "over": server["left"][torch.tensor(site.clients)].all()}
+        return {**server, "over": server["left"][torch.tensor(context.clients)].all()}
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         rows = self.trained(cohort, message)
@@ -91,14 +91,14 @@ class FedAvgExit(FedAvg):
         models = server["models"].index_copy(0, ids, replies["row"])
         seen = server["seen"].index_fill(0, ids, True)
         left = server["left"].index_copy(0, ids, replies["leaves"])
-        omega = self.omega(replies.site)
+        omega = self.omega(replies.context)
         known, weights = (models, omega) if seen.all() else (models[seen], omega[seen])
         row = replies.aggregator(known, weights / weights.sum())
         return {**server, "row": row, "models": models, "seen": seen, "left": left}
 
-    def omega(self, site: Site) -> Tensor:
+    def omega(self, context: ServerContext) -> Tensor:
         """The weight of every client of the federation; the thesis' s_k n_k, or s_k."""
-        federation = site.task.federation
+        federation = context.task.federation
         labelled = federation.train.sizes.double()
         return (labelled * federation.points if self.weights == "samples-points" else labelled).float()
 
@@ -139,7 +139,7 @@ class FedProxExit(FedAvgExit):
         state = super().aggregate(server, replies)
         if not self.adaptive:
             return state
-        weights = self.omega(replies.site)[torch.tensor(replies.ids)]
+        weights = self.omega(replies.context)[torch.tensor(replies.ids)]
         return {**state, **watched(server, (weights * replies["loss"]).sum() / weights.sum())}
 
 

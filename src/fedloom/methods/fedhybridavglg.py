@@ -20,7 +20,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.partial_sharing import check_head
@@ -57,8 +57,8 @@ class FedHybridAvgLG(FedAvg):
                 'fedavg: lower the threshold, let threshold="auto" find it, or say inf to mean it.'
             )
 
-    def prelude(self, server: State, site: Site) -> Round | None:
-        return probing(server, site, self.probe_rounds) if self.threshold == "auto" else None
+    def prelude(self, server: State, context: ServerContext) -> Round | None:
+        return probing(server, context, self.probe_rounds) if self.threshold == "auto" else None
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         return Message({name: server[name] for name in ("row", "threshold") if name in server})

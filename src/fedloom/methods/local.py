@@ -16,7 +16,7 @@ from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
-from fedloom.core.task import Held, Task
+from fedloom.core.task import FederationView, Task
 from fedloom.methods.fedavg import FedAvg
 
 
@@ -50,7 +50,7 @@ class Centralised(FedAvg):
 
     travels: ClassVar[bool] = False
 
-    def trains_on(self, federation: Held, new: Sequence[int]) -> Held:
+    def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
         return federation.pooled(new)
 
 

@@ -25,7 +25,7 @@ from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.training.evaluation import features_of
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.network import Net
 
 Given = Mapping[str, Mapping[str, Tensor]]
@@ -102,7 +102,7 @@ class FedProto(Algorithm):
             raise FedloomError("fedproto averages features by class, and this task has no class per sample: use moon.")
 
     def start(self, task: Task) -> State:
-        width = features_of(Loom(task, "loop"), task.initial_row(), task.federation.train[0][:1]).shape[1]
+        width = features_of(LocalTrainer(task, "loop"), task.initial_row(), task.federation.train[0][:1]).shape[1]
         classes = task.federation.classes
         return {"prototypes": torch.zeros(classes, width), "known": torch.zeros(classes, dtype=torch.bool)}
 

@@ -107,7 +107,7 @@ class FedDyn(FedAvg):
         return Reply({"row": rows})
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        task = replies.site.task
+        task = replies.context.task
         moved = _trained(task, replies.shares @ (replies["row"] - server["row"]))
         h = server["h"] - self.alpha * moved
         return {"row": replies.mean("row") - h / self.alpha, "h": h}

@@ -19,7 +19,7 @@ from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply, Wave
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 
 log = logging.getLogger("fedloom")
@@ -50,9 +50,9 @@ def check_probe(task: Task) -> None:
         )
 
 
-def probing(server: State, site: Site, rounds: int) -> Round:
+def probing(server: State, context: ServerContext, rounds: int) -> Round:
     """The server's half: ``rounds`` waves of FedAvg, one wave for the verdict, and the state with what was found."""
-    row, clients, accuracies = server["row"], site.clients, list[Tensor]()
+    row, clients, accuracies = server["row"], context.clients, list[Tensor]()
     for turn in range(rounds + 1):
         probe = torch.tensor(rounds if turn == rounds else 0)
         replies = yield Wave(clients, Message({"row": row, "probe": probe}), turn)

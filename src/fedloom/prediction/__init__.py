@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.prediction.fedpredict import FedPredict
 from fedloom.prediction.finetune import FineTune
 from fedloom.prediction.last_local_model import Own
 from fedloom.prediction.recalibrate import Recalibrate
 
-STAGES: dict[str, type[Stage]] = {
+STAGES: dict[str, type[PredictionStage]] = {
     "fedpredict": FedPredict,
     "finetune": FineTune,
     "own": Own,

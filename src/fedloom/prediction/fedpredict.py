@@ -20,7 +20,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 
 ROW, ROUND, CLASSES = "fedpredict/row", "fedpredict/round", "fedpredict/classes"
@@ -36,7 +36,7 @@ def global_weight(t: int, rounds: int, nt: Tensor, trained: Tensor, similarity: 
 
 
 @dataclass(frozen=True)
-class FedPredict(Stage):
+class FedPredict(PredictionStage):
     """Predict with ``gw * global + (1 - gw) * local``; gw follows the local model's age and the run's progress.
 
     Capanema et al., DCOSS-IoT 2023. ``dynamic`` is FedPredict-Dynamic (2024) for data that drift:

@@ -16,12 +16,12 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
-class FineTune(Stage):
+class FineTune(PredictionStage):
     """Train for ``epochs`` on the client's own training data before predicting; never feeds back into training.
 
     ``part`` names the only part of the model that is tuned (default: all of it); ``lr`` is the learning rate (default:

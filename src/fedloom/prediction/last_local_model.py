@@ -14,7 +14,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 
 ROW = "own/row"
@@ -22,7 +22,7 @@ ROW = "own/row"
 
 
 @dataclass(frozen=True)
-class Own(Stage):
+class Own(PredictionStage):
     """Predict with the model that the client itself trained last; who never trained predicts as the method says."""
 
     def check(self, algorithm: Algorithm, task: Task) -> None:

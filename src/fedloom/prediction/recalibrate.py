@@ -18,12 +18,12 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
-class Recalibrate(Stage):
+class Recalibrate(PredictionStage):
     """Clients that meet a new class predict with ``mix * global + (1 - mix) * own``; the others as before."""
 
     mix: float = 0.5

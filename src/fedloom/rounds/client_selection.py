@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedloom.core.selector import Choice, Pool, Probe, checked
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.rounds.exchange import Ledger, blocks, done, merge
 from fedloom.rounds.jobs import Engine, Job, Tensors
 
@@ -21,51 +21,53 @@ if TYPE_CHECKING:
     from fedloom.rounds.loop import Composition, RunState
 
 
-def chosen(run: Composition, engine: Engine, state: RunState, site: Site, ledger: Ledger) -> Choice:
+def chosen(run: Composition, engine: Engine, state: RunState, context: ServerContext, ledger: Ledger) -> Choice:
     """Ask the selector; places become ids of clients, or numbers of groups where the method trains groups."""
     groups = run.algorithm.groups(state.server)
-    members = [[client] for client in site.clients] if groups is None else groups
-    sizes = run.training(site.round).train.sizes
-    samples = sizes[torch.tensor(site.clients)]
+    members = [[client] for client in context.clients] if groups is None else groups
+    sizes = run.training(context.round).train.sizes
+    samples = sizes[torch.tensor(context.clients)]
     if groups is not None:
         samples = torch.stack([sizes[torch.tensor(some)].sum() for some in groups])
 
     def ask(places: Sequence[int]) -> Probe:
         asked = [client for place in places for client in members[place]]
-        replies = _ask(run, engine, state, site, asked, ledger)
+        replies = _ask(run, engine, state, context, asked, ledger)
         owner = torch.repeat_interleave(torch.arange(len(places)), torch.tensor([len(members[p]) for p in places]))
         weight = torch.zeros(len(places)).index_add_(0, owner, replies["samples"].float()).clamp(min=1)
         sums = [torch.zeros(len(places)).index_add_(0, owner, (replies[k] * replies["samples"]).float()) for k in ("loss", "score")]  # fmt: skip # noqa: E501
         return Probe(*(total / weight for total in sums))
 
     setting = run.setting
-    pool = Pool(samples, setting.seed, site.round, setting.rounds, state.selection, ask, groups is not None)
+    pool = Pool(samples, setting.seed, context.round, setting.rounds, state.selection, ask, groups is not None)
     choice = checked(run.select(pool), pool, run.select)
     if groups is not None:
         return choice
-    ids, lost = ([site.clients[place] for place in places] for places in (choice.places, choice.lost))
+    ids, lost = ([context.clients[place] for place in places] for places in (choice.places, choice.lost))
     if lost and run.algorithm.travels:  # they were sent what the others got, and nothing came back
         ledger.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
     if run.present is not None:
-        ids = _stood_in(ids, [c for c in run.reachable(site.clients) if c not in lost], site)
+        ids = _stood_in(ids, [c for c in run.reachable(context.clients) if c not in lost], context)
     return replace(choice, places=ids, lost=lost)
 
 
-def _stood_in(ids: list[int], there: list[int], site: Site) -> list[int]:
+def _stood_in(ids: list[int], there: list[int], context: ServerContext) -> list[int]:
     """The chosen clients, with others who are there, as far as there are any, for those of them who are away."""
     away, free = [c for c in ids if c not in there], [c for c in there if c not in ids]
-    drawn = site.numpy_generator("stand-ins").permutation(free)[: len(away)].astype(int).tolist()
+    drawn = context.numpy_generator("stand-ins").permutation(free)[: len(away)].astype(int).tolist()
     return sorted([c for c in ids if c in there] + drawn + away[len(drawn) :])
 
 
-def _ask(run: Composition, engine: Engine, state: RunState, site: Site, ids: list[int], ledger: Ledger) -> Tensors:
+def _ask(
+    run: Composition, engine: Engine, state: RunState, context: ServerContext, ids: list[int], ledger: Ledger
+) -> Tensors:
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
-    jobs = [Job("ask", site.round, some, places) for some, places in blocks(ids, run.scored_together)]
+    jobs = [Job("ask", context.round, some, places) for some, places in blocks(ids, run.scored_together)]
     message = run.algorithm.broadcast(state.server, ids)
     if run.algorithm.travels:
         ledger.bytes_down += message.bytes_for(len(ids))
         ledger.bytes_up += 8 * len(ids)
-    jobs, results, answered = done(jobs, engine.run(jobs, message, state.keep.read(ids)))
+    jobs, results, answered = done(jobs, engine.run(jobs, message, state.client_states.read(ids)))
     replies = merge(jobs, results)  # of a client that does not answer nothing is known: zeros
     places = torch.tensor(answered, dtype=torch.int64)
     return {

@@ -17,7 +17,7 @@ MAPPED_BYTES = 64 << 20
 """Matrices of at least this many bytes are memory-mapped."""
 
 
-class Keep:
+class ClientStates:
     """Named rows of all clients."""
 
     def __init__(self, clients: int) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Replies, Wave
 from fedloom.core.selector import Stopped
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.training.execution import cohorts
 
@@ -60,31 +60,31 @@ class Ledger:
 
 
 def exchange(
-    run: Composition, engine: Engine, state: RunState, site: Site, wave: Wave, ledger: Ledger, measure: bool
+    run: Composition, engine: Engine, state: RunState, context: ServerContext, wave: Wave, ledger: Ledger, measure: bool
 ) -> Replies:
     """Send a wave, wait for the replies, keep what clients keep."""
-    federation = run.training(site.round)
+    federation = run.training(context.round)
     places = {client: place for place, client in enumerate(wave.ids)}
     jobs = [
-        Job("update", site.round, cohort, [places[client] for client in cohort], measure, wave.turn)
+        Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
         for cohort in cohorts(wave.ids, federation.train.sizes, run.execution)
     ]
     if run.algorithm.travels:
         ledger.send(wave)
-    jobs, results, answered = done(jobs, engine.run(jobs, wave.message, state.keep.read(wave.ids)))
+    jobs, results, answered = done(jobs, engine.run(jobs, wave.message, state.client_states.read(wave.ids)))
     need = 0 if wave.optional else min(run.quorum, len(wave.ids))
     if len(answered) < need:
         raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, and {need} are needed")
     wave = wave.only(answered)
     for result in results:
-        check_finite(run, result, site.round)
+        check_finite(run, result, context.round)
     nothing = {name: torch.zeros(0, dtype=torch.int64) for name in ("steps", "samples", "bytes")}
     sent = [{name: t for name, t in result.items() if not name.startswith("kept/")} for result in results]
     merged = nothing | merge(jobs, sent)
     for job, result in zip(jobs, results, strict=True):
-        state.keep.write(job.ids, group(result, "kept/"))
+        state.client_states.write(job.ids, group(result, "kept/"))
     ledger.book(wave, merged, run.algorithm.travels)
-    samples, able = merged["samples"], torch.tensor(site.clients)
+    samples, able = merged["samples"], torch.tensor(context.clients)
     sizes = federation.train.sizes
     shares = torch.zeros(len(sizes)).index_copy(0, able, run.weigh(sizes[able], torch.ones_like(able)))
     return Replies(
@@ -95,8 +95,8 @@ def exchange(
         weights=run.weigh(samples, merged["steps"]),
         shares=shares[torch.tensor(wave.ids, dtype=torch.int64)],
         aggregator=run.aggregator,
-        clients=len(site.clients),
-        site=site,
+        clients=len(context.clients),
+        context=context,
     )
 
 

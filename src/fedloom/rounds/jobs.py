@@ -16,9 +16,9 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort, Setting
 from fedloom.core.message import Message
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.training.evaluation import score_samples, scores_of
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 
 Tensors = dict[str, Tensor]
 
@@ -67,14 +67,14 @@ class Here:
 
 
 @dataclass(frozen=True)
-class Shop:
+class ClientRuntime:
     """What a process needs to do jobs: the method, the machinery of the training task and of the scored task."""
 
     algorithm: Algorithm
-    training: Loom
-    scoring: Loom
+    training: LocalTrainer
+    scoring: LocalTrainer
     setting: Setting
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[PredictionStage, ...] = ()
     clients_on_global: bool = False
     """Whether clients' models are scored on the global test set too."""
 
@@ -86,8 +86,8 @@ class Shop:
             return dict(zip(("loss", "score", "counts"), sums, strict=True))
         places = torch.tensor(job.places)
         own = {name: rows[places] for name, rows in kept.items()}
-        loom, turn = (self.training, job.turn) if job.kind == "update" else (self.scoring, PREDICTING)
-        cohort = Cohort(job.ids, loom, self.setting, job.round, own, turn)
+        trainer, turn = (self.training, job.turn) if job.kind == "update" else (self.scoring, PREDICTING)
+        cohort = Cohort(job.ids, trainer, self.setting, job.round, own, turn)
         self.algorithm.enter(cohort)
         message = message.for_clients(places)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
@@ -114,7 +114,7 @@ class Shop:
         rows = cohort.spread(self.algorithm.weights_for(message, cohort))
         federation = cohort.task.federation
         lists = [federation.valid[client] if len(federation.valid[client]) else federation.train[client] for client in cohort.ids]  # fmt: skip # noqa: E501
-        scores = scores_of(cohort.loom, rows, lists)
+        scores = scores_of(cohort.trainer, rows, lists)
         return {"loss": scores.mean_loss, "score": scores.mean_score, "samples": cohort.samples}
 
     def predicting(self, cohort: Cohort, message: Message) -> Tensor:

@@ -18,18 +18,18 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
 from fedloom.core.cohort import Setting
 from fedloom.core.message import Aggregator, Message
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import Selector
-from fedloom.core.server_context import Site
-from fedloom.core.task import Held, Task
+from fedloom.core.server_context import ServerContext
+from fedloom.core.task import FederationView, Task
 from fedloom.rounds.client_selection import chosen
-from fedloom.rounds.client_states import Keep
+from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.exchange import Abandoned, Diverged, Ledger, blocks, check_values, done, exchange, merge
-from fedloom.rounds.jobs import Engine, Job, Shop, Tensors
+from fedloom.rounds.jobs import ClientRuntime, Engine, Job, Tensors
 from fedloom.rounds.metrics import over_clients, size_groups
 from fedloom.training.execution import Execution
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 
 __all__ = [
     "Abandoned",
@@ -64,7 +64,7 @@ class Composition:
     weigh: Callable[[Tensor, Tensor], Tensor]
     aggregator: Aggregator
     optimize: ServerStep | None
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[PredictionStage, ...] = ()
     new_clients: tuple[int, ...] = ()
     """Clients held out of training altogether: they are only scored."""
     eval_every: int = 1
@@ -80,29 +80,31 @@ class Composition:
     """Who can be reached now, and so be scored; everyone where nobody asks. A round is for all clients: those who are
     away do not answer."""
 
-    def training(self, round_number: int) -> Held:
+    def training(self, round_number: int) -> FederationView:
         """The federation that is trained on in a round."""
         return self.algorithm.trains_on(self.task.federation.at(round_number), self.new_clients)
 
     @cached_property
-    def loom(self) -> Loom:
+    def trainer(self) -> LocalTrainer:
         """The machinery of the task itself: for scoring, and for the server's own passes."""
-        return Loom(self.task, self.execution.name)
+        return LocalTrainer(self.task, self.execution.name)
 
-    def shop(self) -> Shop:
+    def runtime(self) -> ClientRuntime:
         """What a process needs to do this run's jobs."""
         held = self.algorithm.trains_on(self.task.federation, self.new_clients)
         same = held is self.task.federation
-        training = self.loom if same else Loom(replace(self.task, federation=held), self.execution.name)
-        return Shop(self.algorithm, training, self.loom, self.setting, self.stages, self.clients_on_global)
+        training = self.trainer if same else LocalTrainer(replace(self.task, federation=held), self.execution.name)
+        return ClientRuntime(self.algorithm, training, self.trainer, self.setting, self.stages, self.clients_on_global)
 
-    def site(self, round_number: int) -> Site:
+    def context(self, round_number: int) -> ServerContext:
         """The server's workplace in a round."""
         clients = list(range(self.training(round_number).clients))
         if self.new_clients and len(clients) > 1:
             clients = [client for client in clients if client not in self.new_clients]
         setting = self.setting
-        return Site(self.loom, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh)
+        return ServerContext(
+            self.trainer, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh
+        )
 
     def reachable(self, clients: list[int]) -> list[int]:
         """Those of some clients who can be reached now."""
@@ -119,22 +121,22 @@ class RunState:
     round: int
     server: State
     optimizer: dict[str, Tensor] = field(default_factory=dict)
-    keep: Keep = field(default_factory=lambda: Keep(0))
+    client_states: ClientStates = field(default_factory=lambda: ClientStates(0))
     selection: dict[str, Tensor] = field(default_factory=dict)
 
 
 def begin(run: Composition) -> RunState:
     """The state before the first round."""
-    return RunState(0, run.algorithm.start(run.task), {}, Keep(run.task.federation.clients))
+    return RunState(0, run.algorithm.start(run.task), {}, ClientStates(run.task.federation.clients))
 
 
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
     """What a method does once before its first round: changes ``state`` and returns the record of round 0."""
     engine.begin(0)
-    site, ledger = run.site(0), Ledger()
-    prelude = run.algorithm.prelude(state.server, site)
+    context, ledger = run.context(0), Ledger()
+    prelude = run.algorithm.prelude(state.server, context)
     if prelude is not None:
-        state.server = _played(run, engine, state, prelude, site, ledger, measure=False)
+        state.server = _played(run, engine, state, prelude, context, ledger, measure=False)
     return _record(0, ledger, {})
 
 
@@ -142,15 +144,17 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     """One round: changes ``state`` and returns its record, without scores of the finished model."""
     number = state.round + 1
     engine.begin(number)
-    site, ledger = run.site(number), Ledger()
-    choice = chosen(run, engine, state, site, ledger)
+    context, ledger = run.context(number), Ledger()
+    choice = chosen(run, engine, state, context, ledger)
     measure = scored(run, number) and run.algorithm.travels
-    server = _played(run, engine, state, run.algorithm.play(state.server, choice.places, site), site, ledger, measure)
+    server = _played(
+        run, engine, state, run.algorithm.play(state.server, choice.places, context), context, ledger, measure
+    )
     if run.optimize is not None and "row" in server:
         row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
         trained = run.task.layout.trained_columns
         server = {**server, "row": row if trained is None else torch.where(trained, row, server["row"])}
-    metrics = _local_metrics(run, site, ledger) if measure else {}
+    metrics = _local_metrics(run, context, ledger) if measure else {}
     check_values(run, number, metrics.values())
     state.server, state.round, state.selection = server, number, dict(choice.state)
     return _record(number, ledger, metrics, choice.lost)
@@ -165,13 +169,19 @@ def _record(number: int, ledger: Ledger, metrics: dict[str, float], lost: Sequen
 
 
 def _played(
-    run: Composition, engine: Engine, state: RunState, game: Round, site: Site, ledger: Ledger, measure: bool
+    run: Composition,
+    engine: Engine,
+    state: RunState,
+    game: Round,
+    context: ServerContext,
+    ledger: Ledger,
+    measure: bool,
 ) -> State:
     """Drive a method's round: send each wave it yields, hand it the replies, until it returns the new state."""
     try:
         wave = next(game)
         while True:
-            wave = game.send(exchange(run, engine, state, site, wave, ledger, measure))
+            wave = game.send(exchange(run, engine, state, context, wave, ledger, measure))
     except StopIteration as end:
         server: State = end.value
         return server
@@ -247,17 +257,17 @@ def _score_clients(run: Composition, engine: Engine, state: RunState, ids: list[
     for some in (ids[i : i + SCORED_AT_ONCE] for i in range(0, len(ids), SCORED_AT_ONCE)):
         jobs = [Job("score", state.round, block, places) for block, places in blocks(some, run.scored_together)]
         message = run.algorithm.broadcast(state.server, some)
-        jobs, results, answered = done(jobs, engine.run(jobs, message, state.keep.read(some)))
+        jobs, results, answered = done(jobs, engine.run(jobs, message, state.client_states.read(some)))
         if answered:
             who += [some[place] for place in answered]
             parts.append(merge(jobs, results))
     return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 
 
-def _local_metrics(run: Composition, site: Site, ledger: Ledger) -> dict[str, float]:
+def _local_metrics(run: Composition, context: ServerContext, ledger: Ledger) -> dict[str, float]:
     """Scores of the selected clients' models as they received them and as they trained them."""
     metrics: dict[str, float] = {}
-    sizes = run.training(site.round).train.sizes
+    sizes = run.training(context.round).train.sizes
     all_groups = size_groups(sizes, run.size_bounds)
     ids = sorted(ledger.measured)
     groups, samples = [all_groups[client] for client in ids], sizes[torch.tensor(ids)] if ids else sizes

@@ -11,7 +11,7 @@ import fedloom
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 from fedloom.core.validation import read, validated
 from fedloom.data.communal_set import with_communal
@@ -36,7 +36,7 @@ def method_from(spec: str | Algorithm | type[Algorithm], options: Mapping[str, A
     return spec
 
 
-def label_of(spec: str | Algorithm | Stage) -> str:
+def label_of(spec: str | Algorithm | PredictionStage) -> str:
     """What a method (or a stage) is called in a comparison: its name and the settings that are not the default."""
     if isinstance(spec, str):
         parts = [split_method(part) for part in [split_stages(spec)[0], *spec.split("+")[1:]]]

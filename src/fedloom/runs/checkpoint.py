@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.rounds.client_states import Keep
+from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.loop import RunState
 
 COMPACT = 4
@@ -39,7 +39,7 @@ def save_checkpoint(folder: Path, state: RunState) -> None:
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir(exist_ok=True)
     number = f"{state.round:06d}"
-    _save_kept(checkpoints, number, state.keep)
+    _save_kept(checkpoints, number, state.client_states)
     tensors = {"round": torch.tensor(state.round)}
     tensors |= {f"server/{name}": tensor for name, tensor in state.server.items()}
     tensors |= {f"optimizer/{name}": tensor for name, tensor in state.optimizer.items()}
@@ -56,17 +56,17 @@ def load_checkpoint(folder: Path, clients: int) -> RunState | None:
         return None
     tensors = load_tensors(found[-1])
     server, optimizer, selection = (_group(tensors, prefix) for prefix in ("server/", "optimizer/", "selection/"))
-    state = RunState(int(tensors["round"]), server, optimizer, Keep(clients), selection)
+    state = RunState(int(tensors["round"]), server, optimizer, ClientStates(clients), selection)
     for path in sorted(checkpoints.glob("kept-*.safetensors")):
         if path.stem.removeprefix("kept-").removesuffix("-all") > found[-1].stem.removeprefix("round-"):
             path.unlink()  # written by a round that never finished
         else:
-            state.keep.restore(load_tensors(path))
+            state.client_states.restore(load_tensors(path))
     _drop_superseded(checkpoints)  # what a stop right after the checkpoint left
     return state
 
 
-def _save_kept(checkpoints: Path, number: str, keep: Keep) -> None:
+def _save_kept(checkpoints: Path, number: str, keep: ClientStates) -> None:
     if not keep.dirty:
         return
     whole = sum(rows.nbytes for rows in keep.rows.values())

@@ -13,7 +13,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.task import Held, Task
+from fedloom.core.task import FederationView, Task
 from fedloom.rounds.jobs import PREDICTING
 from fedloom.runs.api import completed, load_config, make_task, method_of
 from fedloom.runs.checkpoint import load_checkpoint
@@ -59,12 +59,14 @@ def client_model(
         raise FedloomError(f"{folder} has no checkpoint yet: there is no model in it.")
     number = 0 if client is None else _number(client, federation, folder)
     with single_thread():
-        shop = run.shop()
-        cohort = Cohort([number], shop.scoring, shop.setting, state.round, state.keep.read([number]), PREDICTING)
+        runtime = run.runtime()
+        cohort = Cohort(
+            [number], runtime.scoring, runtime.setting, state.round, state.client_states.read([number]), PREDICTING
+        )
         run.algorithm.enter(cohort)
         message = run.algorithm.broadcast(state.server, [number]).for_clients(torch.tensor([0]))
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
-        rows = shop.predicting(cohort, message).detach()
+        rows = runtime.predicting(cohort, message).detach()
     own = rows.dim() == 2
     if client is None and own and federation.clients > 1:
         raise FedloomError(
@@ -76,7 +78,7 @@ def client_model(
     return ClientModel(run.task, row, name, label, state.round)
 
 
-def _number(client: str, federation: Held, folder: Path) -> int:
+def _number(client: str, federation: FederationView, folder: Path) -> int:
     names = [federation.name(number) for number in range(federation.clients)]
     if client in names:
         return names.index(client)
@@ -87,7 +89,7 @@ def _number(client: str, federation: Held, folder: Path) -> int:
     raise FedloomError(f"{folder} has no client '{client}': {meant}")
 
 
-def _some(federation: Held) -> str:
+def _some(federation: FederationView) -> str:
     """Some of the clients' names, and how many more there are."""
     count = federation.clients
     named = ", ".join(f"'{federation.name(number)}'" for number in range(min(count, SHOWN)))

@@ -17,7 +17,7 @@ from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.user_classes import own_class, own_name
 from fedloom.core.validation import plain, validated
 from fedloom.data.concept_drift import Drift
@@ -130,7 +130,7 @@ def parse(values: Mapping[str, Any], where: str = "the configuration") -> RunCon
         raise FedloomError(
             f"personal={stages!r} in {where}: give a list of stages, for instance [{{name='finetune'}}]."
         )
-    stages = [named_part(stage, STAGES, Stage, "personal stage") for stage in stages]
+    stages = [named_part(stage, STAGES, PredictionStage, "personal stage") for stage in stages]
     config: RunConfig = validated(RunConfig, {**values, "selection": chosen, "personal": stages}, where)
     return config.check()
 

@@ -177,7 +177,7 @@ def _play(
 ) -> History:
     run, config, folder = prepared.composition, prepared.config, history.folder
     with single_thread():
-        cores = given or engine.start(run.shop(), config.workers, config.engine, config.ray_address)
+        cores = given or engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
         try:
             if state.round == 0 and not history.records:
                 began = time.perf_counter()

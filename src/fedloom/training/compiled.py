@@ -23,7 +23,7 @@ from fedloom.training.optimizer import Optimizer
 from fedloom.training.stacked import NARROW, Affine, Chain, Pull, run_vmap
 
 if TYPE_CHECKING:
-    from fedloom.training.local_trainer import Loom
+    from fedloom.training.local_trainer import LocalTrainer
     from fedloom.training.request import Request
 
 Stacks = dict[str, Tensor]
@@ -33,35 +33,37 @@ Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 """Inputs, targets, mask and noise keys of a step."""
 
 
-def train_compiled(loom: Loom, request: Request) -> Tensor:
+def train_compiled(trainer: LocalTrainer, request: Request) -> Tensor:
     """The rows after local training of a cohort with the compiled step."""
     if request.loss is not None or request.cycle is not None:
         raise FedloomError(
             "execution 'compiled' takes plain steps on the task's loss, and this method has its own: use vectorised "
             "or loop."
         )
-    layout, work = loom.layout, request.work
+    layout, work = trainer.layout, request.work
     pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull
     moving = tuple(slot.name for slot in layout.moving(request.part))
     stacks = layout.stacks(request.rows)
     received = layout.stacks(request.rows) if request.pull is not None else {}
     given = {name: layout.pieces(rows) for name, rows in request.given.items()}
     state = Optimizer(work, request.lr, [stacks[name] for name in moving]).state
-    step = loom.compiled.get((work, moving)) or torch.compile(_step_of(loom, request, moving), dynamic=False)
-    loom.compiled[work, moving] = step
-    keys, augmenters, lr = loom.keys(request), loom.augmenters(request), torch.tensor(request.lr)
+    step = trainer.compiled.get((work, moving)) or torch.compile(_step_of(trainer, request, moving), dynamic=False)
+    trainer.compiled[work, moving] = step
+    keys, augmenters, lr = trainer.keys(request), trainer.augmenters(request), torch.tensor(request.lr)
     with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=COMPILATIONS, fail_on_recompile_limit_hit=True):
         for number, batch in enumerate(lockstep(request.assignments)):
-            x, y = loom.batch(batch, augmenters)
-            noise = step_key(keys, number) if loom.drops else keys
+            x, y = trainer.batch(batch, augmenters)
+            noise = step_key(keys, number) if trainer.drops else keys
             moved, state = step(stacks, state, received, given, pull, lr, (x, y, batch.mask, noise))
             stacks |= moved
     return layout.unstack(stacks)
 
 
-def _step_of(loom: Loom, request: Request, moving: tuple[str, ...]) -> Callable[..., tuple[Stacks, list[list[Tensor]]]]:
+def _step_of(
+    trainer: LocalTrainer, request: Request, moving: tuple[str, ...]
+) -> Callable[..., tuple[Stacks, list[list[Tensor]]]]:
     """The step of a model under some local work, as a pure function of tensors."""
-    chain, model, objective, work = loom.chain, loom.model, loom.task.objective, request.work
+    chain, model, objective, work = trainer.chain, trainer.model, trainer.task.objective, request.work
     by_hand = chain is not None and work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
 
     def step(

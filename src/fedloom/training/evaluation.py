@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.network import Net
 from fedloom.training.stacked import run_chain, run_vmap
 
@@ -36,56 +36,58 @@ class Scores:
 
 
 @torch.no_grad()
-def outputs_of(loom: Loom, rows: Tensor, inputs: Tensor) -> Tensor:
+def outputs_of(trainer: LocalTrainer, rows: Tensor, inputs: Tensor) -> Tensor:
     """The outputs of every row on the same prepared inputs: B×n×..."""
-    if loom.execution == "loop":
-        return torch.stack([_outputs(loom, row, inputs) for row in rows])
-    stacks, x = loom.layout.stacks(rows), inputs.expand(len(rows), *inputs.shape)
-    return run_chain(loom.chain, stacks, x, None) if loom.chain else run_vmap(loom.model, stacks, x, None)
+    if trainer.execution == "loop":
+        return torch.stack([_outputs(trainer, row, inputs) for row in rows])
+    stacks, x = trainer.layout.stacks(rows), inputs.expand(len(rows), *inputs.shape)
+    return run_chain(trainer.chain, stacks, x, None) if trainer.chain else run_vmap(trainer.model, stacks, x, None)
 
 
-def _outputs(loom: Loom, row: Tensor, inputs: Tensor) -> Tensor:
-    loom.layout.fill(loom.model, row)
-    loom.model.eval()
-    outputs: Tensor = loom.model(inputs)
+def _outputs(trainer: LocalTrainer, row: Tensor, inputs: Tensor) -> Tensor:
+    trainer.layout.fill(trainer.model, row)
+    trainer.model.eval()
+    outputs: Tensor = trainer.model(inputs)
     return outputs
 
 
 @torch.no_grad()
-def features_of(loom: Loom, row: Tensor, positions: Tensor) -> Tensor:
+def features_of(trainer: LocalTrainer, row: Tensor, positions: Tensor) -> Tensor:
     """What the head sees of some samples under one row: n×features."""
-    loom.layout.fill(loom.model, row)
-    loom.model.eval()
-    net = Net(loom.model, dict(loom.model.named_parameters()))
+    trainer.layout.fill(trainer.model, row)
+    trainer.model.eval()
+    net = Net(trainer.model, dict(trainer.model.named_parameters()))
     return torch.cat(
-        [net.features(loom.task.inputs(chunk)).flatten(1) for chunk in torch.split(positions, EVALUATION_BATCH)]
+        [net.features(trainer.task.inputs(chunk)).flatten(1) for chunk in torch.split(positions, EVALUATION_BATCH)]
     )
 
 
-def scores_of(loom: Loom, rows: Tensor, lists: Iterable[Tensor]) -> Scores:
+def scores_of(trainer: LocalTrainer, rows: Tensor, lists: Iterable[Tensor]) -> Scores:
     """Loss and score of each row on its own list of samples, in batched passes where the model allows it."""
     own = list(lists)
-    if loom.execution != "loop" and loom.chain is not None:
-        return Scores(*score_together(loom, rows, own))
-    found = [score(loom, rows[i], positions) for i, positions in enumerate(own)]
+    if trainer.execution != "loop" and trainer.chain is not None:
+        return Scores(*score_together(trainer, rows, own))
+    found = [score(trainer, rows[i], positions) for i, positions in enumerate(own)]
     return Scores(*(torch.stack(column) for column in zip(*found, strict=True)))
 
 
 @torch.no_grad()
-def score_together(loom: Loom, rows: Tensor, lists: list[Tensor]) -> list[Tensor]:
+def score_together(trainer: LocalTrainer, rows: Tensor, lists: list[Tensor]) -> list[Tensor]:
     """Sums of loss, score and count of many rows, each on samples of its own, in batched passes."""
     sizes = torch.tensor([len(positions) for positions in lists])
     sums = torch.zeros(3, len(lists), dtype=torch.float64)
-    widest, stacks, chain = int(sizes.max()), loom.layout.stacks(rows), loom.chain or []
+    widest, stacks, chain = int(sizes.max()), trainer.layout.stacks(rows), trainer.chain or []
     positions = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
     for start in range(0, widest, EVALUATION_CHUNK):
         chunk = positions[:, start : start + EVALUATION_CHUNK]
         some = sizes > start
         chunk, places = chunk[some], some.nonzero().flatten()
-        outputs = run_chain(chain, {name: stack[some] for name, stack in stacks.items()}, loom.task.inputs(chunk), None)
-        outputs, targets = outputs.flatten(0, 1), loom.task.targets(chunk).flatten(0, 1)
-        losses, counts = loom.task.objective.losses(outputs, targets)
-        scores, _ = loom.task.objective.scores(outputs, targets)
+        outputs = run_chain(
+            chain, {name: stack[some] for name, stack in stacks.items()}, trainer.task.inputs(chunk), None
+        )
+        outputs, targets = outputs.flatten(0, 1), trainer.task.targets(chunk).flatten(0, 1)
+        losses, counts = trainer.task.objective.losses(outputs, targets)
+        scores, _ = trainer.task.objective.scores(outputs, targets)
         real = (torch.arange(start, start + chunk.shape[1]) < sizes[some, None]).double()
         for row, values in zip(sums, (losses, scores, counts), strict=True):
             row[places] += (values.view(chunk.shape).double() * real).sum(1)
@@ -93,23 +95,23 @@ def score_together(loom: Loom, rows: Tensor, lists: list[Tensor]) -> list[Tensor
 
 
 @torch.no_grad()
-def score(loom: Loom, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def score(trainer: LocalTrainer, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of loss, score and count of one row on some samples."""
-    each = score_samples(loom, row, positions)
+    each = score_samples(trainer, row, positions)
     return each[0].sum(), each[1].sum(), each[2].sum()
 
 
 @torch.no_grad()
-def score_samples(loom: Loom, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def score_samples(trainer: LocalTrainer, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Loss, score and count of one row for each of some samples."""
-    task = loom.task
-    loom.layout.fill(loom.model, row)
-    loom.model.eval()
+    task = trainer.task
+    trainer.layout.fill(trainer.model, row)
+    trainer.model.eval()
     columns: list[list[Tensor]] = [[], [], []]
     for chunk in torch.split(positions, EVALUATION_BATCH):
         if not len(chunk):
             break
-        outputs, targets = loom.model(task.inputs(chunk)), task.targets(chunk)
+        outputs, targets = trainer.model(task.inputs(chunk)), task.targets(chunk)
         losses, counts = task.objective.losses(outputs, targets)
         scores, _ = task.objective.scores(outputs, targets)
         for column, values in zip(columns, (losses, scores, counts), strict=True):

@@ -16,7 +16,7 @@ from torch import nn
 
 from fedloom.core.errors import unknown
 from fedloom.core.task import Task
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.stacked import run_chain, run_vmap
 
 log = logging.getLogger("fedloom")
@@ -73,8 +73,8 @@ def _rule(task: Task, batch_size: int) -> tuple[str, str]:
     if fused:
         return "loop", f"{', '.join(fused)} run best one client at a time"
     size = task.layout.width * max(batch_size, 1) / 32
-    loom = Loom(task, "vectorised")
-    limit = CHAIN_LIMIT if loom.chain is not None else VMAP_LIMIT
+    trainer = LocalTrainer(task, "vectorised")
+    limit = CHAIN_LIMIT if trainer.chain is not None else VMAP_LIMIT
     if size > limit:
         return "loop", f"{task.layout.width:,} parameters at batch size {batch_size} keep a core busy on their own"
     return "vectorised", "small layers: batched over clients"
@@ -92,18 +92,20 @@ def _obstacle(task: Task) -> str | None:
     for name, layer in task.model.named_modules():
         if isinstance(layer, _SHARED_STATISTICS):
             return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would spoil"
-    loom = Loom(task, "vectorised")
+    trainer = LocalTrainer(task, "vectorised")
     positions = task.federation.train[0][:1].expand(2, 1)
     keys = torch.zeros(2, dtype=torch.int64)
     try:
         with torch.no_grad():
-            before = {name: buffer.clone() for name, buffer in loom.model.named_buffers()}
-            loom.model.train()(task.inputs(positions[0]))
-            for name, buffer in loom.model.named_buffers():
+            before = {name: buffer.clone() for name, buffer in trainer.model.named_buffers()}
+            trainer.model.train()(task.inputs(positions[0]))
+            for name, buffer in trainer.model.named_buffers():
                 if not torch.equal(buffer, before[name]):
                     return f"its forward pass changes the buffer '{name}', which vmap would lose"
-            stacks, x = loom.layout.stacks(task.initial_row().expand(2, -1)), task.inputs(positions)
-            run = run_chain(loom.chain, stacks, x, keys) if loom.chain else run_vmap(loom.model, stacks, x, keys)
+            stacks, x = trainer.layout.stacks(task.initial_row().expand(2, -1)), task.inputs(positions)
+            run = (
+                run_chain(trainer.chain, stacks, x, keys) if trainer.chain else run_vmap(trainer.model, stacks, x, keys)
+            )
             task.objective.losses(run.flatten(0, 1), task.targets(positions).flatten(0, 1))
     except Exception as error:  # whatever a user's model raises, the loop is there
         return f"torch.func.vmap cannot take it ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"

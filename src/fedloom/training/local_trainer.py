@@ -25,7 +25,7 @@ from fedloom.training.request import Request
 from fedloom.training.stacked import InPlace, chain_of, run_chain, run_vmap
 
 
-class Loom:
+class LocalTrainer:
     """The machinery of one task in one process: working copies of the model and the executions."""
 
     def __init__(self, task: Task, execution: str) -> None:

@@ -41,7 +41,7 @@ def ready(method: fl.Algorithm, rounds: int = 3, **settings: object) -> Prepared
 def simulated(prepared: Prepared, rounds: int) -> list[dict[str, int]]:
     """What the simulator counts before the first round and in each."""
     run = prepared.composition
-    engine, state = Inline(run.shop()), begin(run)
+    engine, state = Inline(run.runtime()), begin(run)
     records = [play_prelude(run, engine, state), *(play_round(run, engine, state) for _ in range(rounds))]
     return [{name: record[name] for name in COSTS} for record in records]
 
@@ -90,10 +90,10 @@ def test_what_is_said_to_leave_is_what_a_site_answers(method):
     prepared = ready(method)
     told, run = explain(prepared), prepared.composition
     state = begin(run)
-    play_prelude(run, Inline(run.shop()), state)
+    play_prelude(run, Inline(run.runtime()), state)
     ids = [0, 1, 2] if method.groups(state.server) is None else [0]
     wave = next(method.play(state.server, ids, run.site(1)))
-    result = run.shop().do(Job("update", 1, wave.ids[:1], [0], measure=method.travels), wave.message, {})
+    result = run.runtime().do(Job("update", 1, wave.ids[:1], [0], measure=method.travels), wave.message, {})
     said = told.of(1, WORK)[0].up
     form = form_of(result)
     assert [piece.name for piece in said] == [name.removeprefix("reply/") for name in form]

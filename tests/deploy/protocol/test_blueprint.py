@@ -46,7 +46,7 @@ class Elsewhere(Here):
     """Clients work where the data are; the global test set is scored by the server itself."""
 
     def __init__(self, server, sites):
-        self.server, self.sites = Inline(server.shop()), Inline(sites.shop())
+        self.server, self.sites = Inline(server.runtime()), Inline(sites.runtime())
 
     def run(self, jobs, message, kept):
         return (self.server if jobs[0].kind == "global" else self.sites).run(jobs, message, kept)
@@ -69,7 +69,7 @@ def same_as_simulated(blueprint):
     simulated = prepared(real, blueprint)
     hollow = prepared(blueprint.server_task(all_sizes(real)), blueprint)
     assert hollow.execution.name == simulated.execution.name
-    *expected, server = played(simulated, Inline(simulated.shop()))
+    *expected, server = played(simulated, Inline(simulated.runtime()))
     *found, state = played(hollow, Elsewhere(hollow, simulated))
     assert found == expected
     assert state.keys() == server.keys()
@@ -161,18 +161,18 @@ def test_a_hollow_run_leaves_a_run_folder(tmp_path):
     assert (tmp_path / "run" / "partition.json").is_file()
 
 
-def update(shop, client):
-    algorithm = shop.algorithm
-    message = algorithm.broadcast(algorithm.start(shop.training.task), [client])
-    return shop.do(Job("update", 1, [client], [0], measure=True), message, {})
+def update(runtime, client):
+    algorithm = runtime.algorithm
+    message = algorithm.broadcast(algorithm.start(runtime.training.task), [client])
+    return runtime.do(Job("update", 1, [client], [0], measure=True), message, {})
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold"])
 def test_a_rehearsing_site_trains_as_its_client_does_in_the_simulation(method, tmp_path):
     blueprint = Blueprint.of(config(method), SITES)
-    simulated = prepared(make_task(blueprint.config), blueprint).shop()
+    simulated = prepared(make_task(blueprint.config), blueprint).runtime()
     for client in range(3):
-        site = blueprint.shop(blueprint.site_task(rehearsing(client), tmp_path))
+        site = blueprint.runtime(blueprint.site_task(rehearsing(client), tmp_path))
         expected, found = update(simulated, client), update(site, client)
         assert expected.keys() == found.keys()
         assert all(expected[name].numpy().tobytes() == found[name].numpy().tobytes() for name in expected)
@@ -189,13 +189,13 @@ def test_everyone_begins_from_the_blueprints_model_whatever_torch_would_draw(tmp
 
 def test_an_evaluator_rehearses_on_the_global_test_set(tmp_path):
     blueprint = Blueprint.of(config(), SITES)
-    shop = blueprint.shop(blueprint.site_task(rehearsing(3, "judge"), tmp_path))
-    federation = shop.scoring.task.federation
+    runtime = blueprint.runtime(blueprint.site_task(rehearsing(3, "judge"), tmp_path))
+    federation = runtime.scoring.task.federation
     assert federation.name(3) == "judge"
     assert torch.equal(federation.test[3], federation.global_test)
     message = Message({"row": blueprint.initial})
-    whole = shop.do(Job("global", 1, [0, len(federation.global_test)], []), message, {})
-    alone = shop.do(Job("score", 1, [3], [0]), message, {})
+    whole = runtime.do(Job("global", 1, [0, len(federation.global_test)], []), message, {})
+    alone = runtime.do(Job("score", 1, [3], [0]), message, {})
     assert float(alone["score"]) == float(whole["score"])
     assert float(alone["counts"]) == len(federation.global_test)
 
@@ -220,7 +220,7 @@ def test_a_small_site_of_a_method_for_large_ones_can_work(tmp_path):
     blueprint = Blueprint.of(config({"name": "fedhybridavglg", "threshold": 400}), SITES)
     np.savez(tmp_path / "few.npz", x=np.random.default_rng(0).random((6, 1, 8, 8)), y=np.arange(6))
     own = SiteSettings(name="south", client=1, data=SiteData(path="few.npz"))
-    assert int(update(blueprint.shop(blueprint.site_task(own, tmp_path)), 1)["samples"][0]) == 4
+    assert int(update(blueprint.runtime(blueprint.site_task(own, tmp_path)), 1)["samples"][0]) == 4
 
 
 def test_a_site_beyond_the_evaluator_is_refused(tmp_path):
@@ -275,7 +275,7 @@ def test_a_server_of_graphs_has_sizes_and_dummies(graph):
 def test_a_site_with_its_own_piece_of_a_graph_trains_as_its_client_does_in_the_simulation(graph, tmp_path):
     blueprint = Blueprint.of(on_graph(graph, normalise=False), SITES[:2])
     task = make_task(blueprint.config)
-    simulated = prepared(task, blueprint).shop()
+    simulated = prepared(task, blueprint).runtime()
     for client in range(2):
         piece, copies = task.federation.graphs.original(client), task.federation.graphs.positions(client)
         masks = {
@@ -288,7 +288,7 @@ def test_a_site_with_its_own_piece_of_a_graph_trains_as_its_client_does_in_the_s
         site = blueprint.site_task(own, tmp_path)
         assert Sizes.of(site.federation, client) == Sizes.of(task.federation, client)
         expected = update(simulated, client)
-        found = update(blueprint.shop(site), client)
+        found = update(blueprint.runtime(site), client)
         assert all(expected[name].numpy().tobytes() == found[name].numpy().tobytes() for name in expected)
 
 

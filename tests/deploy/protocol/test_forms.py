@@ -37,8 +37,8 @@ def hollow(task: Task) -> Task:
 class Compared(Inline):
     """Does every job client by client, as sites do, and holds each answer against what was rehearsed."""
 
-    def __init__(self, shop, forms: Forms) -> None:
-        super().__init__(shop)
+    def __init__(self, runtime, forms: Forms) -> None:
+        super().__init__(runtime)
         self.forms, self.wrong, self.unknown, self.asked = forms, [], set(), set()
 
     def run(self, jobs, message, kept):
@@ -46,12 +46,12 @@ class Compared(Inline):
 
     def _one_by_one(self, job, message, kept):
         if job.kind == "global":
-            self._hold(job, message, self.shop.do(job, message, kept))
-            return self.shop.do(job, message, kept)
+            self._hold(job, message, self.runtime.do(job, message, kept))
+            return self.runtime.do(job, message, kept)
         parts = []
         for client, place in zip(job.ids, job.places, strict=True):
             alone = replace(job, ids=[client], places=[place])
-            parts.append(self.shop.do(alone, message, kept))
+            parts.append(self.runtime.do(alone, message, kept))
             self._hold(alone, message, parts[-1])
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
@@ -69,7 +69,7 @@ def compared(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: obje
     values = {"rounds": rounds, "eval_every": 1, **settings}
     run = prepare(task, method, parse(values, "the test")).composition
     shadow = prepare(hollow(task), method, parse(values, "the test")).composition
-    engine, state = Compared(run.shop(), Forms(shadow.shop())), begin(run)
+    engine, state = Compared(run.runtime(), Forms(shadow.runtime())), begin(run)
     play_prelude(run, engine, state)
     for _ in range(rounds):
         play_round(run, engine, state)
@@ -116,7 +116,7 @@ def test_a_client_without_a_test_sample_and_one_with_a_single_sample_have_the_sa
 
 def fedavg_forms(**settings: object) -> tuple[Forms, Task]:
     task = world_of(fl.FedAvg())[0]
-    return Forms(prepare(hollow(task), fl.FedAvg(), parse(settings, "the test")).composition.shop()), task
+    return Forms(prepare(hollow(task), fl.FedAvg(), parse(settings, "the test")).composition.runtime()), task
 
 
 def test_the_form_of_an_answer_is_what_leaves_and_nothing_that_is_kept():
@@ -157,7 +157,7 @@ class Stubborn(fl.FedAvg):
 
 def test_what_cannot_be_rehearsed_is_unknown_and_said_once(caplog):
     task = world_of(fl.FedAvg())[0]
-    forms = Forms(prepare(hollow(task), Stubborn(), parse({}, "the test")).composition.shop())
+    forms = Forms(prepare(hollow(task), Stubborn(), parse({}, "the test")).composition.runtime())
     with caplog.at_level("INFO", "fedloom"):
         for number in (1, 2):
             assert forms.of(Job("update", number, [0], [0]), Message({"row": task.initial_row()})) is None
@@ -166,15 +166,15 @@ def test_what_cannot_be_rehearsed_is_unknown_and_said_once(caplog):
 
 def test_a_rehearsal_takes_two_samples_and_changes_nothing_of_the_shop():
     forms, task = fedavg_forms(local={"epochs": 50, "lr": 0.1})
-    assert int(forms.shop.training.task.federation.train.sizes.max()) == 2
-    assert forms.shop.setting.work.epochs == 1
-    assert torch.equal(forms.shop.training.task.federation.points, task.federation.points)
-    shop = prepare(task, fl.FedAvg(), parse({}, "the test")).composition.shop()
+    assert int(forms.runtime.training.task.federation.train.sizes.max()) == 2
+    assert forms.runtime.setting.work.epochs == 1
+    assert torch.equal(forms.runtime.training.task.federation.points, task.federation.points)
+    runtime = prepare(task, fl.FedAvg(), parse({}, "the test")).composition.runtime()
     job, message = Job("update", 1, [0], [0]), Message({"row": task.initial_row()})
-    before = shop.do(job, message, {})
-    assert rehearsed(shop, job, message) == form_of(before)
-    Forms(shop).of(job, message)
-    assert torch.equal(shop.do(job, message, {})["reply/row"], before["reply/row"])
+    before = runtime.do(job, message, {})
+    assert rehearsed(runtime, job, message) == form_of(before)
+    Forms(runtime).of(job, message)
+    assert torch.equal(runtime.do(job, message, {})["reply/row"], before["reply/row"])
 
 
 def test_the_form_of_more_than_half_is_the_agreed_one():

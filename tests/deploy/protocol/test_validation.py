@@ -227,9 +227,9 @@ def test_what_a_selection_asks_for_is_never_missing():
 def test_what_methods_really_send_is_taken(method):
     task, work = world_of(method)
     run = prepare(task, method, parse({"local": work, "rounds": 4}, "the test")).composition
-    shop, message = run.shop(), method.broadcast(method.start(task), [1])
+    runtime, message = run.runtime(), method.broadcast(method.start(task), [1])
     for kind in ("update", "ask", "score"):
-        result = shop.do(Job(kind, 4, [1], [0], measure=True), message, {})  # type: ignore[arg-type]
+        result = runtime.do(Job(kind, 4, [1], [0], measure=True), message, {})  # type: ignore[arg-type]
         sent = {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
         received = message.shared.get("row")
         samples = int(task.federation.train.sizes[1])

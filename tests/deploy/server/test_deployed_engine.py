@@ -20,8 +20,8 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower import Letter
 from fedloom.deploy.protocol.wire import Answer, Request, unpack
-from fedloom.deploy.site.state import Keepsake
-from fedloom.rounds.jobs import Shop
+from fedloom.deploy.site.state import SiteState
+from fedloom.rounds.jobs import ClientRuntime
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from support.post import Local, Plan, Sent, misled, quick, rewritten, simulated
@@ -263,7 +263,7 @@ def test_a_late_answer_is_dropped_in_the_next_round_and_said(tmp_path):
 
 
 @dataclass(frozen=True)
-class Failing(Shop):
+class Failing(ClientRuntime):
     """A client's half whose second round goes wrong."""
 
     raises: Exception | None = None
@@ -274,16 +274,22 @@ class Failing(Shop):
         return super().do(job, message, kept)
 
 
-def failing(shop: Shop, raises: Exception) -> Failing:
+def failing(runtime: ClientRuntime, raises: Exception) -> Failing:
     return Failing(
-        shop.algorithm, shop.training, shop.scoring, shop.setting, shop.stages, shop.clients_on_global, raises
+        runtime.algorithm,
+        runtime.training,
+        runtime.scoring,
+        runtime.setting,
+        runtime.stages,
+        runtime.clients_on_global,
+        raises,
     )
 
 
 def test_an_error_in_client_code_is_counted_and_its_text_stays_at_the_site(tmp_path):
     local = Local(plan(), tmp_path)
-    shop = failing(plan().shop, ValueError("patient 4711 has no age"))
-    local.stations[SOUTH] = replace(local.stations[SOUTH], shop=shop)
+    runtime = failing(plan().runtime, ValueError("patient 4711 has no age"))
+    local.stations[SOUTH] = replace(local.stations[SOUTH], runtime=runtime)
     only_round_two_missed_south(
         local.play(), "the site could not do it: ValueError in the client's code (the site's log has the details)"
     )
@@ -292,11 +298,13 @@ def test_an_error_in_client_code_is_counted_and_its_text_stays_at_the_site(tmp_p
 
 def test_a_sentence_for_people_comes_through(tmp_path):
     local = Local(plan(), tmp_path)
-    local.stations[SOUTH] = replace(local.stations[SOUTH], shop=failing(plan().shop, FedloomError("no such column")))
+    local.stations[SOUTH] = replace(
+        local.stations[SOUTH], runtime=failing(plan().runtime, FedloomError("no such column"))
+    )
     only_round_two_missed_south(local.play(), "the site could not do it: no such column")
 
 
-class FullDisk(Keepsake):
+class FullDisk(SiteState):
     """A disk that is full at the second state."""
 
     count = 0
@@ -406,8 +414,8 @@ def test_what_sites_keep_is_what_the_simulator_keeps(tmp_path, spec):
     assert state is not None
     for client in ALL:
         own = local.state(client)
-        assert {name for name in own if not name.endswith("/has")} == state.keep.rows.keys() != set()
-        for name, rows in state.keep.rows.items():
+        assert {name for name in own if not name.endswith("/has")} == state.client_states.rows.keys() != set()
+        for name, rows in state.client_states.rows.items():
             assert torch.equal(own[name], rows[client : client + 1])
 
 
@@ -443,7 +451,9 @@ def test_no_log_line_and_no_record_has_a_ticket_or_data(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     local = Local(plan("scaffold"), tmp_path)
     local.post.meddle = misled(SOUTH, 2, changed(samples=to(-19)))
-    local.stations[0] = replace(local.stations[0], shop=failing(plan("scaffold").shop, ZeroDivisionError("47110815")))
+    local.stations[0] = replace(
+        local.stations[0], runtime=failing(plan("scaffold").runtime, ZeroDivisionError("47110815"))
+    )
     local.play()
     told = caplog.text + (tmp_path / "run" / "metrics.jsonl").read_text()
     assert "is left out of 'update'" in told

@@ -14,14 +14,14 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower import key_of
 from fedloom.deploy.protocol.schema import Sizes
-from fedloom.deploy.server.deployed_engine import Fleet
+from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import deployed, serve
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, to_toml
 from fedloom.deploy.site import saved_model as saved
-from fedloom.deploy.site.process import Station
-from fedloom.deploy.site.state import Keepsake
+from fedloom.deploy.site.process import SiteProcess
+from fedloom.deploy.site.state import SiteState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.runner import execute
@@ -55,10 +55,10 @@ def test_a_deployed_run_is_the_simulated_one_over_sites(tmp_path):
     assert (run.quorum, run.retries, run.execution.cohort, run.scored_together) == (2, 5, 1, 1)
     assert prepared.config.checkpoint_every == 1
     assert prepared.plain["made_by"]["task"] == plan().blueprint.digest
-    held, real = run.task.federation, plan().shop.training.task.federation
+    held, real = run.task.federation, plan().runtime.training.task.federation
     for part in ("train", "valid", "test"):
         assert torch.equal(getattr(held, part).sizes, getattr(real, part).sizes)
-    assert torch.equal(run.task.initial_row(), plan().shop.training.task.initial_row())
+    assert torch.equal(run.task.initial_row(), plan().runtime.training.task.initial_row())
 
 
 def test_the_server_holds_no_sample_of_a_client(tmp_path):
@@ -78,7 +78,7 @@ def test_sizes_that_come_later_change_the_run(tmp_path):
     local.post.away.clear()
     assert local.roster is not None
     local.roster.present()
-    real = plan().shop.training.task.federation
+    real = plan().runtime.training.task.federation
     assert torch.equal(prepared.composition.task.federation.train.sizes, real.train.sizes)
     assert torch.equal(prepared.composition.site(1).samples, real.train.sizes)
     assert torch.equal(prepared.composition.task.federation.points, real.points)
@@ -218,11 +218,11 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(made) -> dict[int, Station]:
-    return {client: Station.open(made / name) for client, name in enumerate([*NAMES, "judge"])}
+def opened(made) -> dict[int, SiteProcess]:
+    return {client: SiteProcess.open(made / name) for client, name in enumerate([*NAMES, "judge"])}
 
 
-def fresh(made: Path, opened: dict[int, Station], tmp_path: Path, **settings: Any) -> tuple[LocalPost, Path]:
+def fresh(made: Path, opened: dict[int, SiteProcess], tmp_path: Path, **settings: Any) -> tuple[LocalPost, Path]:
     """A server's folder of its own, and a post to sites that know nothing yet."""
     folder = tmp_path / "server"
     folder.mkdir()
@@ -371,13 +371,17 @@ def test_the_evaluators_scores_are_the_runs_global_scores(tmp_path):
     local = Local(shared, tmp_path)
     settings = SiteSettings(name="judge", client=3, data=SiteData(rehearsal=True))
     task = shared.blueprint.site_task(settings, tmp_path)
-    judge = Station(tmp_path, settings, shared.blueprint, shared.blueprint.shop(task), Keepsake(tmp_path / "judge"))
+    judge = SiteProcess(
+        tmp_path, settings, shared.blueprint, shared.blueprint.runtime(task), SiteState(tmp_path / "judge")
+    )
     local.post = LocalPost({**local.post.stations, 3: judge.answer})
     local.settings = ServerSettings(sites=NAMES, evaluator="judge", deadline=1.0, join_timeout=0.1)
     roster = Roster(local.post, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
     roster.gather(lambda _: None)
     prepared = deployed(shared.blueprint, roster, local.settings)
-    fleet = Fleet(local.post, roster, Tickets(tmp_path / "t.json", None), local.settings, prepared.composition.shop())
+    fleet = DeployedEngine(
+        local.post, roster, Tickets(tmp_path / "t.json", None), local.settings, prepared.composition.runtime()
+    )
     history = execute(prepared, None, [lambda record: local.post.away.add(3) if record["round"] == 1 else None], fleet)
     assert history.records == simulated(shared).records
     again = execute(prepared, None, (), fleet)

@@ -50,10 +50,10 @@ def ends_as(local: Local, wanted: RunState) -> None:
     assert found.server.keys() == wanted.server.keys()
     for name, tensor in wanted.server.items():
         assert tensor.numpy().tobytes() == found.server[name].numpy().tobytes(), name
-    assert wanted.keep.rows
+    assert wanted.client_states.rows
     for client in range(3):
         own = local.state(client)
-        for name, rows in wanted.keep.rows.items():
+        for name, rows in wanted.client_states.rows.items():
             assert torch.equal(own[name], rows[client : client + 1]), (client, name)
 
 

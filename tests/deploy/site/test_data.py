@@ -228,9 +228,9 @@ def test_the_others_at_a_site_are_placeholders_and_communal_samples_are_everyone
 
 def test_an_evaluator_tests_on_everything_it_has(digits, tmp_path):
     np.savez(tmp_path / "mine.npz", **arrays())
-    shop = digits.shop(digits.site_task(site("mine.npz", client=2), tmp_path))
+    runtime = digits.runtime(digits.site_task(site("mine.npz", client=2), tmp_path))
     message = Message({"row": digits.initial})
-    whole, alone = (shop.do(job, message, {}) for job in (Job("global", 1, [0, 12], []), Job("score", 1, [2], [0])))
+    whole, alone = (runtime.do(job, message, {}) for job in (Job("global", 1, [0, 12], []), Job("score", 1, [2], [0])))
     assert float(whole["counts"]) == float(alone["counts"]) == 12
     assert float(whole["score"]) == float(alone["score"])
 
@@ -358,14 +358,14 @@ def test_a_site_brings_its_own_graph_under_the_schemas_classes(graph, tmp_path):
     assert set(federation.columns["y"][federation.graphs.positions(1)].tolist()) == {1, 2}
     assert federation.graphs.sizes.tolist() == [1, 24]
     assert Sizes.of(federation, 1) == Sizes(train=14, valid=6, test=4, points=24)
-    trained = graph.shop(task).do(Job("update", 1, [1], [0]), Message({"row": graph.initial}), {})
+    trained = graph.runtime(task).do(Job("update", 1, [1], [0]), Message({"row": graph.initial}), {})
     assert not torch.equal(trained["reply/row"][0], graph.initial)
 
 
 def test_an_evaluator_may_have_a_graph(graph, tmp_path):
     tables(tmp_path / "mine", ["x0", "x1"], ["bee", "cow"])
-    shop = graph.shop(graph.site_task(site("mine", client=2), tmp_path))
-    whole = shop.do(Job("global", 1, [0, 24], []), Message({"row": graph.initial}), {})
+    runtime = graph.runtime(graph.site_task(site("mine", client=2), tmp_path))
+    whole = runtime.do(Job("global", 1, [0, 24], []), Message({"row": graph.initial}), {})
     assert float(whole["counts"]) == 24
 
 

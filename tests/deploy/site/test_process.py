@@ -20,8 +20,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
 from fedloom.deploy.site import saved_model as saved
-from fedloom.deploy.site.process import Station, main
-from fedloom.deploy.site.state import Keepsake
+from fedloom.deploy.site.process import SiteProcess, main
+from fedloom.deploy.site.state import SiteState
 from support.post import Local, Plan, quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -33,12 +33,12 @@ def plan(spec: str = "fedavg") -> Plan:
     return Plan.of(spec)
 
 
-def station(folder: Path, spec: str = "fedavg") -> Station:
+def station(folder: Path, spec: str = "fedavg") -> SiteProcess:
     return Local(plan(spec), folder).stations[SOUTH]
 
 
 def asked(
-    site: Station, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any
+    site: SiteProcess, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any
 ) -> tuple[Answer, Any]:
     """A site's answer to a request."""
     request = Request.model_validate({"run": "r", "ticket": "t", "kind": kind, "round": 1, **header})
@@ -46,13 +46,13 @@ def asked(
 
 
 def shared(spec: str = "fedavg") -> dict[str, torch.Tensor]:
-    state = plan(spec).shop.algorithm.start(plan(spec).shop.training.task)
-    return {f"shared/{name}": t for name, t in plan(spec).shop.algorithm.broadcast(state, [SOUTH]).shared.items()}
+    state = plan(spec).runtime.algorithm.start(plan(spec).runtime.training.task)
+    return {f"shared/{name}": t for name, t in plan(spec).runtime.algorithm.broadcast(state, [SOUTH]).shared.items()}
 
 
 def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
     answer, tensors = asked(station(tmp_path), "hello")
-    held = plan().shop.training.task.federation
+    held = plan().runtime.training.task.federation
     assert answer.about == {
         "name": "south",
         "fedloom": fedloom.__version__,
@@ -67,12 +67,12 @@ def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
 
 def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
     _, tensors = asked(station(tmp_path), "update", shared(), round=2)
-    shop = plan().shop
-    setting = Setting(shop.setting.work, shop.setting.seed, shop.setting.rounds)
-    one = Cohort([SOUTH], shop.training, setting, 2)
-    rows = one.train(one.spread(shop.training.task.initial_row()))
+    runtime = plan().runtime
+    setting = Setting(runtime.setting.work, runtime.setting.seed, runtime.setting.rounds)
+    one = Cohort([SOUTH], runtime.training, setting, 2)
+    rows = one.train(one.spread(runtime.training.task.initial_row()))
     assert torch.equal(tensors["reply/row"], rows)
-    assert tensors["samples"].tolist() == [len(shop.training.task.federation.train[SOUTH])]
+    assert tensors["samples"].tolist() == [len(runtime.training.task.federation.train[SOUTH])]
     assert tensors.keys() == {"reply/row", "samples", "steps", "bytes"}
 
 
@@ -132,7 +132,7 @@ def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
     model = saved.load_model(site.folder / "model")
     assert (model.about.client, model.about.method, model.about.round) == ("south", "fedrep", 3)
     row = asked(site, "model", shared("fedrep"), state="a", base="a", round=3)[1]["row"]
-    layout = plan("fedrep").shop.training.task.layout
+    layout = plan("fedrep").runtime.training.task.layout
     assert torch.equal(layout.row(model.model), row)
     head = layout.take(row[None], "head")
     assert not torch.equal(head, layout.take(plan("fedrep").blueprint.initial[None], "head"))  # its own
@@ -154,7 +154,7 @@ def test_an_error_in_the_methods_code_is_said_without_its_text(tmp_path, caplog)
         def do(self, *_: object) -> None:
             raise ZeroDivisionError("patient 4711")
 
-    site = replace(station(tmp_path), shop=Broken())  # type: ignore[arg-type]
+    site = replace(station(tmp_path), runtime=Broken())  # type: ignore[arg-type]
     answer, tensors = asked(site, "update", shared())
     assert answer.error == "ZeroDivisionError in the client's code (the site's log has the details)"
     assert tensors == {}
@@ -162,7 +162,7 @@ def test_an_error_in_the_methods_code_is_said_without_its_text(tmp_path, caplog)
 
 
 def test_a_full_disk_is_said(tmp_path):
-    class Full(Keepsake):
+    class Full(SiteState):
         def write(self, ticket: str, state: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -190,7 +190,7 @@ def test_any_bytes_get_an_answer(tmp_path_factory, data):
 
 
 @cache
-def _site(folder: Path) -> Station:
+def _site(folder: Path) -> SiteProcess:
     return station(folder)
 
 
@@ -199,7 +199,7 @@ def test_long_errors_are_cut(tmp_path):
         def do(self, *_: object) -> None:
             raise FedloomError("x" * 5000)
 
-    site = replace(station(tmp_path), shop=Chatty())  # type: ignore[arg-type]
+    site = replace(station(tmp_path), runtime=Chatty())  # type: ignore[arg-type]
     assert len(asked(site, "update", shared())[0].error) == 2000
 
 
@@ -214,7 +214,7 @@ def folder_of(tmp_path: Path, **changes: Any) -> Path:
 
 
 def test_a_site_is_opened_from_its_folder(tmp_path):
-    site = Station.open(folder_of(tmp_path))
+    site = SiteProcess.open(folder_of(tmp_path))
     assert site.about() == station(tmp_path / "other").about()
     assert (tmp_path / "kept").is_dir()
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedloom.deploy.site.state import NOTHING, Keepsake, Lost
+from fedloom.deploy.site.state import NOTHING, Lost, SiteState
 from support.post import quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -17,25 +17,25 @@ STATE = {"c": torch.arange(6.0).view(1, 6).T, "c/has": torch.ones(1)}  # not con
 
 
 def test_a_state_comes_back_as_it_was_kept(tmp_path):
-    Keepsake(tmp_path / "kept").write("a", STATE)
-    found = Keepsake(tmp_path / "kept").read("a")  # after a restart
+    SiteState(tmp_path / "kept").write("a", STATE)
+    found = SiteState(tmp_path / "kept").read("a")  # after a restart
     assert found.keys() == STATE.keys()
     assert all(torch.equal(found[name], STATE[name]) for name in STATE)
 
 
 def test_who_has_kept_nothing_yet_has_an_empty_state(tmp_path):
-    assert Keepsake(tmp_path / "kept").read(NOTHING) == {}
+    assert SiteState(tmp_path / "kept").read(NOTHING) == {}
 
 
 def test_a_state_that_is_gone_is_lost(tmp_path):
-    kept = Keepsake(tmp_path / "kept")
+    kept = SiteState(tmp_path / "kept")
     with pytest.raises(Lost, match="the state this site kept is lost: it begins anew with the next message"):
         kept.read("a")
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x80\x04}"], ids=["empty", "garbage", "pickle"])
 def test_a_state_that_cannot_be_read_is_lost(tmp_path, content):
-    kept = Keepsake(tmp_path / "kept")
+    kept = SiteState(tmp_path / "kept")
     kept.write("a", STATE)
     next((tmp_path / "kept").iterdir()).write_bytes(content)
     with pytest.raises(Lost):
@@ -43,7 +43,7 @@ def test_a_state_that_cannot_be_read_is_lost(tmp_path, content):
 
 
 def test_only_what_is_named_stays(tmp_path):
-    kept = Keepsake(tmp_path / "kept")
+    kept = SiteState(tmp_path / "kept")
     for ticket in "abcd":
         kept.write(ticket, STATE)
     (tmp_path / "kept" / "torn.safetensors.part").write_bytes(b"half")
@@ -53,7 +53,7 @@ def test_only_what_is_named_stays(tmp_path):
 
 
 def test_nobody_else_on_the_machine_may_look(tmp_path):
-    Keepsake(tmp_path / "kept")
+    SiteState(tmp_path / "kept")
     assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o700
 
 
@@ -61,7 +61,7 @@ def test_nobody_else_on_the_machine_may_look(tmp_path):
 def test_no_ticket_names_a_file_outside(tmp_path_factory, ticket):
     """A ticket comes from elsewhere: it may say ../../ or be as long as it likes."""
     folder = tmp_path_factory.getbasetemp() / "kept"
-    kept = Keepsake(folder)
+    kept = SiteState(folder)
     path = kept._path(ticket)
     assert path.parent == folder
     assert len(path.name) < 64
@@ -69,7 +69,7 @@ def test_no_ticket_names_a_file_outside(tmp_path_factory, ticket):
 
 
 def test_different_tickets_are_different_files(tmp_path):
-    kept = Keepsake(tmp_path / "kept")
+    kept = SiteState(tmp_path / "kept")
     kept.write("a", STATE)
     assert not kept.has("A")
     assert not kept.has("a ")

@@ -97,9 +97,9 @@ def test_edges_lead_from_anchors_to_the_nodes_nearest_to_what_is_known_of_them(t
     for client in range(3):
         anchors = graphs.anchors[client]
         expected = nearest(graphs.graph(client), anchors, z[client], about[client, : len(anchors)])
-        assert state.keep.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
+        assert state.client_states.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
         assert joined(anchors, expected).shape[1] > 0
-    assert CHOSEN not in plain.keep.rows
+    assert CHOSEN not in plain.client_states.rows
     assert not torch.equal(plain.server["row"], state.server["row"])
 
 
@@ -131,7 +131,7 @@ def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_no
     run = prepared(overlapping(), fl.FedGala(**NEVER), rounds=2, local=WORK, eval_every=0)
     played(run, lambda job: job.kind == "update" and job.turn == 1 and job.ids == [1], tmp_path / "run")
     state = load_checkpoint(tmp_path / "run", 3)
-    assert state.keep.has[CHOSEN].tolist() == [1, 0, 1]
+    assert state.client_states.has[CHOSEN].tolist() == [1, 0, 1]
     task = overlapping()
     graphs, there = task.federation.graphs, [0, 2]
     first = final(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
@@ -144,7 +144,7 @@ def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_no
     for place, client in enumerate(there):
         anchors = graphs.anchors[client]
         expected = nearest(graphs.graph(client), anchors, z[client], about[place, : len(anchors)])
-        assert state.keep.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
+        assert state.client_states.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
 
 
 def test_a_client_that_misses_a_round_is_weighed_by_its_last_model(tmp_path):

@@ -13,16 +13,18 @@ import fedloom as fl
 from fedloom.aggregation.server_optimizer import weights
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import SquaredError, Task
 from fedloom.methods.fedseq.approximators import check_approximator, confidences, linear_columns, principal
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import Branching, federation, mlp
 
 
-def site_of(task: Task, execution: str = "vectorised") -> Site:
+def site_of(task: Task, execution: str = "vectorised") -> ServerContext:
     clients = list(range(task.federation.clients))
-    return Site(Loom(task, execution), LocalWork(), 0, 0, 1, clients, lambda *of: weights("samples", *of))
+    return ServerContext(
+        LocalTrainer(task, execution), LocalWork(), 0, 0, 1, clients, lambda *of: weights("samples", *of)
+    )
 
 
 def with_public(sizes: list[int], communal: list[int], model: nn.Module | None = None) -> Task:

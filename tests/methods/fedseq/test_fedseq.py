@@ -23,7 +23,7 @@ from fedloom.methods.fedseq.fedseq import OWN
 from fedloom.rounds.loop import RunState
 from fedloom.runs.api import label_of, method_from
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.threads import single_thread
 from support.checkpoints import WORK, final, same
 from support.deaf import missing, played, prepared
@@ -51,8 +51,8 @@ def chains_of(state: RunState) -> list[list[int]]:
 
 
 @cache
-def loom(execution: str) -> Loom:
-    return Loom(small(), execution)
+def trainer(execution: str) -> LocalTrainer:
+    return LocalTrainer(small(), execution)
 
 
 def along(
@@ -61,7 +61,7 @@ def along(
     """A row after a chain in a round, by hand: one client's training after the other."""
     with single_thread():
         for client in chain:
-            some = Cohort([client], loom(execution), Setting(LocalWork(**WORK), 3, 3), number, turn=turn)
+            some = Cohort([client], trainer(execution), Setting(LocalWork(**WORK), 3, 3), number, turn=turn)
             row = some.train(row.view(1, -1), **how)[0]
     return row
 
@@ -118,8 +118,8 @@ def test_chains_train_the_same_alone_and_beside_each_other(tmp_path):
     """Members of the same place are one cohort: no chain may notice the others."""
     state = final(tmp_path / "run", fl.FedSeq(chains=CHAINS), small(), rounds=1, selection={"number": 1})
     (chosen,) = [chain for chain in CHAINS if set(chain) == selected(tmp_path / "run")]
-    site = SimpleNamespace(seed=3, round=1)
-    order = fl.FedSeq().order(chosen, CHAINS.index(chosen), 0, site)
+    context = SimpleNamespace(seed=3, round=1)
+    order = fl.FedSeq().order(chosen, CHAINS.index(chosen), 0, context)
     assert distance(along(small().initial_row(), order), state.server["row"]) < 1e-6
 
 
@@ -177,8 +177,8 @@ def test_everybody_is_left_out_now_and_then():
 def test_a_member_that_drops_out_still_counts_in_its_chains_weight(tmp_path):
     method = fl.FedSeq(chains=CHAINS, dropout=0.3)
     state = final(tmp_path / "run", method, small(), rounds=1)
-    site = SimpleNamespace(seed=3, round=1)
-    orders = [method.order(chain, number, 0, site) for number, chain in enumerate(CHAINS)]
+    context = SimpleNamespace(seed=3, round=1)
+    orders = [method.order(chain, number, 0, context) for number, chain in enumerate(CHAINS)]
     assert [len(order) for order in orders] == [2, 1, 1]
     ends = torch.stack([along(small().initial_row(), order) for order in orders])
     samples = torch.tensor([float(sum(SIZES[client] for client in chain)) for chain in CHAINS])
@@ -282,7 +282,7 @@ def test_with_feddyn_inside_h_is_the_mean_of_what_clients_remember_after_every_r
     method = kind(grouping="random", max_clients=2, passes=passes, inner={"name": "feddyn", "alpha": 0.3})
     for rounds in (1, 2, 3, 4):
         state = final(tmp_path / str(rounds), method, small(), rounds=rounds, selection={"number": 2})
-        remembered = state.keep.rows["g"]
+        remembered = state.client_states.rows["g"]
         assert not remembered.any(1).all() or rounds > 1  # the first round leaves somebody out
         assert distance(remembered.mean(0), state.server["h"]) < 1e-4
 
@@ -379,7 +379,7 @@ def test_with_feddyn_inside_h_stays_the_mean_of_what_clients_remember(tmp_path):
     run = prepared(small(), method, local=WORK, eval_every=0)
     played(run, missing(r1=[1, 3], r2=[0, 5], r3=[2]), tmp_path / "run")
     state = load_checkpoint(tmp_path / "run", 6)
-    assert distance(state.keep.rows["g"].mean(0), state.server["h"]) < 1e-4
+    assert distance(state.client_states.rows["g"].mean(0), state.server["h"]) < 1e-4
 
 
 def test_clients_that_do_not_answer_before_the_first_round_are_in_no_chain(tmp_path):

@@ -24,7 +24,7 @@ from fedloom.deploy.protocol.forms import first_two, on_few_samples
 from fedloom.deploy.protocol.wire import Answer, Request, pack
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
-from fedloom.rounds.jobs import Job, Shop, Tensors
+from fedloom.rounds.jobs import ClientRuntime, Job, Tensors
 from fedloom.rounds.loop import Composition, begin, play_prelude, play_round, score, scored
 from fedloom.runs.api import completed, make_task, method_of
 from fedloom.runs.config import RunConfig
@@ -131,8 +131,8 @@ class Explanation:
 class _Witness(Inline):
     """Does the jobs and notes what went down and came up for each."""
 
-    def __init__(self, shop: Shop, travels: bool) -> None:
-        super().__init__(shop)
+    def __init__(self, runtime: ClientRuntime, travels: bool) -> None:
+        super().__init__(runtime)
         self.travels, self.round, self.seen, self.kept = travels, 0, list[Exchange](), set[str]()
 
     def begin(self, round_number: int) -> None:
@@ -187,7 +187,7 @@ def _played(run: Composition, rounds: int) -> tuple[_Witness, list[Mapping[str, 
     """The run's first rounds without its work; with scoring after each, if the run ever scores."""
     often = min(run.eval_every, 1)
     dry = replace(run, setting=replace(run.setting, rounds=rounds), eval_every=often)
-    witness, state = _Witness(on_few_samples(dry.shop(), of_each_class), run.algorithm.travels), begin(dry)
+    witness, state = _Witness(on_few_samples(dry.runtime(), of_each_class), run.algorithm.travels), begin(dry)
     records: list[Mapping[str, Any]] = [play_prelude(dry, witness, state)]
     for _ in range(rounds):
         records.append(play_round(dry, witness, state))

@@ -22,7 +22,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Setting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.task import Held, Task
+from fedloom.core.task import FederationView, Task
 from fedloom.core.validation import read, validated
 from fedloom.data.federation import Federation, Ragged
 from fedloom.deploy.protocol.schema import Schema, Sizes, schema_of
@@ -32,7 +32,7 @@ from fedloom.deploy.settings import SiteSettings
 from fedloom.deploy.site import graphs
 from fedloom.deploy.site.data import site_federation
 from fedloom.models import build
-from fedloom.rounds.jobs import Shop
+from fedloom.rounds.jobs import ClientRuntime
 from fedloom.runs.api import completed, make_task, method_of
 from fedloom.runs.checkpoint import load_tensors, write_whole
 from fedloom.runs.config import RunConfig, as_plain, parse, to_toml
@@ -41,7 +41,7 @@ from fedloom.runs.runner import prepare
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.registry import CropFlip
 from fedloom.training.execution import decide
-from fedloom.training.local_trainer import Loom
+from fedloom.training.local_trainer import LocalTrainer
 
 CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
 COMMUNAL, GLOBAL = "communal.safetensors", "global.safetensors"
@@ -179,16 +179,18 @@ class Blueprint:
             return self._filled(graphs.site_task(config, schema, settings, folder))
         return self._of_columns(site_federation(config, schema, settings, folder, self.communal))
 
-    def shop(self, task: Task) -> Shop:
+    def runtime(self, task: Task) -> ClientRuntime:
         """What a site's process needs to do jobs: the method over its task.
 
         Whether the run makes sense at all was checked when the blueprint was made, and is again by the server, who
         knows all sizes; a single site cannot tell.
         """
         config, work = self.config, self.config.local or LocalWork()
-        loom = Loom(task, decide(task, config.execution, work.batch_size).name)
+        trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
         setting = Setting(work, config.seed, config.rounds)
-        return Shop(method_of(config), loom, loom, setting, tuple(config.personal), config.clients_on_global)
+        return ClientRuntime(
+            method_of(config), trainer, trainer, setting, tuple(config.personal), config.clients_on_global
+        )
 
     @property
     def label(self) -> str:
@@ -245,7 +247,7 @@ def _deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites: Sequ
         )
 
 
-def _samples(federation: Held, positions: Tensor) -> Columns | None:
+def _samples(federation: FederationView, positions: Tensor) -> Columns | None:
     return {name: federation.columns[name][positions] for name in ("x", "y")} if len(positions) else None
 
 

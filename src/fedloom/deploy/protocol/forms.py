@@ -18,8 +18,8 @@ from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.deploy.protocol.validation import Form
-from fedloom.rounds.jobs import Job, Shop
-from fedloom.training.local_trainer import Loom
+from fedloom.rounds.jobs import ClientRuntime, Job
+from fedloom.training.local_trainer import LocalTrainer
 
 log = logging.getLogger("fedloom")
 
@@ -32,11 +32,11 @@ def form_of(result: Mapping[str, Tensor]) -> Form:
     return {name: (t.dtype, tuple(t.shape)) for name, t in result.items() if not name.startswith("kept/")}
 
 
-def rehearsed(shop: Shop, job: Job, message: Message) -> Form | None:
+def rehearsed(runtime: ClientRuntime, job: Job, message: Message) -> Form | None:
     """What the first client's answer to a message looks like; None where a rehearsal fails."""
     first = replace(job, ids=[0, 1]) if job.kind == "global" else replace(job, ids=job.ids[:1], places=job.places[:1])
     try:
-        return form_of(shop.do(first, message, {}))
+        return form_of(runtime.do(first, message, {}))
     except Exception as error:  # a method may be anybody's, and it is asked out of turn
         log.info("the server cannot rehearse a step of the run (%s): the form of most answers counts", error)
         return None
@@ -54,15 +54,15 @@ def agreed(forms: Sequence[Form]) -> Form | None:
 class Forms:
     """Rehearsals, each made once."""
 
-    def __init__(self, shop: Shop) -> None:
-        self.shop = on_few_samples(shop)
+    def __init__(self, runtime: ClientRuntime) -> None:
+        self.runtime = on_few_samples(runtime)
         self.found: dict[Hashable, Form | None] = {}
 
     def of(self, job: Job, message: Message) -> Form | None:
         """What one client's answer to a message looks like; None where that is not known."""
         key = (job.kind, job.measure, job.turn > 0, *_outline(message))
         if key not in self.found:
-            self.found[key] = rehearsed(self.shop, job, message)
+            self.found[key] = rehearsed(self.runtime, job, message)
         return self.found[key]
 
 
@@ -85,23 +85,23 @@ def first_two(_: Task, positions: Tensor) -> Tensor:
     return positions[:REHEARSED_SAMPLES]
 
 
-def on_few_samples(shop: Shop, pick: Pick = first_two) -> Shop:
+def on_few_samples(runtime: ClientRuntime, pick: Pick = first_two) -> ClientRuntime:
     """The same shop with almost nothing to do: few samples, one epoch, one client after another."""
-    work = shop.setting.work
+    work = runtime.setting.work
     short = replace(work, epochs=min(work.epochs, 1), steps=None if work.steps is None else min(work.steps, 1))
     return replace(
-        shop,
-        training=_on_few_samples(shop.training, pick),
-        scoring=_on_few_samples(shop.scoring, pick),
-        setting=replace(shop.setting, work=short),
+        runtime,
+        training=_on_few_samples(runtime.training, pick),
+        scoring=_on_few_samples(runtime.scoring, pick),
+        setting=replace(runtime.setting, work=short),
     )
 
 
-def _on_few_samples(loom: Loom, pick: Pick) -> Loom:
-    task = loom.task
+def _on_few_samples(trainer: LocalTrainer, pick: Pick) -> LocalTrainer:
+    task = trainer.task
     if isinstance(task.federation, Federation) and not hasattr(task.federation, "graphs"):  # a graph is one piece
         task = replace(task, federation=_few(task, task.federation, pick))
-    return Loom(task, "loop")
+    return LocalTrainer(task, "loop")
 
 
 def _few(task: Task, federation: Federation, pick: Pick) -> Federation:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Held, Task
+from fedloom.core.task import FederationView, Task
 from fedloom.data.readers.tables import TABLES, read_tabular
 from fedloom.models.graph import Graphs
 from fedloom.runs.config import RunConfig, Strict, TaskConfig
@@ -36,7 +36,7 @@ class Sizes(NamedTuple):
     points: int
 
     @staticmethod
-    def of(federation: Held, client: int) -> Sizes:
+    def of(federation: FederationView, client: int) -> Sizes:
         """The sizes of one client of a federation."""
         train, valid, test = (len(part[client]) for part in (federation.train, federation.valid, federation.test))
         return Sizes(train, valid, test, int(federation.points[client]))

@@ -25,7 +25,7 @@ from fedloom.deploy.protocol.wire import Answer, Kind, Refused, Request, pack, s
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings
-from fedloom.rounds.jobs import Job, Shop, Tensors
+from fedloom.rounds.jobs import ClientRuntime, Job, Tensors
 
 log = logging.getLogger("fedloom")
 LOOK = 1.0
@@ -62,14 +62,16 @@ class Sent:
     """Whether a later message asks the same; this one may still be answered, if only the connection was cut."""
 
 
-class Fleet:
+class DeployedEngine:
     """Sites, reached through Flower. ``shop`` is the hollow task's: for jobs of the server's own, and to find out what
     answers look like."""
 
-    def __init__(self, post: Post, roster: Roster, tickets: Tickets, settings: ServerSettings, shop: Shop) -> None:
-        self.post, self.roster, self.tickets, self.settings, self.shop = post, roster, tickets, settings, shop
+    def __init__(
+        self, post: Post, roster: Roster, tickets: Tickets, settings: ServerSettings, runtime: ClientRuntime
+    ) -> None:
+        self.post, self.roster, self.tickets, self.settings, self.runtime = post, roster, tickets, settings, runtime
         post.limit = int(settings.max_megabytes * 1e6) + HEADERS
-        self.name, self.limit, self.forms = roster.run, int(settings.max_megabytes * 1e6), Forms(shop)
+        self.name, self.limit, self.forms = roster.run, int(settings.max_megabytes * 1e6), Forms(runtime)
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
         self.overdue: dict[str, Sent] = {}
@@ -268,7 +270,7 @@ class Fleet:
     def _global(self, jobs: list[Job], message: Message) -> list[Tensors | None]:
         """The shared row on the global test set: the evaluator's, asked once for all of it, or the server's own."""
         if self.settings.evaluator is None:
-            return [self.shop.do(job, message, {}) for job in jobs]
+            return [self.runtime.do(job, message, {}) for job in jobs]
         evaluator = self.roster.evaluator
         if evaluator is None:
             self._leave_out(len(self.settings.sites), "global", "not connected")

@@ -21,7 +21,7 @@ Columns = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class HollowFederation(Federation):
+class RemoteFederation(Federation):
     """A federation of sizes. It knows no labels, so it counts the samples of a client and not its classes."""
 
     def counts(self) -> np.ndarray:
@@ -43,7 +43,7 @@ def nowhere(lengths: Sequence[int]) -> Ragged:
 
 def hollow(
     schema: Schema, sizes: Mapping[int, Sizes], communal: Columns | None, global_test: Columns | None
-) -> HollowFederation:
+) -> RemoteFederation:
     """The server's federation of column data."""
     told = known(sizes, len(schema.sites))
     zeros = {
@@ -51,7 +51,7 @@ def hollow(
         "y": torch.zeros(1, *schema.target_shape, dtype=schema.target_type),
     }
     columns, (first, second) = joined(zeros, [communal, global_test])
-    return HollowFederation(
+    return RemoteFederation(
         columns=columns,
         train=nowhere([one.train for one in told]),
         valid=nowhere([one.valid for one in told]),

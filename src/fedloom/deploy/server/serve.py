@@ -23,7 +23,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower import Post, key_of
 from fedloom.deploy.operate.commands import CROSS, OUTCOME, RUN, SERVING, STATUS
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.server.deployed_engine import Fleet
+from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
@@ -76,7 +76,7 @@ def _served(post: Post, folder: Path) -> tuple[History, list[dict[str, Any]]]:
         )
     prepared = deployed(blueprint, roster, settings)
     tickets = Tickets(run / "tickets.json", None if state is None else state.round)
-    fleet = Fleet(post, roster, tickets, settings, prepared.composition.shop())
+    fleet = DeployedEngine(post, roster, tickets, settings, prepared.composition.runtime())
     _write(run / STATUS, {})
     play = resume if (run / "config.toml").exists() else execute
     history = play(prepared, run, [], fleet)
@@ -116,7 +116,7 @@ def _evaluators(roster: Roster) -> Tensor:
     return torch.zeros(1, dtype=torch.int64).expand(count)
 
 
-def _finish(run: Composition, fleet: Fleet, roster: Roster, settings: ServerSettings, folder: Path) -> None:
+def _finish(run: Composition, fleet: DeployedEngine, roster: Roster, settings: ServerSettings, folder: Path) -> None:
     """Every site saves the model it will predict with; where it was asked for, models are scored on all sites' data."""
     state = load_checkpoint(folder, run.task.federation.clients)
     if state is None:
@@ -140,7 +140,7 @@ def _finish(run: Composition, fleet: Fleet, roster: Roster, settings: ServerSett
     _write(folder / "wire.json", fleet.wire)
 
 
-def _judged(rows: Mapping[int, Tensor], fleet: Fleet, roster: Roster, run: Composition) -> dict[str, Any]:
+def _judged(rows: Mapping[int, Tensor], fleet: DeployedEngine, roster: Roster, run: Composition) -> dict[str, Any]:
     """Every site's model on every site's data: a row per model, a column per site."""
     models = {"rows": torch.stack(list(rows.values()))} if rows else {}
     judges = fleet.send(list(rows), "judge", dict.fromkeys(rows, models))

@@ -31,7 +31,7 @@ from fedloom.tasks.graphs.read import read_graph
 
 
 @dataclass(frozen=True)
-class HollowGraphs(GraphFederation):
+class RemoteGraphs(GraphFederation):
     """A federation of graphs that nobody here holds: sizes, and the whole graph that is tested on."""
 
     @property
@@ -68,7 +68,7 @@ def server_task(config: RunConfig, schema: Schema, sizes: Mapping[int, Sizes], w
         tested = Graph(torch.arange(len(features)), whole["edges"], features)
         labels, test = whole["labels"], whole["test"]
     graphs = Graphs([_nobody(width)] * len(told), tested)
-    federation = HollowGraphs(
+    federation = RemoteGraphs(
         columns={"x": torch.arange(graphs.copies), "y": torch.cat([torch.zeros(len(told), dtype=torch.int64), labels])},
         train=nowhere([one.train for one in told]),
         valid=nowhere([one.valid for one in told]),

@@ -27,8 +27,8 @@ from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import Answer, Refused, Request, pack, unpack
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.saved_model import save_model
-from fedloom.deploy.site.state import Keepsake, Lost
-from fedloom.rounds.jobs import PREDICTING, Job, Shop, Tensors
+from fedloom.deploy.site.state import Lost, SiteState
+from fedloom.rounds.jobs import PREDICTING, ClientRuntime, Job, Tensors
 from fedloom.training.evaluation import scores_of
 from fedloom.training.threads import single_thread
 
@@ -38,22 +38,22 @@ LARGEST = 1 << 40
 
 
 @dataclass(frozen=True)
-class Station:
+class SiteProcess:
     """A site at work."""
 
     folder: Path
     settings: SiteSettings
     blueprint: Blueprint
-    shop: Shop
-    keepsake: Keepsake
+    runtime: ClientRuntime
+    keepsake: SiteState
 
     @staticmethod
-    def open(folder: Path) -> Station:
+    def open(folder: Path) -> SiteProcess:
         """Read and check everything that a site has; what is wrong is said in one sentence."""
         settings = load_site(folder)
         blueprint = Blueprint.load(folder)
         task = blueprint.site_task(settings, folder)
-        return Station(folder, settings, blueprint, blueprint.shop(task), Keepsake(folder / "kept"))
+        return SiteProcess(folder, settings, blueprint, blueprint.runtime(task), SiteState(folder / "kept"))
 
     @property
     def client(self) -> int:
@@ -102,7 +102,7 @@ class Station:
 
     def about(self) -> dict[str, str | int]:
         """What a site says of itself: its name, versions, the run it was made for, and how much data it has."""
-        federation, client = self.shop.scoring.task.federation, self.client
+        federation, client = self.runtime.scoring.task.federation, self.client
         parts = {part: len(getattr(federation, part)[client]) for part in ("train", "valid", "test")}
         return {
             "name": self.settings.name,
@@ -119,7 +119,7 @@ class Station:
         message = Message(_group(tensors, "shared/"), _group(tensors, "each/"))
         if request.kind == "global":
             first, last = tensors["slice"].tolist()
-            return self.shop.do(Job("global", request.round, [first, last], []), message, {})
+            return self.runtime.do(Job("global", request.round, [first, last], []), message, {})
         if request.kind == "judge":
             return self._judged(tensors["rows"])
         kept = self.keepsake.read(request.state)
@@ -141,12 +141,12 @@ class Station:
             log.info("the model after round %s is in %s", request.round, self.folder / "model")
             return {}
         kind: Any = request.kind
-        return self.shop.do(Job(kind, request.round, [self.client], [0]), message, kept)
+        return self.runtime.do(Job(kind, request.round, [self.client], [0]), message, kept)
 
     def _trained(self, request: Request, message: Message, kept: Tensors) -> Tensors:
         self.keepsake.only(request.base, request.state)
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
-        result = self.shop.do(job, message, kept)
+        result = self.runtime.do(job, message, kept)
         state = kept | _group(result, "kept/")
         if state:
             self.keepsake.write(request.ticket, state)
@@ -154,15 +154,15 @@ class Station:
 
     def _predicting(self, request: Request, message: Message, kept: Tensors) -> Tensor:
         """The row this client predicts with."""
-        cohort = Cohort([self.client], self.shop.scoring, self.shop.setting, request.round, kept, PREDICTING)
-        self.shop.algorithm.enter(cohort)
-        rows = self.shop.predicting(cohort, message).detach()
+        cohort = Cohort([self.client], self.runtime.scoring, self.runtime.setting, request.round, kept, PREDICTING)
+        self.runtime.algorithm.enter(cohort)
+        rows = self.runtime.predicting(cohort, message).detach()
         return (rows[0] if rows.dim() == 2 else rows).clone()
 
     def _judged(self, rows: Tensor) -> Tensors:
         """Mean score and loss of some rows on this site's test part."""
-        mine = self.shop.scoring.task.federation.test[self.client]
-        scores = scores_of(self.shop.scoring, rows, [mine] * len(rows))
+        mine = self.runtime.scoring.task.federation.test[self.client]
+        scores = scores_of(self.runtime.scoring, rows, [mine] * len(rows))
         return {"score": scores.mean_score, "loss": scores.mean_loss}
 
 
@@ -186,7 +186,7 @@ def main(folder: Path) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        station = Station.open(folder)
+        station = SiteProcess.open(folder)
     except FedloomError as why:
         print(f"Error: {why}", file=sys.stderr)
         sys.exit(2)

@@ -28,7 +28,7 @@ NOTHING = ""
 """The ticket of a client that has kept nothing yet."""
 
 
-class Keepsake:
+class SiteState:
     """States by ticket, one file each."""
 
     def __init__(self, folder: Path) -> None:

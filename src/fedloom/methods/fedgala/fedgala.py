@@ -25,7 +25,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.seeds import generator
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import watching
 from fedloom.methods.fedavgexit import FedAvgExit, FedProxExit
@@ -88,11 +88,11 @@ class FedGala(FedAvgExit):
 
     # -- the server's half
 
-    def play(self, server: State, ids: list[int], site: Site) -> Round:
-        server = yield from super().play(server, ids, site)
-        if int(server["phase"]) == TASK or not (server["over"] or site.round >= site.rounds // 2):
+    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
+        server = yield from super().play(server, ids, context)
+        if int(server["phase"]) == TASK or not (server["over"] or context.round >= context.rounds // 2):
             return server
-        yield from self.augmented(site, [client for client in site.clients if server["seen"][client]])
+        yield from self.augmented(context, [client for client in context.clients if server["seen"][client]])
         nobody = torch.zeros_like(server["left"])
         return {**server, **self.begun(), "phase": torch.tensor(TASK), "left": nobody, "over": torch.tensor(False)}
 
@@ -100,13 +100,13 @@ class FedGala(FedAvgExit):
         """What begins anew with the task's phase."""
         return {}
 
-    def augmented(self, site: Site, ids: list[int]) -> Round:
+    def augmented(self, context: ServerContext, ids: list[int]) -> Round:
         """Phase 2: embeddings of anchors come up, their means go down, clients draw their edges."""
         if self.augment == "own":
             yield Wave(ids, Message({"draw": torch.tensor(True)}), turn=1)
         if self.augment == "anchors":
             replies = yield Wave(ids, Message({"ask": torch.tensor(True)}), turn=1)
-            graphs, ids = _graphs(site.task), replies.ids
+            graphs, ids = _graphs(context.task), replies.ids
             means = anchor_means(replies["anchors"], [graphs.anchor_ids[client] for client in ids])
             yield Wave(ids, Message({"draw": torch.tensor(True)}, {"anchors": means}), turn=2)
         return {}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 
 Normalisation = Literal["sum", "softmax"]
@@ -23,18 +23,18 @@ ROWS_AT_ONCE, SAMPLES_AT_ONCE = 16, 512
 KEPT_VARIANCE = 0.9
 
 
-def confidences(site: Site, rows: Tensor, normalise: Normalisation) -> Tensor:
+def confidences(context: ServerContext, rows: Tensor, normalise: Normalisation) -> Tensor:
     """How each row's model spreads its confidence over the classes of the communal set: B×classes, rows sum to one.
 
     ``p[k, c]`` is the mean, over the communal samples of class c, of the probability that model k gives to c. A class
     without communal samples has no place in it.
     """
-    task, communal = site.task, site.task.federation.communal
+    task, communal = context.task, context.task.federation.communal
     counts = task.targets(communal).bincount(minlength=task.federation.classes)
     sums = torch.zeros(len(rows), len(counts), dtype=torch.float64)
     for places in torch.split(torch.arange(len(rows)), ROWS_AT_ONCE):
         for seen in torch.split(communal, SAMPLES_AT_ONCE):
-            probabilities = site.forward(rows[places], task.inputs(seen)).double().softmax(-1)
+            probabilities = context.forward(rows[places], task.inputs(seen)).double().softmax(-1)
             labels = task.targets(seen)
             sums[places] = sums[places].index_add(1, labels, probabilities[:, torch.arange(len(seen)), labels])
     means = (sums / counts)[:, counts > 0]

@@ -25,7 +25,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.seeds import generator
-from fedloom.core.server_context import Site
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.core.user_classes import own_name
 from fedloom.methods.fedseq.approximators import (
@@ -120,40 +120,40 @@ class FedSeq(Algorithm):
     def start(self, task: Task) -> State:
         return self.method.start(task)
 
-    def prelude(self, server: State, site: Site) -> Round:
+    def prelude(self, server: State, context: ServerContext) -> Round:
         """Find the chains."""
         if self.chains is not None:
-            able = set(site.clients)
+            able = set(context.clients)
             kept = [[client for client in chain if client in able] for chain in self.chains]
             groups = [chain for chain in kept if chain]
         else:
-            clients = site.clients
+            clients = context.clients
             if self.grouping == "random":
-                draw = at_random(len(clients), site.numpy_generator("grouping"))
+                draw = at_random(len(clients), context.numpy_generator("grouping"))
             else:
-                clients, draw = yield from self._informed(server, site)
-            samples = site.samples[torch.tensor(clients)].numpy()
+                clients, draw = yield from self._informed(server, context)
+            samples = context.samples[torch.tensor(clients)].numpy()
             places = filled(draw, samples, self.min_samples, self.max_clients)
             groups = [[clients[place] for place in group] for group in places]
         members, sizes = [client for group in groups for client in group], [len(group) for group in groups]
         return {**server, f"{OWN}members": torch.tensor(members), f"{OWN}sizes": torch.tensor(sizes)}
 
-    def _informed(self, server: State, site: Site) -> Generator[Wave, Replies, tuple[list[int], Draw]]:
+    def _informed(self, server: State, context: ServerContext) -> Generator[Wave, Replies, tuple[list[int], Draw]]:
         """Clients train alone from the initial model; what they send back says who completes whom."""
         clients: list[int] = []
         parts = []
-        block = max(8, PRETRAINED_NUMBERS // site.layout.width)
-        for start in range(0, len(site.clients), block):
-            some = site.clients[start : start + block]
+        block = max(8, PRETRAINED_NUMBERS // context.layout.width)
+        for start in range(0, len(context.clients), block):
+            some = context.clients[start : start + block]
             replies = yield Wave(some, Message({"initial": server["row"]}))
             clients, sent = [*clients, *replies.ids], replies["pretrained"]
-            parts.append(confidences(site, sent, self.normalise) if self.approximator == "conf" else sent)
+            parts.append(confidences(context, sent, self.normalise) if self.approximator == "conf" else sent)
         found = torch.cat(parts)
         vectors = found.numpy() if self.approximator == "conf" else principal(found)
-        random = site.numpy_generator("grouping")
+        random = context.numpy_generator("grouping")
         if self.grouping == "kmeans":
-            return clients, by_clusters(vectors, site.task.federation.classes, random)
-        samples = site.samples[torch.tensor(clients)].numpy()
+            return clients, by_clusters(vectors, context.task.federation.classes, random)
+        samples = context.samples[torch.tensor(clients)].numpy()
         return clients, greedily(vectors, samples, METRICS[self.metric], random)
 
     def groups(self, server: State) -> list[list[int]]:
@@ -162,15 +162,17 @@ class FedSeq(Algorithm):
 
     # -- a round
 
-    def play(self, server: State, ids: list[int], site: Site) -> Round:
-        ends = yield from self.walk(server["row"].expand(len(ids), -1), ids, server, site)
+    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
+        ends = yield from self.walk(server["row"].expand(len(ids), -1), ids, server, context)
         return {**server, **self.method.aggregate(inner_state(server), ends.only(ends.steps > 0))}
 
-    def walk(self, rows: Tensor, ids: list[int], server: State, site: Site) -> Generator[Wave, Replies, Replies]:
+    def walk(
+        self, rows: Tensor, ids: list[int], server: State, context: ServerContext
+    ) -> Generator[Wave, Replies, Replies]:
         """Take rows along some chains, a row per chain; what arrives at their ends, as replies of the chains."""
         groups, rows, steps = self.groups(server), rows.clone(), torch.zeros(len(ids), dtype=torch.int64)
         for turn in range(self.passes):
-            orders = [self.order(groups[group], group, turn, site) for group in ids]
+            orders = [self.order(groups[group], group, turn, context) for group in ids]
             for place in range(max(len(order) for order in orders)):
                 on = torch.tensor([len(order) > place for order in orders]).nonzero().flatten()
                 clients = [orders[chain][place] for chain in on.tolist()]
@@ -186,15 +188,15 @@ class FedSeq(Algorithm):
                 steps[on] += replies.steps
         if not steps.any():
             raise Abandoned("no client of any chain answered")
-        samples = torch.stack([site.samples[torch.tensor(groups[group])].sum() for group in ids])
-        weights, shares = site.weigh(samples, steps), torch.full((len(ids),), 1 / replies.clients)
+        samples = torch.stack([context.samples[torch.tensor(groups[group])].sum() for group in ids])
+        weights, shares = context.weigh(samples, steps), torch.full((len(ids),), 1 / replies.clients)
         sent = {"row": rows}
         return replace(replies, ids=ids, tensors=sent, samples=samples, steps=steps, weights=weights, shares=shares)
 
-    def order(self, members: list[int], group: int, turn: int, site: Site) -> list[int]:
+    def order(self, members: list[int], group: int, turn: int, context: ServerContext) -> list[int]:
         """A chain's members in the order of one pass, without those who drop out."""
         count = len(members)
-        places = torch.randperm(count, generator=generator(site.seed, "chain", site.round, group, turn))
+        places = torch.randperm(count, generator=generator(context.seed, "chain", context.round, group, turn))
         if self.dropout:
             places = places[min(count - 1, max(1, math.ceil(self.dropout * count))) :]
         if not self.reshuffle:
@@ -236,19 +238,19 @@ class FedSeqInter(FedSeq):
     def averages_every_round(self) -> bool:
         return self.period == 1
 
-    def play(self, server: State, ids: list[int], site: Site) -> Round:
-        if (site.round - 1) % (self.period or len(server[f"{OWN}sizes"])) == 0:
+    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
+        if (context.round - 1) % (self.period or len(server[f"{OWN}sizes"])) == 0:
             server = self._reset(server, len(ids))
         running, seen, steps = (server[f"{OWN}{name}"] for name in ("running", "seen", "steps"))
         if len(running) != len(ids):
             raise FedloomError(
-                f"fedseqinter has {len(running)} running models and round {site.round} selected {len(ids)} chains: use "
-                "a selection that always takes the same number, such as random."
+                f"fedseqinter has {len(running)} running models and round {context.round} selected {len(ids)} chains: "
+                "use a selection that always takes the same number, such as random."
             )
-        order = torch.randperm(len(ids), generator=site.generator("running models"))
-        ends = yield from self.walk(running, [ids[place] for place in order.tolist()], server, site)
+        order = torch.randperm(len(ids), generator=context.generator("running models"))
+        ends = yield from self.walk(running, [ids[place] for place in order.tolist()], server, context)
         seen, steps = seen + ends.samples * (ends.steps > 0), steps + ends.steps  # a chain may stay without answers
-        ends = replace(ends, samples=seen, steps=steps, weights=site.weigh(seen, steps))
+        ends = replace(ends, samples=seen, steps=steps, weights=context.weigh(seen, steps))
         base = {name.removeprefix(f"{OWN}base/"): t for name, t in server.items() if name.startswith(f"{OWN}base/")}
         progress = {f"{OWN}running": ends["row"], f"{OWN}seen": seen, f"{OWN}steps": steps}
         return {**server, **self.method.aggregate(base, ends), **progress}

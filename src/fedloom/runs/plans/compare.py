@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.prediction_stage import Stage
+from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.validation import read
 from fedloom.methods.registry import find
 from fedloom.prediction import STAGES
@@ -81,5 +81,7 @@ def _label(history: History) -> str:
     settings = dict(history.config["method"])
     name = str(settings.pop("name"))
     method = label_of(method_from(name, settings)) if find(name).__name__.lower() == name else name
-    stages = [named_part(stage, STAGES, Stage, "personal stage") for stage in history.config.get("personal", ())]
+    stages = [
+        named_part(stage, STAGES, PredictionStage, "personal stage") for stage in history.config.get("personal", ())
+    ]
     return "+".join([method, *(label_of(stage) for stage in stages)])
