@@ -176,10 +176,9 @@ def main() -> None:
         task, epochs = make(), 5 if case.startswith("mlp") else 1
         chosen: Execution = decide(task, "auto", BATCH)
         contenders: Contenders = {"bare torch": bare(task, epochs), "auto": ours(task, "auto", epochs)}
-        if chosen.name == "loop":
-            contenders["vectorised"] = ours(task, "vectorised", epochs)
-        else:
-            contenders |= {name: ours(task, name, epochs) for name in ("loop", "compiled")}
+        if not options.quick:  # compiling takes longer than everything else together
+            others = ("vectorised",) if chosen.name == "loop" else ("loop", "compiled")
+            contenders |= {name: ours(task, name, epochs) for name in others}
         show(f"{case} ({chosen.name})", interleaved(contenders, options.repeat), options.json, bars)
     if options.only in "idle clients":
         idle(options.repeat, options.json)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 
 Contenders = dict[str, Callable[[], object]]
+QUICK_REPEAT = 3
+"""Turns of each contender in the guard."""
 
 
 def arguments(description: str) -> argparse.Namespace:
@@ -19,7 +21,10 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument("--repeat", type=int, default=7, help="how often each contender has its turn")
     parser.add_argument("--only", default="", help="only the cases whose name contains this")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="only contenders with a bar, and few turns: for the guard")
+    options = parser.parse_args()
+    options.repeat = QUICK_REPEAT if options.quick else options.repeat
+    return options
 
 
 def interleaved(contenders: Contenders, repeat: int) -> dict[str, tuple[float, float]]:
