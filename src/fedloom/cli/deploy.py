@@ -77,7 +77,7 @@ def explain(
 ) -> None:
     """Print exactly what leaves a site and what it gets, per round, in bytes and in words."""
     from fedloom.core.validation import read
-    from fedloom.deploy.explain.explain import explained
+    from fedloom.deploy.explain import explanation_text
     from fedloom.deploy.settings import SERVER_FILE, load_server
     from fedloom.runs.api import complete_local, completed
     from fedloom.runs.config import parse
@@ -85,7 +85,7 @@ def explain(
     config = completed(parse(complete_local(read(run_file)), str(run_file)))
     beside = run_file.parent
     settings = load_server(beside) if (beside / SERVER_FILE).is_file() else None
-    typer.echo(explained(config, settings))
+    typer.echo(explanation_text(config, settings))
 
 
 @app.command()

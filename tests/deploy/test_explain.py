@@ -10,8 +10,7 @@ import torch
 import fedloom as fl
 from fedloom.conformance.general import labelled
 from fedloom.core.task import Task
-from fedloom.deploy.explain.explain import Explanation, explain, explained
-from fedloom.deploy.explain.words import SCORING, SELECTION, WORK
+from fedloom.deploy.explain import SCORING, SELECTION, WORK, Explanation, explain, explanation_text
 from fedloom.deploy.protocol.forms import form_of
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
@@ -70,7 +69,7 @@ def test_the_bytes_of_the_tensors_add_up_to_the_counted_ones(method):
         down = sum(len(e.clients) * p.bytes for e in told.of(number, WORK) for p in e.down if p.counted)
         assert down == record["bytes_down"] + record["bytes_between"]
         if not isinstance(method, fl.FedProto):  # whose classes count by who has them
-            assert told.counted_up(number) == record["bytes_up"] + record["bytes_between"]
+            assert told.reply_bytes(number) == record["bytes_up"] + record["bytes_between"]
 
 
 def test_selected_clients_and_the_selections_questions_are_counted_too():
@@ -92,7 +91,7 @@ def test_what_is_said_to_leave_is_what_a_site_answers(method):
     state = begin(run)
     play_prelude(run, Inline(run.runtime()), state)
     ids = [0, 1, 2] if method.groups(state.server) is None else [0]
-    wave = next(method.play(state.server, ids, run.site(1)))
+    wave = next(method.play(state.server, ids, run.context(1)))
     result = run.runtime().do(Job("update", 1, wave.ids[:1], [0], measure=method.travels), wave.message, {})
     said = told.of(1, WORK)[0].up
     form = form_of(result)
@@ -125,7 +124,7 @@ def test_the_whole_run_is_the_sum_of_its_parts():
     assert told.whole_run == (7 * row + 4 * row + row, 7 * update + 4 * scores + told.greeting)
     silent = explain(ready(fl.FedAvg(), rounds=7, eval_every=0))
     assert silent.whole_run == (7 * row + row, 7 * (row + 3 * 8) + silent.greeting)
-    assert "Models are never scored." in silent.lines()
+    assert "Models are never evaluated." in silent.lines()
 
 
 def test_cross_site_scoring_lets_whole_models_leave_and_says_so():
@@ -143,7 +142,7 @@ def test_fedproto_has_a_first_round_of_its_own_and_tells_that_counts_of_classes_
     text = "\n".join(told.lines())
     assert told.per_site(1, WORK)[0] == 0 < told.per_site(2, WORK)[0]
     assert "Every later round" in text
-    assert "how many samples of each class it has" in text
+    assert "number of its samples of each class" in text
 
 
 @dataclass(frozen=True)
@@ -158,8 +157,8 @@ class Mine(fl.FedAvg):
 def test_tensors_of_a_method_of_ones_own_are_listed_under_their_names():
     told = explain(ready(Mine()))
     more = next(piece for piece in told.of(1, WORK)[0].up if piece.name == "more")
-    assert (more.shape, more.bytes, more.words) == ((2, 3), 24, "a tensor of the method's own, named more")
-    assert "  secret: a tensor of the method's own, named secret" in told.lines()
+    assert (more.shape, more.bytes, more.meaning) == ((2, 3), 24, "a tensor that the method defines, named more")
+    assert "  secret: a tensor that the method defines, named secret" in told.lines()
 
 
 def test_a_server_without_data_says_the_same_as_a_simulation():
@@ -171,7 +170,9 @@ def test_a_server_without_data_says_the_same_as_a_simulation():
 
 
 def test_a_config_is_explained_as_a_text_that_fits_a_terminal():
-    text = explained(parse({"task": {"name": "digits", "clients": 3}, "method": {"name": "scaffold"}, "rounds": 5}))
+    text = explanation_text(
+        parse({"task": {"name": "digits", "clients": 3}, "method": {"name": "scaffold"}, "rounds": 5})
+    )
     assert text.startswith("What leaves a site and what reaches it: scaffold on digits, 3 sites, 5 rounds.")
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "control variate" in text
