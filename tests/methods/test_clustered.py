@@ -20,7 +20,9 @@ from fedloom.core.message import Replies
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.methods.clustered import NOBODY_YET, Clustered, bipartition, redrawn, trained
+from fedloom.methods.cfl import bipartition
+from fedloom.methods.clustered import NOBODY_YET, Clustered, trained
+from fedloom.methods.ifca import redrawn
 from fedloom.runs.config import RunConfig
 from fedloom.runs.runner import prepare
 from support.checkpoints import final, same

@@ -12,10 +12,15 @@ from fedloom.conformance.quadratics import LR, Affine, Matrix, Quadratics, mixtu
 from fedloom.conformance.shared import FEDAVG, WORLD
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.local_work import LocalWork
-from fedloom.methods.clustered import CFL, IFCA, FeSEM
-from fedloom.methods.ditto import Ditto, FedU
-from fedloom.methods.fedseq.fedseq import FedSeq, FedSeqInter
-from fedloom.methods.perfedavg import PerFedAvg, PFedMe
+from fedloom.methods.cfl import CFL
+from fedloom.methods.ditto import Ditto
+from fedloom.methods.fedseq.fedseq import FedSeq
+from fedloom.methods.fedseq.fedseqinter import FedSeqInter
+from fedloom.methods.fedu import FedU
+from fedloom.methods.fesem import FeSEM
+from fedloom.methods.ifca import IFCA
+from fedloom.methods.perfedavg import PerFedAvg
+from fedloom.methods.pfedme import PFedMe
 from fedloom.prediction.fedpredict import FedPredict
 from fedloom.prediction.finetune import FineTune
 

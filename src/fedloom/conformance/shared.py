@@ -15,8 +15,10 @@ from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim, settled
 from fedloom.conformance.play import played
 from fedloom.conformance.quadratics import STEPS, Quadratics, relative
 from fedloom.core.algorithm import Algorithm
-from fedloom.methods.fedavg import FedAdagrad, FedAdam, FedProx
-from fedloom.methods.fedavgexit import FedProxExit
+from fedloom.methods.fedadagrad import FedAdagrad
+from fedloom.methods.fedadam import FedAdam
+from fedloom.methods.fedprox import FedProx
+from fedloom.methods.fedproxexit import FedProxExit
 
 WORLD = Quadratics.drawn()
 ALONE = Quadratics.drawn(clients=1)

@@ -88,18 +88,3 @@ class FedHybridAvgLG(FedAvg):
         layout, rows = cohort.task.layout, cohort.spread(row)
         bodies = cohort.kept("body", cohort.spread(layout.take(other, "body")))
         return torch.where(large[:, None], layout.put(rows, "body", bodies), rows)
-
-
-@dataclass(frozen=True)
-class FedHybridAvgLGDual(FedHybridAvgLG):
-    """The same, but large clients train twice: their own body under the global head, and the shared model.
-
-    They send the head of the first training and the body of the second, whose head is discarded; both start from the
-    global head. So the shared body stays one that everybody trains, at twice the work for large clients.
-    """
-
-    def sent(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
-        layout = cohort.task.layout
-        shared = cohort.train(torch.where(large[:, None], row, rows), only=large)
-        cohort.after = rows  # what a client would predict with, not its second training
-        return layout.put(rows, "body", layout.take(shared, "body"))

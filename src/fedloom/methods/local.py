@@ -6,18 +6,15 @@ Shmatikov, Privacy-Preserving Deep Learning, CCS 2015.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
-from fedloom.core.task import FederationView, Task
-from fedloom.methods.fedavg import FedAvg
+from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
@@ -42,46 +39,3 @@ class Local(Algorithm):
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
         return cohort.kept("row", cohort.spread(cohort.task.initial_row()))
-
-
-@dataclass(frozen=True)
-class Centralised(FedAvg):
-    """All clients' training data in one place, trained as one client: what federation would like to reach."""
-
-    travels: ClassVar[bool] = False
-
-    def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
-        return federation.pooled(new)
-
-
-@dataclass(frozen=True)
-class FedSGD(FedAvg):
-    """One gradient step per round: clients send the gradient of all their data, the server takes the step.
-
-    McMahan et al., AISTATS 2017. ``theta`` > 0 is selective SGD (Shokri and Shmatikov, CCS 2015): only entries whose
-    magnitude exceeds theta are sent, each with its place. The unweighted form is ``weight_by = "uniform"``.
-    """
-
-    trains: ClassVar[bool] = False
-    theta: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.theta < 0:
-            raise FedloomError(f"theta={self.theta}: the threshold on gradient entries must not be negative.")
-
-    def start(self, task: Task) -> State:
-        if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.model.modules()):
-            raise FedloomError(
-                "fedsgd sends gradients, and BatchNorm's statistics have none: use GroupNorm, or fedavg."
-            )
-        return super().start(task)
-
-    def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        change = -cohort.lr * cohort.gradient(cohort.spread(message["row"]))
-        if self.theta == 0:
-            return Reply({"change": change})
-        chosen = change.abs() > self.theta * cohort.lr
-        return Reply({"change": change * chosen}, bytes=chosen.sum(1) * 8)  # a value and its place, four bytes each
-
-    def aggregate(self, server: State, replies: Replies) -> State:
-        return {**server, "row": server["row"] + replies.mean("change")}

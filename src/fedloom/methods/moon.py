@@ -11,21 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.message import Message, Reply
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
-from fedloom.training.evaluation import features_of
-from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.network import Net
 
 Given = Mapping[str, Mapping[str, Tensor]]
@@ -71,82 +66,6 @@ class MOON(FedAvg):
         rows = cohort.train(received, loss=loss, given={"received": received, "last": cohort.kept("last", received)})
         cohort.keep("last", rows)
         return Reply({"row": rows})
-
-
-@dataclass(frozen=True)
-class FedProto(Algorithm):
-    """Clients keep their models and exchange prototypes: the mean features of each class.
-
-    Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022. A client adds
-    ``lam * |features - prototype of the class|^2 / features`` to the loss of each sample whose class has a global
-    prototype, and then sends the means of its own classes and their counts; the server averages each class by counts
-    and keeps what it knows of classes that nobody sent. Clients predict with their own models (the paper may also take
-    the nearest prototype). With lam = 0 this is ``local``.
-    """
-
-    personal: ClassVar[bool] = True
-
-    lam: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.lam >= 0:
-            raise FedloomError(f"lam={self.lam}: the pull towards the prototypes must not be negative.")
-
-    @property
-    def compiles(self) -> bool:
-        return False
-
-    def check(self, task: Task, work: LocalWork) -> None:
-        _has_features("fedproto", task)
-        if not task.classifies:
-            raise FedloomError("fedproto averages features by class, and this task has no class per sample: use moon.")
-
-    def start(self, task: Task) -> State:
-        width = features_of(LocalTrainer(task, "loop"), task.initial_row(), task.federation.train[0][:1]).shape[1]
-        classes = task.federation.classes
-        return {"prototypes": torch.zeros(classes, width), "known": torch.zeros(classes, dtype=torch.bool)}
-
-    def broadcast(self, server: State, ids: list[int]) -> Message:
-        known = server["known"]
-        return Message({"classes": known.nonzero().flatten().int(), "prototypes": server["prototypes"][known]})
-
-    def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        classes, width, objective = (
-            cohort.task.federation.classes,
-            message["prototypes"].shape[1],
-            cohort.task.objective,
-        )
-        goals, known = torch.zeros(classes, width), torch.zeros(classes)
-        goals[message["classes"]], known[message["classes"]] = message["prototypes"], 1.0
-
-        def loss(net: Net, x: Tensor, y: Tensor, _: Given) -> tuple[Tensor, Tensor]:
-            values, counts = objective.losses(net(x), y)
-            apart = (net.at({}).features(x).flatten(1) - goals[y]).square().mean(1)
-            return values + self.lam * known[y] * apart, counts
-
-        rows = cohort.train(self.weights_for(message, cohort), loss=loss)
-        cohort.keep("row", rows)
-        counts = cohort.classes().float()
-        sums = torch.stack([self._sums(cohort, rows[place], place, classes) for place in range(len(cohort))])
-        sent = (counts > 0).sum(1) * 4 * (width + 2)  # of each class it has: the prototype, the count, which class
-        return Reply({"prototypes": sums / counts.clamp(min=1).unsqueeze(2), "counts": counts}, bytes=sent)
-
-    def _sums(self, cohort: Cohort, row: Tensor, place: int, classes: int) -> Tensor:
-        features, labels = cohort.features(row, place)
-        return torch.zeros(classes, features.shape[1]).index_add_(0, labels, features)
-
-    def aggregate(self, server: State, replies: Replies) -> State:
-        most = replies.samples.unsqueeze(1)  # of no class can a client have more samples than in all
-        prototypes, counts = server["prototypes"].clone(), replies["counts"].clamp(min=0).minimum(most)
-        seen = counts.sum(0) > 0
-        for label in seen.nonzero().flatten().tolist():
-            have = counts[:, label] > 0
-            shares = counts[have, label] / counts[have, label].sum()
-            prototypes[label] = replies.aggregator(replies["prototypes"][have, label], shares)
-        return {"prototypes": prototypes, "known": server["known"] | seen}
-
-    def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
-        return cohort.kept("row", cohort.spread(cohort.task.initial_row()))
 
 
 def _has_features(name: str, task: Task) -> None:

@@ -8,7 +8,7 @@ it kept. Means are weighted as the run says (the original codes of LG-FedAvg and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
@@ -67,58 +67,3 @@ class Decoupled(Algorithm):
         if self.own is not None:
             rows = layout.put(rows, self.own, cohort.kept(self.own, layout.take(rows, self.own)))
         return layout.put(rows, self.shared, message[self.shared])
-
-
-@dataclass(frozen=True)
-class FedPer(Decoupled):
-    """A shared body under personal heads, trained together.
-
-    Arivazhagan et al., Federated Learning with Personalization Layers, 2019.
-    """
-
-
-@dataclass(frozen=True)
-class LGFedAvg(Decoupled):
-    """A shared head on personal bodies, trained together; a client predicts with its body and the new global head.
-
-    Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, 2020.
-    """
-
-    shared: ClassVar[str] = "head"
-    own: ClassVar[str | None] = "body"
-
-
-@dataclass(frozen=True)
-class FedRep(Decoupled):
-    """A shared body under personal heads: each round first the head alone, then the body alone.
-
-    Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021. The body is
-    trained as long as the run's local work says, the head for ``head_epochs``.
-    """
-
-    head_epochs: int = 1
-
-    def __post_init__(self) -> None:
-        if self.head_epochs < 0:
-            raise FedloomError(f"head_epochs={self.head_epochs}: it must not be negative.")
-
-    def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
-        if self.head_epochs:
-            work = replace(cohort.setting.work, epochs=self.head_epochs, steps=None)
-            rows = cohort.train(rows, part="head", work=work)
-        return cohort.train(rows, part="body")
-
-
-@dataclass(frozen=True)
-class FedBABU(Decoupled):
-    """Only the body is trained and shared; the head stays as it was drawn, and is tuned when a client predicts.
-
-    Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022. Its
-    personal form is ``fedbabu+finetune``.
-    """
-
-    whole: ClassVar[bool] = True
-    own: ClassVar[str | None] = None
-
-    def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
-        return cohort.train(rows, part="body")

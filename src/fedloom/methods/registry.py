@@ -9,18 +9,38 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.user_classes import own_class
 from fedloom.core.validation import plain, validated
-from fedloom.methods.clustered import CFL, IFCA, FeSEM
-from fedloom.methods.ditto import Ditto, FedU
-from fedloom.methods.fedavg import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
-from fedloom.methods.fedavgexit import FedAvgExit, FedProxExit
-from fedloom.methods.fedgala.fedgala import FedGala, FedGalaP
-from fedloom.methods.fedhybridavglg import FedHybridAvgLG, FedHybridAvgLGDual
-from fedloom.methods.fedseq.fedseq import FedSeq, FedSeqInter
-from fedloom.methods.local import Centralised, FedSGD, Local
-from fedloom.methods.moon import MOON, FedProto
-from fedloom.methods.partial_sharing import FedBABU, FedPer, FedRep, LGFedAvg
-from fedloom.methods.perfedavg import PerFedAvg, PFedMe
-from fedloom.methods.scaffold import SCAFFOLD, FedDyn
+from fedloom.methods.centralised import Centralised
+from fedloom.methods.cfl import CFL
+from fedloom.methods.ditto import Ditto
+from fedloom.methods.fedadagrad import FedAdagrad
+from fedloom.methods.fedadam import FedAdam
+from fedloom.methods.fedavg import FedAvg
+from fedloom.methods.fedavgexit import FedAvgExit
+from fedloom.methods.fedavgm import FedAvgM
+from fedloom.methods.fedbabu import FedBABU
+from fedloom.methods.feddyn import FedDyn
+from fedloom.methods.fedgala.fedgala import FedGala
+from fedloom.methods.fedgala.fedgalap import FedGalaP
+from fedloom.methods.fedhybridavglg import FedHybridAvgLG
+from fedloom.methods.fedhybridavglgdual import FedHybridAvgLGDual
+from fedloom.methods.fedper import FedPer
+from fedloom.methods.fedproto import FedProto
+from fedloom.methods.fedprox import FedProx
+from fedloom.methods.fedproxexit import FedProxExit
+from fedloom.methods.fedrep import FedRep
+from fedloom.methods.fedseq.fedseq import FedSeq
+from fedloom.methods.fedseq.fedseqinter import FedSeqInter
+from fedloom.methods.fedsgd import FedSGD
+from fedloom.methods.fedu import FedU
+from fedloom.methods.fedyogi import FedYogi
+from fedloom.methods.fesem import FeSEM
+from fedloom.methods.ifca import IFCA
+from fedloom.methods.lgfedavg import LGFedAvg
+from fedloom.methods.local import Local
+from fedloom.methods.moon import MOON
+from fedloom.methods.perfedavg import PerFedAvg
+from fedloom.methods.pfedme import PFedMe
+from fedloom.methods.scaffold import SCAFFOLD
 
 METHODS: dict[str, type[Algorithm]] = {
     kind.__name__.lower(): kind

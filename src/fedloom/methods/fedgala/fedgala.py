@@ -27,8 +27,7 @@ from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
-from fedloom.methods.fedavg import watching
-from fedloom.methods.fedavgexit import FedAvgExit, FedProxExit
+from fedloom.methods.fedavgexit import FedAvgExit
 from fedloom.methods.fedgala.anchors import anchor_means, joined, nearest
 from fedloom.methods.fedgala.autoencoder import reconstruction, strangers
 from fedloom.models.graph import Graphs
@@ -171,14 +170,6 @@ class FedGala(FedAvgExit):
             classified = F.cross_entropy(z[labelled - graphs.offsets[client]], task.targets(labelled))
             found[place] = (classified + reconstruction(z, graph.edges, others)) / 2
         return found
-
-
-@dataclass(frozen=True)
-class FedGalaP(FedGala, FedProxExit):
-    """Fed-GALA with FedProx's proximal term in both phases and an adaptive ``mu``. Tavakoli 2023."""
-
-    def begun(self) -> State:
-        return {name: value for name, value in watching(self.mu).items() if name != "mu"}  # another loss is watched
 
 
 def combined(net: Net, x: Tensor, y: Tensor, _: Mapping[str, Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:

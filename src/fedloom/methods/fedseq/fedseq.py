@@ -217,52 +217,6 @@ class FedSeq(Algorithm):
         return self.method.weights_for(message, cohort)
 
 
-@dataclass(frozen=True)
-class FedSeqInter(FedSeq):
-    """FedSeq whose models go on to other chains before they are averaged.
-
-    Zaccone et al., ICPR 2022. There are as many running models as a round has chains. Every ``period`` rounds (0: as
-    many as there are chains) all of them become the aggregate; in between each goes on along a freshly drawn chain.
-    The aggregate, weighted by what each model has seen since, is still taken every round, to be evaluated. With
-    ``period`` = 1 this is FedSeq.
-    """
-
-    period: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.period < 0:
-            raise FedloomError(f"period={self.period}: a number of rounds, or 0 for as many as there are chains.")
-
-    @property
-    def averages_every_round(self) -> bool:
-        return self.period == 1
-
-    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
-        if (context.round - 1) % (self.period or len(server[f"{OWN}sizes"])) == 0:
-            server = self._reset(server, len(ids))
-        running, seen, steps = (server[f"{OWN}{name}"] for name in ("running", "seen", "steps"))
-        if len(running) != len(ids):
-            raise FedloomError(
-                f"fedseqinter has {len(running)} running models and round {context.round} selected {len(ids)} chains: "
-                "use a selection that always takes the same number, such as random."
-            )
-        order = torch.randperm(len(ids), generator=context.generator("running models"))
-        ends = yield from self.walk(running, [ids[place] for place in order.tolist()], server, context)
-        seen, steps = seen + ends.samples * (ends.steps > 0), steps + ends.steps  # a chain may stay without answers
-        ends = replace(ends, samples=seen, steps=steps, weights=context.weigh(seen, steps))
-        base = {name.removeprefix(f"{OWN}base/"): t for name, t in server.items() if name.startswith(f"{OWN}base/")}
-        progress = {f"{OWN}running": ends["row"], f"{OWN}seen": seen, f"{OWN}steps": steps}
-        return {**server, **self.method.aggregate(base, ends), **progress}
-
-    def _reset(self, server: State, models: int) -> State:
-        """All running models become the aggregate; the inner method's state of this moment is what they build on."""
-        nothing = torch.zeros(models, dtype=torch.int64)
-        base = {f"{OWN}base/{name}": tensor for name, tensor in inner_state(server).items()}
-        running = server["row"].expand(models, -1)
-        return {**server, **base, f"{OWN}running": running, f"{OWN}seen": nothing, f"{OWN}steps": nothing}
-
-
 def inner_state(server: State) -> State:
     """The part of the state that is the inner method's."""
     return {name: tensor for name, tensor in server.items() if not name.startswith(OWN)}

@@ -1,0 +1,69 @@
+"""TODO: docstring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import State
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Replies
+from fedloom.methods.clustered import Clustered, assigned, log, means, trained
+
+
+@dataclass(frozen=True)
+class CFL(Clustered):
+    """FedAvg within clusters; a cluster of conflicting clients is split in two.
+
+    Sattler, Müller and Samek, Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization Under
+    Privacy Constraints, IEEE TNNLS 2021. A cluster of more than two clients is split, after round ``warmup``, when
+    ``||mean update|| < eps1`` and ``max ||update|| > eps2``, by complete linkage on the updates' cosine similarity, as
+    in the authors' code, and only in a round in which all of its clients took part. Until then this is FedAvg.
+    """
+
+    eps1: float = 0.4
+    eps2: float = 1.6
+    warmup: int = 20
+
+    def __post_init__(self) -> None:
+        for name, value in {"eps1": self.eps1, "eps2": self.eps2}.items():
+            if not value > 0:
+                raise FedloomError(f"{name}={value}: a bound on the length of updates must be positive.")
+        if self.warmup < 0:
+            raise FedloomError(f"warmup={self.warmup}: the number of rounds before a split must not be negative.")
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        rows, context = server["rows"], replies.context
+        own = server["cluster"][torch.tensor(replies.ids)]
+        in_all = torch.bincount(server["cluster"][torch.tensor(context.clients)], minlength=len(rows))
+        for number in sorted(set(own.tolist())):
+            members = (own == number).nonzero().flatten()
+            if len(members) == in_all[number] and self.torn(replies.only(own == number), rows[number]):
+                leaving = members[bipartition(trained(context, replies["row"][members] - rows[number]))]
+                log.info(
+                    "round %d: %d of %d clients leave cluster %d", context.round, len(leaving), len(members), number
+                )
+                own[leaving] = len(rows)
+                rows = torch.cat([rows, rows[number : number + 1]])
+        return {"rows": means(rows, replies, own), "cluster": assigned(server, replies, own)}
+
+    def torn(self, replies: Replies, row: Tensor) -> bool:
+        """Whether a cluster stands still as a whole while its clients pull apart."""
+        context = replies.context
+        if context.round <= self.warmup or len(replies.ids) <= 2:
+            return False
+        mean, updates = trained(context, (replies.mean("row") - row)[None]), trained(context, replies["row"] - row)
+        return bool(mean.norm() < self.eps1 and updates.norm(dim=1).max() > self.eps2)
+
+
+def bipartition(updates: Tensor) -> Tensor:
+    """Two groups by complete linkage on cosine similarity: a mask of those who leave, never the larger group."""
+    from sklearn.cluster import AgglomerativeClustering
+
+    directions = torch.nn.functional.normalize(updates)
+    distances = (1 - directions @ directions.T).numpy()
+    halves = AgglomerativeClustering(2, metric="precomputed", linkage="complete").fit_predict(distances)
+    first = torch.from_numpy(halves == halves[0])
+    return ~first if 2 * int(first.sum()) >= len(first) else first

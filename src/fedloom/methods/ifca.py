@@ -1,0 +1,73 @@
+"""TODO: docstring."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Round, State
+from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.seeds import key
+from fedloom.core.server_context import ServerContext
+from fedloom.core.task import Task
+from fedloom.methods.clustered import Centred, assigned, means
+
+
+@dataclass(frozen=True)
+class IFCA(Centred):
+    """Every client gets all models, takes the one with the least loss on its training data, and trains that one.
+
+    Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020, with model averaging. The first
+    model is the initial row, the others are drawn anew by their layers' own ``reset_parameters``. A client predicts
+    with the model it would choose. With one cluster this is FedAvg.
+    """
+
+    def check(self, task: Task, work: LocalWork) -> None:
+        super().check(task, work)
+        if self.clusters > 1 and not any(hasattr(layer, "reset_parameters") for layer in task.model.modules()):
+            raise FedloomError(
+                f"ifca starts from models that differ, and no layer of {type(task.model).__name__} can be drawn anew: "
+                "give its layers a reset_parameters(), or use fesem."
+            )
+
+    def prelude(self, server: State, context: ServerContext) -> Round:
+        yield from ()  # nobody is asked
+        others = [redrawn(context.task, key(context.seed, "ifca", number)) for number in range(1, self.clusters)]
+        return {**server, "rows": torch.stack([server["rows"][0], *others])}
+
+    def broadcast(self, server: State, ids: list[int]) -> Message:
+        return Message({"rows": server["rows"]})
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        choice = self.choice(message, cohort)
+        return Reply({"row": cohort.train(message["rows"][choice]), "choice": choice.int()})
+
+    def choice(self, message: Message, cohort: Cohort) -> Tensor:
+        """The number of each client's model of least training loss."""
+        losses = [cohort.evaluate(cohort.spread(row), "train").mean_loss for row in message["rows"]]
+        return torch.stack(losses).argmin(0)
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        choice = replies["choice"].long().clamp(0, len(server["rows"]) - 1)  # a number that came over a wire
+        return {"rows": means(server["rows"], replies, choice), "cluster": assigned(server, replies, choice)}
+
+    def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
+        return message["rows"][self.choice(message, cohort)]
+
+
+def redrawn(task: Task, seed: int) -> Tensor:
+    """A row of the task's model with its trained layers drawn anew."""
+    model = copy.deepcopy(task.model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for layer in model.modules():
+            if hasattr(layer, "reset_parameters"):
+                layer.reset_parameters()  # type: ignore[operator]
+    row, columns = task.layout.row(model), task.layout.trained_columns
+    return row if columns is None else torch.where(columns, row, task.initial_row())
