@@ -27,7 +27,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models.block import Block, Phi
 from fedloom.models.fullgn import FullGN
-from fedloom.tasks.registry import task
+from fedloom.tasks.task import task
 from fedloom.training.local_trainer import LocalTrainer
 from measure import Contenders, arguments, interleaved, line
 

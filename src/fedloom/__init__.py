@@ -18,7 +18,9 @@ _WHERE = {
     "fedloom.runs.plans.advise.advise": ("advise",),
     "fedloom.runs.plans.advise.advice": ("Advice",),
     "fedloom.runs.history": ("History",),
-    "fedloom.tasks.registry": ("task", "task_of", "Task"),
+    "fedloom.tasks.task": ("task",),
+    "fedloom.tasks.own_data": ("task_of",),
+    "fedloom.core.task": ("Task",),
     "fedloom.data.partition.registry": (
         "iid", "dirichlet", "shards", "classes_per_client", "quantities", "power_law", "natural",
     ),

@@ -61,9 +61,9 @@ def _rows(kind: str) -> list[dict[str, Any]]:
 
         return [_of_class(name, made) for name, made in METHODS.items()]
     if kind == "tasks":
-        from fedloom.tasks.registry import TASKS, describe
+        from fedloom.tasks.registry import TASKS
 
-        return [{"name": name, "about": describe(name)} for name in TASKS]
+        return [{"name": name, "about": builder.describe()} for name, builder in TASKS.items()]
     if kind == "data":
         from fedloom.data.datasets.registry import DATASETS
 

@@ -18,7 +18,7 @@ from fedloom.runs.api import with_method
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, file_name
 from fedloom.tasks.flows.synthetic.sizes import thresholds
-from fedloom.tasks.registry import task as make
+from fedloom.tasks.task import task as make
 
 GROUPS = ("small", "intermediate", "big")
 LAST, ROUNDS, BATCH = 5, 25, 32

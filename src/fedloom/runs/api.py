@@ -14,16 +14,15 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 from fedloom.core.validation import read, validated
-from fedloom.data.communal_set import with_communal
-from fedloom.data.datasets.registry import dataset
-from fedloom.data.partition.registry import partition_config, partitioner
 from fedloom.methods.registry import canonical, made, split_method
 from fedloom.runs.config import RunConfig, parse
 from fedloom.runs.history import History
 from fedloom.runs.runner import Observer, execute, prepare
 from fedloom.runs.runner import resume as resume_prepared
-from fedloom.tasks.registry import TASKS, alter, canonical_task, default_model, task_kind, task_of
-from fedloom.tasks.registry import task as make
+from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.registry import TASKS, canonical_task, task_builder
+from fedloom.tasks.task import build_task
+from fedloom.tasks.task import task as make
 
 
 def method_from(spec: str | Algorithm | type[Algorithm], options: Mapping[str, Any] | None = None) -> Algorithm:
@@ -190,72 +189,28 @@ def load_config(folder: Path) -> RunConfig:
 
 def completed(config: RunConfig) -> RunConfig:
     """The config with every default of its task and method written out, and paths that hold from any folder."""
-    chosen, name = config.task, config.method.get("name")
-    changes: dict[str, Any] = {}
-    if chosen.name == "own":
-        local = LocalWork()
-        changes = {"model": chosen.model or "mlp", "path": chosen.path and str(Path(chosen.path).resolve())}
-    else:
-        kind = task_kind(chosen.name)
-        local = kind.local
-        changes = {"name": canonical_task(chosen.name), "model": chosen.model or default_model(kind)}
-        if kind.built_by is None:
-            partition = chosen.partition if chosen.partition is not None else dataset(kind.data).partition
-            changes["partition"] = partition_config(partitioner(partition))
-        elif chosen.path is not None:
-            changes["path"] = str(Path(chosen.path).resolve())
+    builder, name = task_builder(config.task.name), config.method.get("name")
+    complete = builder.complete(task_settings(config))
+    task_config = config.task.model_copy(
+        update={"name": complete.name, "model": complete.model, "partition": complete.partition, "path": complete.path}
+    )
     if isinstance(name, str):
         where, _, kind_name = name.rpartition(":")
         own_file = f"{Path(where).resolve()}:{kind_name}" if where.endswith(".py") else canonical(name)
         config = config.model_copy(update={"method": {**config.method, "name": own_file}})
-    task_config = chosen.model_copy(update=changes)
-    return config.model_copy(update={"task": task_config, "local": config.local or local})
+    return config.model_copy(update={"task": task_config, "local": config.local or builder.local})
+
+
+def task_settings(config: RunConfig) -> TaskSettings:
+    """The settings of a config's task; its seed is the run's unless it has one of its own."""
+    values = {name: getattr(config.task, name) for name in type(config.task).model_fields}
+    seed = config.seed if config.task.seed is None else config.task.seed
+    return TaskSettings(**values | {"name": canonical_task(config.task.name), "seed": seed})
 
 
 def make_task(config: RunConfig) -> Task:
     """The task that a config names."""
-    chosen = config.task
-    if chosen.name == "own":
-        return _own_task(config)
-    return make(
-        chosen.name,
-        clients=chosen.clients,
-        partition=chosen.partition,
-        model=chosen.model,
-        model_options=chosen.model_options,
-        test_share=chosen.test_share,
-        valid_share=chosen.valid_share,
-        communal_per_class=chosen.communal_per_class,
-        augment=chosen.augment,
-        withhold=chosen.withhold,
-        drift=chosen.drift,
-        options=chosen.options,
-        path=chosen.path,
-        seed=config.seed if chosen.seed is None else chosen.seed,
-    )
-
-
-def _own_task(config: RunConfig) -> Task:
-    from fedloom.data.read import own
-
-    chosen = config.task
-    if chosen.path is None:
-        raise FedloomError("task 'own' needs the path of your data: give --data FILE, or task.path in the config.")
-    seed = config.seed if chosen.seed is None else chosen.seed
-    federation = own(
-        chosen.path,
-        target=chosen.target,
-        client=chosen.client_column,
-        clients=chosen.clients,
-        partition=chosen.partition,
-        ignore=chosen.ignore,
-        seed=seed,
-        test_share=chosen.test_share,
-        valid_share=chosen.valid_share,
-    )
-    federation = with_communal(federation, chosen.communal_per_class, seed)
-    federation, _ = alter(federation, chosen.withhold, chosen.drift, seed)
-    return task_of(federation, chosen.model or "mlp", seed=seed, model_options=chosen.model_options)
+    return build_task(task_settings(config))
 
 
 def local_values(task_name: str, given: Mapping[str, Any]) -> dict[str, Any]:

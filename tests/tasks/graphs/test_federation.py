@@ -15,7 +15,7 @@ from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import labelled_graph, with_parts
 from fedloom.tasks.graphs.read import save_graph
 from fedloom.tasks.graphs.split import split
-from fedloom.tasks.graphs.task import build, graph_task
+from fedloom.tasks.graphs.task import graph_task
 from support.paths import DATA_FOLDER
 from support.small_graphs import clubs
 
@@ -28,9 +28,7 @@ def small(clients=2):
 
 
 def built(name="own-graph", **changes):
-    settings = {"clients": 2, "options": {}, "model": None, "model_options": {}, "test_share": 0.2, "valid_share": 0.0}
-    settings |= {"withhold": None, "drift": None, "seed": 0, "path": None}
-    return build(name, **settings | changes)
+    return fl.task(name, **{"clients": 2} | changes)
 
 
 @pytest.fixture

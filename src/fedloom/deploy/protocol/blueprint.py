@@ -39,7 +39,7 @@ from fedloom.runs.config import RunConfig, as_plain, parse, to_toml
 from fedloom.runs.history import History
 from fedloom.runs.runner import prepare
 from fedloom.tasks.graphs.federation import GraphFederation
-from fedloom.tasks.registry import CropFlip
+from fedloom.tasks.transforms import CropFlip
 from fedloom.training.execution import decide
 from fedloom.training.local_trainer import LocalTrainer
 

@@ -21,7 +21,8 @@ from fedloom.models.graph import Graphs
 from fedloom.runs.config import RunConfig, Strict, TaskConfig
 from fedloom.tasks.graphs.read import node_features
 from fedloom.tasks.graphs.task import OWN as OWN_GRAPH
-from fedloom.tasks.registry import TASKS, Normalise, tokens
+from fedloom.tasks.registry import TASKS
+from fedloom.tasks.transforms import Normalise, tokens
 
 Kind = Literal["columns", "graph", "rehearsal"]
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.uint8, torch.int16, torch.int64)}
@@ -96,7 +97,7 @@ def schema_of(task: Task, algorithm: Algorithm, config: RunConfig, sites: tuple[
     if graphs is not None:
         shared = any(len(anchors) for anchors in graphs.anchors)
         kind = "rehearsal" if algorithm.on_graphs and shared else "graph"
-    elif config.task.name in TASKS and TASKS[config.task.name].built_by is not None:
+    elif config.task.name in TASKS and TASKS[config.task.name].modality != "columns":
         kind = "rehearsal"
     return Schema(
         kind=kind,

@@ -184,10 +184,10 @@ def _ready(model: nn.Module, schema: Schema, about: About, config: RunConfig) ->
 
 def _predictable(task: str, schema: Schema | None = None) -> None:
     """Refuse a task whose samples are no entries of columns, or whose targets are no classes."""
-    kind = TASKS.get(task)
-    if kind is not None and kind.data == "flows":
+    modality = TASKS[task].modality if task in TASKS else "columns"
+    if modality == "flows":
         raise FedloomError(f"task {task} is about flows: use fedloom flows recommend to ask what comes next in one.")
-    if (kind is not None and kind.data == "graph") or (schema is not None and schema.kind != "columns"):
+    if modality == "graph" or (schema is not None and schema.kind != "columns"):
         raise FedloomError(
             f"task {task} is about nodes of graphs, which are not predicted one by one from a file: a node's class "
             "depends on its neighbours."

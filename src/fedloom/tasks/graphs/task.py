@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,22 @@ from torch import nn
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.validation import validated
+from fedloom.data.changes import with_changes
 from fedloom.data.federation import Federation
-from fedloom.data.withheld_class import Withhold, withholding
 from fedloom.models.gcn import GCN
 from fedloom.models.graph import Graphs
+from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph, with_parts
 from fedloom.tasks.graphs.read import NAMED, named_graph, read_graph
 from fedloom.tasks.graphs.split import split
 
 OWN = "own-graph"
+MODEL = "gcn"
+LOCAL_WORK = LocalWork(optimizer="adam", lr=0.01, weight_decay=5e-4, batch_size=0, epochs=3)
 SHARES = (0.2, 0.0)
 """The test and validation shares when nobody names others."""
 
@@ -55,46 +59,52 @@ class GCNOptions:
     dropout: float = 0.3
 
 
-def build(
-    name: str,
-    *,
-    clients: int | None,
-    options: Mapping[str, Any],
-    model: str | nn.Module | None,
-    model_options: Mapping[str, Any],
-    test_share: float,
-    valid_share: float,
-    withhold: Withhold | Mapping[str, Any] | None,
-    drift: object,
-    seed: int,
-    path: str | None,
-) -> Task:
-    """A named graph task: the graph, divided among clients, and a model over it."""
-    chosen: GraphOptions = validated(GraphOptions, dict(options), f"the options of task {name}")
-    if drift is not None:
-        raise FedloomError(f"drift lets samples change hands, and those of {name} are nodes of a graph: leave it out.")
-    source = _source(name, path, chosen)
-    if source.parts is None:
-        source = with_parts(source, test_share, valid_share, chosen.per_class, seed)
-    elif (test_share, valid_share) != SHARES or chosen.per_class is not None:
-        raise FedloomError(
-            f"{name} says itself which nodes are for training, validation and testing: leave out test_share, "
-            "valid_share and per_class."
-        )
-    split_seed = seed if chosen.split_seed is None else chosen.split_seed
-    divided = split(source, clients, split_seed)
-    federation: Federation = GraphFederation.of(source, divided)
-    made_from: dict[str, Any] = {"name": name, "clients": federation.clients, "seed": seed}
-    if withhold is not None:
-        settings = asdict(validated(Withhold, withhold, "withhold"))
-        federation, made_from["withhold"] = withholding(federation, seed=seed, **settings), settings
-    network, settings = _model(divided.graphs, source.classes, model, model_options, seed)
-    written = {key: value for key, value in asdict(chosen).items() if value is not None}
-    made_from |= {"model": model or "gcn", "model_options": settings, "test_share": test_share}
-    made_from |= {"valid_share": valid_share, "options": written | {"split_seed": split_seed}}
-    if path is not None:
-        made_from["path"] = str(Path(path).resolve())
-    return Task(name, federation, network, made_from={} if isinstance(model, nn.Module) else made_from)
+@dataclass(frozen=True)
+class GraphBuilder:
+    """Builds the graph tasks: a graph, divided among clients, and a graph convolutional network over it."""
+
+    about: str
+    local: LocalWork = LOCAL_WORK
+    modality: str = "graph"
+
+    def describe(self) -> str:
+        """One line about the task."""
+        return f"{self.about}; model {MODEL}"
+
+    def complete(self, settings: TaskSettings) -> TaskSettings:
+        """The settings with the model written out and an absolute path."""
+        path = settings.path and str(Path(settings.path).resolve())
+        return replace(settings, model=settings.model or MODEL, path=path)
+
+    def build(self, settings: TaskSettings) -> Task:
+        """A named graph task."""
+        settings.refuse(("partition", "communal_per_class", "augment"), "it divides its graph by community")
+        name, seed = settings.name, settings.seed
+        shares = settings.test_share, settings.valid_share
+        options: GraphOptions = validated(GraphOptions, dict(settings.options), f"the options of task {name}")
+        if settings.drift is not None:
+            raise FedloomError(f"drift exchanges samples, and those of {name} are nodes of a graph: leave it out.")
+        source = _source(name, settings.path, options)
+        if source.parts is None:
+            source = with_parts(source, *shares, options.per_class, seed)
+        elif shares != SHARES or options.per_class is not None:
+            raise FedloomError(
+                f"{name} says itself which nodes are for training, validation and testing: leave out test_share, "
+                "valid_share and per_class."
+            )
+        split_seed = seed if options.split_seed is None else options.split_seed
+        divided = split(source, settings.clients, split_seed)
+        federation: Federation = GraphFederation.of(source, divided)
+        made_from: dict[str, Any] = {"name": name, "clients": federation.clients, "seed": seed}
+        federation, changes = with_changes(federation, settings.withhold, None, seed)
+        made_from |= changes
+        network, model_options = _model(divided.graphs, source.classes, settings.model, settings.model_options, seed)
+        written = {key: value for key, value in asdict(options).items() if value is not None}
+        made_from |= {"model": settings.model or MODEL, "model_options": model_options, "test_share": shares[0]}
+        made_from |= {"valid_share": shares[1], "options": written | {"split_seed": split_seed}}
+        if settings.path is not None:
+            made_from["path"] = str(Path(settings.path).resolve())
+        return Task(name, federation, network, made_from={} if isinstance(settings.model, nn.Module) else made_from)
 
 
 def graph_task(

@@ -21,7 +21,7 @@ from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.formats.bundle import write_packed
 from fedloom.tasks.flows.formats.packed import BPMN_FILE, N8N_FILE
 from fedloom.tasks.flows.learning.federation import Classes, schema_of
-from fedloom.tasks.flows.learning.task import Real, build, drawn, read_folder, suitable, task_of_corpus
+from fedloom.tasks.flows.learning.task import Real, drawn, read_folder, suitable, task_of_corpus
 from fedloom.tasks.flows.rules import N8N, PLATFORM
 from fedloom.tasks.flows.synthetic.kinds import KINDS, NEVER_TARGETS, SUBKINDS
 from fedloom.training.execution import decide
@@ -36,9 +36,7 @@ def small(corpus: Corpus = CORPUS, **settings: Any) -> Task:
 
 
 def named(name: str, **settings: Any) -> Task:
-    usual = {"clients": None, "options": {}, "model": None, "model_options": {"width": 8, "blocks": 3}}
-    usual |= {"test_share": 0.2, "valid_share": 0.0, "withhold": None, "drift": None, "seed": 0, "path": None}
-    return build(name, **{**usual, **settings})
+    return fl.task(name, **{"model_options": {"width": 8, "blocks": 3}} | settings)
 
 
 def parts(task: Task) -> dict[str, list[list[int]]]:

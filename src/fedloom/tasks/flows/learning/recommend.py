@@ -24,6 +24,7 @@ from fedloom.tasks.flows.formats.json import read_draft
 from fedloom.tasks.flows.learning.batches import FlowInputs, FlowTable
 from fedloom.tasks.flows.learning.saved import SavedModel, read_model
 from fedloom.tasks.flows.learning.schema import UNKNOWN, of_edge, of_flow, of_node
+from fedloom.tasks.flows.learning.task import FLOW_TASKS
 from fedloom.tasks.flows.rules import DIALECTS, Dialect, validate_draft
 from fedloom.training.threads import single_thread
 
@@ -140,10 +141,9 @@ def model_of_run(folder: str | Path, client: str | None = None) -> SavedModel:
     """The model that a client of a run predicts with, as `SavedModel.write` saves it."""
     from fedloom.runs.api import load_config
     from fedloom.runs.client_model import client_model
-    from fedloom.tasks.registry import TASKS
 
     name = load_config(Path(folder)).task.name
-    if name not in TASKS or TASKS[name].data != "flows":
+    if name not in FLOW_TASKS:
         raise FedloomError(f"{folder} is a run of the task {name}, which is not about flows.")
     found = client_model(folder, client)
     return saved_model(found.task, found.row, found.client, found.method)

@@ -18,11 +18,14 @@ from torch import nn
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.validation import validated
+from fedloom.data.changes import with_changes
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.models.fullgn import FullGN
+from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Flow
 from fedloom.tasks.flows.formats.bundle import read_packed
@@ -33,11 +36,13 @@ from fedloom.tasks.flows.learning.federation import Classes, Label, federation_o
 from fedloom.tasks.flows.learning.schema import EDGE, GRAPH, NODE, SUBKIND_GRAPH, SUBKIND_NODE, Schema, tables
 from fedloom.tasks.flows.rules import Dialect, validate
 from fedloom.tasks.flows.synthetic.generator import generate
-from fedloom.tasks.registry import alter
 
 log = logging.getLogger("fedloom")
 LEFT_OUT = ("template",)
 """Attributes that are a flow's own name and say nothing else."""
+FLOW_TASKS = ("flows", "flows-subkind", "n8n", "bpmn", "own-flows")
+MODEL = "fullgn"
+LOCAL_WORK = LocalWork(lr=0.05, batch_size=128)
 CLIENTS = 15
 """Organisations of the synthetic corpus when nobody says how many."""
 
@@ -94,47 +99,58 @@ class ModelOptions:
     blocks: int = 6
 
 
-def build(
-    name: str,
-    *,
-    clients: int | None,
-    options: Mapping[str, Any],
-    model: str | nn.Module | None,
-    model_options: Mapping[str, Any],
-    test_share: float,
-    valid_share: float,
-    withhold: Withhold | Mapping[str, Any] | None,
-    drift: Drift | Mapping[str, Any] | None,
-    seed: int,
-    path: str | None,
-) -> Task:
-    """A named flow task: its corpus, the organisations that take part as clients, and a model over their flows."""
-    if (path is not None) != (name == "own-flows"):
-        told = "needs a folder of them: name it as path" if path is None else "reads no file of yours: use own-flows"
-        raise FedloomError(f"task {name} {told}.")
-    if name in ("flows", "flows-subkind"):
-        usual = {} if name == "flows" else {"label": "subkind"}
-        chosen = validated(Synthetic, {**usual, **options}, f"the options of task {name}")
-        if name == "flows-subkind" and chosen.label != "subkind":
-            raise FedloomError(f"label={chosen.label} in the options of task {name}: it predicts subkinds, use flows.")
-        whole = corpus = generate(CLIENTS if clients is None else clients, chosen.largest, seed)
-        label, least_count = chosen.label, 1
-    elif name in ("n8n", "bpmn", "own-flows"):
-        chosen = validated(Own if name == "own-flows" else Real, dict(options), f"the options of task {name}")
-        found = read_n8n() if name == "n8n" else read_bpmn() if name == "bpmn" else read_folder(str(path))
-        whole = suitable(found, chosen, nobody=UNKNOWN if name == "n8n" else None)
-        corpus = drawn(whole, clients, seed)
-        label, least_count = getattr(chosen, "label", "kind"), chosen.least_count
-    else:
-        raise unknown("flow task", name, ["flows", "flows-subkind", "n8n", "bpmn", "own-flows"])
-    made = task_of_corpus(
-        corpus, name, label=label, least_count=least_count, vocabulary=whole, model=model, model_options=model_options,
-        test_share=test_share, valid_share=valid_share, withhold=withhold, drift=drift, seed=seed,
-    )  # fmt: skip
-    if isinstance(model, nn.Module):
-        return made
-    settings = {"name": name, "options": asdict(chosen), **made.made_from}
-    return replace(made, made_from=settings if path is None else {**settings, "path": str(Path(path).resolve())})
+@dataclass(frozen=True)
+class FlowBuilder:
+    """Builds the flow tasks: a corpus, the organisations that take part as clients, and a model over their flows."""
+
+    about: str
+    local: LocalWork = LOCAL_WORK
+    modality: str = "flows"
+
+    def describe(self) -> str:
+        """One line about the task."""
+        return f"{self.about}; model {MODEL}"
+
+    def complete(self, settings: TaskSettings) -> TaskSettings:
+        """The settings with the model written out and an absolute path."""
+        path = settings.path and str(Path(settings.path).resolve())
+        return replace(settings, model=settings.model or MODEL, path=path)
+
+    def build(self, settings: TaskSettings) -> Task:
+        """A named flow task."""
+        name, clients, options, path, seed = (
+            settings.name, settings.clients, settings.options, settings.path, settings.seed,
+        )  # fmt: skip
+        settings.refuse(("partition", "communal_per_class", "augment"), "it divides its data by organisation")
+        if (path is not None) != (name == "own-flows"):
+            why = "needs a folder of them: name it as path" if path is None else "reads no file of yours: use own-flows"
+            raise FedloomError(f"task {name} {why}.")
+        if name in ("flows", "flows-subkind"):
+            usual = {} if name == "flows" else {"label": "subkind"}
+            chosen = validated(Synthetic, {**usual, **options}, f"the options of task {name}")
+            if name == "flows-subkind" and chosen.label != "subkind":
+                raise FedloomError(
+                    f"label={chosen.label} in the options of task {name}: it predicts subkinds, use flows."
+                )
+            whole = corpus = generate(CLIENTS if clients is None else clients, chosen.largest, seed)
+            label, least_count = chosen.label, 1
+        elif name in ("n8n", "bpmn", "own-flows"):
+            chosen = validated(Own if name == "own-flows" else Real, dict(options), f"the options of task {name}")
+            found = read_n8n() if name == "n8n" else read_bpmn() if name == "bpmn" else read_folder(str(path))
+            whole = suitable(found, chosen, nobody=UNKNOWN if name == "n8n" else None)
+            corpus = drawn(whole, clients, seed)
+            label, least_count = getattr(chosen, "label", "kind"), chosen.least_count
+        else:
+            raise unknown("flow task", name, FLOW_TASKS)
+        made = task_of_corpus(
+            corpus, name, label=label, least_count=least_count, vocabulary=whole, model=settings.model,
+            model_options=settings.model_options, test_share=settings.test_share, valid_share=settings.valid_share,
+            withhold=settings.withhold, drift=settings.drift, seed=seed,
+        )  # fmt: skip
+        if isinstance(settings.model, nn.Module):
+            return made
+        made_from = {"name": name, "options": asdict(chosen), **made.made_from}
+        return replace(made, made_from=made_from if path is None else {**made_from, "path": str(Path(path).resolve())})
 
 
 def task_of_corpus(
@@ -159,7 +175,7 @@ def task_of_corpus(
     federation, table = federation_of(
         corpus, schema, classes, test_share=test_share, valid_share=valid_share, seed=seed
     )
-    federation, altered = alter(federation, withhold, drift, seed)
+    federation, altered = with_changes(federation, withhold, drift, seed)
     network, settings = _model(schema, classes, model, model_options or {}, seed)
     made_from = {"clients": federation.clients, "model": "fullgn", "model_options": settings, "seed": seed}
     made_from |= {"test_share": test_share, "valid_share": valid_share, **altered}

@@ -14,18 +14,22 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.datasets.registry import dataset
 from fedloom.data.federation import Federation, Ragged
-from fedloom.tasks.registry import TASKS, CropFlip, Normalise, describe, task_kind, task_of
+from fedloom.tasks.dataset_task import DatasetBuilder
+from fedloom.tasks.own_data import task_of
+from fedloom.tasks.registry import TASKS, task_builder
+from fedloom.tasks.transforms import CropFlip, Normalise
 from support.paths import DATA_FOLDER
 from support.synthetic import cohort
 
 TRAINED = ["mnist", "cifar10-cnn", "har", "shakespeare", "stackexchange"]
 # Those that are trained come first, so that pytest plays both tests of a name one after the other, with one load.
-NAMED = [*TRAINED, *sorted(name for name, kind in TASKS.items() if kind.built_by is None and name not in TRAINED)]
+BUILDERS = {name: builder for name, builder in TASKS.items() if isinstance(builder, DatasetBuilder)}
+NAMED = [*TRAINED, *sorted(BUILDERS.keys() - set(TRAINED))]
 CLIENTS = {"mnist": 100, "cifar10-cnn": 500}  # elsewhere five
 
 
 def need(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = dataset(TASKS[name].data)
+    entry = dataset(BUILDERS[name].data)
     if not entry.present(DATA_FOLDER):
         pytest.skip(f"{name}: no {entry.file} in the data folder")
     monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
@@ -104,7 +108,7 @@ def test_augmentation_is_used_in_training_and_left_out_of_scores():
 
 
 def test_names_of_tasks_are_read_in_any_case():
-    assert task_kind("MNIST_Writers") is TASKS["mnist-writers"]
+    assert task_builder("MNIST_Writers") is TASKS["mnist-writers"]
     assert fl.task("Digits", clients=2).federation.clients == 2
 
 
@@ -135,8 +139,8 @@ def test_missing_data_are_named_with_the_way_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLOOM_DATA", str(tmp_path))
     with pytest.raises(FedloomError, match=r"data of mnist are missing.*fedloom data get mnist"):
         fl.task("mnist")
-    assert "data missing" in describe("mnist")
-    assert "data missing" not in describe("digits")
+    assert "data missing" in TASKS["mnist"].describe()
+    assert "data missing" not in TASKS["digits"].describe()
 
 
 # -- every named task

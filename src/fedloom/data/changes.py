@@ -1,0 +1,33 @@
+"""The changes that a task's settings make to a federation: a withheld class, and concept drift."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from fedloom.core.validation import validated
+from fedloom.data.concept_drift import Drift, drifting
+from fedloom.data.federation import Federation
+from fedloom.data.withheld_class import Withhold, withholding
+
+
+def with_changes(
+    federation: Federation,
+    withhold: Withhold | Mapping[str, Any] | None,
+    drift: Drift | Mapping[str, Any] | None,
+    seed: int,
+) -> tuple[Federation, dict[str, Any]]:
+    """The federation with a class withheld and with concept drift, where settings are given for them.
+
+    Returns:
+        The changed federation, and the complete settings of each change under its config key.
+    """
+    settings: dict[str, Any] = {}
+    if withhold is not None:
+        settings["withhold"] = asdict(validated(Withhold, withhold, "withhold"))
+        federation = withholding(federation, seed=seed, **settings["withhold"])
+    if drift is not None:
+        settings["drift"] = asdict(validated(Drift, drift, "drift"))
+        federation = drifting(federation, seed=seed, **settings["drift"])
+    return federation, settings

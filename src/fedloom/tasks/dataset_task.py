@@ -1,0 +1,88 @@
+"""Tasks over the data sets of ``fedloom list data``: images, signals, characters and words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.task import Task
+from fedloom.data.changes import with_changes
+from fedloom.data.communal_set import with_communal
+from fedloom.data.datasets.registry import dataset, load
+from fedloom.data.partition.registry import partition_config, partitioner
+from fedloom.models import build, default_for
+from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.transforms import CropFlip, Normalise, tokens
+
+
+@dataclass(frozen=True)
+class DatasetBuilder:
+    """Builds a task from a named data set; the model is the data's default unless the task names another."""
+
+    data: str
+    local: LocalWork
+    model: str | None = None
+    modality: str = "columns"
+
+    @property
+    def default_model(self) -> str:
+        """The model of the task when the settings name none."""
+        entry = dataset(self.data)
+        return self.model or default_for(entry.shape, entry.classes, entry.kind)
+
+    def describe(self) -> str:
+        """One line about the data set, the model, and whether the data are there."""
+        entry = dataset(self.data)
+        missing = "" if entry.present() else " (data missing: fedloom data get)"
+        return f"{entry.description}; model {self.default_model}{missing}"
+
+    def complete(self, settings: TaskSettings) -> TaskSettings:
+        """The settings with the model and the partition written out."""
+        partition = dataset(self.data).partition if settings.partition is None else settings.partition
+        return replace(
+            settings, model=settings.model or self.default_model, partition=partition_config(partitioner(partition))
+        )
+
+    def build(self, settings: TaskSettings) -> Task:
+        """Load the data, divide them among clients, and build the model."""
+        settings.refuse(("options", "path"), "it has no options of its own and reads no file of yours")
+        name, seed, entry = settings.name, settings.seed, dataset(self.data)
+        federation = load(
+            self.data,
+            clients=settings.clients,
+            partition=settings.partition,
+            seed=seed,
+            test_share=settings.test_share,
+            valid_share=settings.valid_share,
+        )
+        federation = with_communal(federation, settings.communal_per_class, seed)
+        federation, changes = with_changes(federation, settings.withhold, settings.drift, seed)
+        model = self.default_model if settings.model is None else settings.model
+        made_from: dict[str, Any] = {}
+        if isinstance(model, str):
+            made_from = {
+                "name": name,
+                "clients": federation.clients,
+                "partition": self.complete(settings).partition,
+                "model": model,
+                "model_options": dict(settings.model_options),
+                "test_share": settings.test_share,
+                "valid_share": settings.valid_share,
+                "communal_per_class": settings.communal_per_class,
+                "augment": settings.augment,
+                "seed": seed,
+                **changes,
+            }
+            model = build(model, entry.shape, entry.classes, seed, **settings.model_options)
+        if settings.augment and entry.kind != "image":
+            raise FedloomError(f"augment=true shifts and mirrors images, and {name} has none: leave it off.")
+        return Task(
+            name=name,
+            federation=federation,
+            model=model,
+            prepare=Normalise(entry.mean, entry.std) if entry.mean else tokens,
+            augment=CropFlip() if settings.augment else None,
+            made_from=made_from,
+        )

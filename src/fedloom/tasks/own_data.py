@@ -1,0 +1,116 @@
+"""Tasks from a user's own data: ``task_of(federation, model)`` in Python, and the task ``own`` for a file or folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.task import CrossEntropy, Objective, Task
+from fedloom.data.changes import with_changes
+from fedloom.data.communal_set import with_communal
+from fedloom.data.federation import Federation
+from fedloom.data.input_statistics import input_statistics
+from fedloom.data.partition.registry import partition_config, partitioner
+from fedloom.data.read import own
+from fedloom.models import build
+from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.transforms import Normalise
+
+DEFAULT_MODEL = "mlp"
+
+
+@dataclass(frozen=True)
+class OwnDataBuilder:
+    """Builds the task ``own``: the user's table, arrays, LEAF files or files per client, and a model over them."""
+
+    local: LocalWork = field(default_factory=LocalWork)
+    modality: str = "columns"
+
+    def describe(self) -> str:
+        """One line about the task."""
+        return f"your own file or folder (--data, task.path); model {DEFAULT_MODEL}"
+
+    def complete(self, settings: TaskSettings) -> TaskSettings:
+        """The settings with the model written out and an absolute path."""
+        path = settings.path and str(Path(settings.path).resolve())
+        return replace(settings, model=settings.model or DEFAULT_MODEL, path=path)
+
+    def build(self, settings: TaskSettings) -> Task:
+        """Read the data, divide them among clients (their own, where they are named), and build the model."""
+        if settings.path is None:
+            raise FedloomError("task 'own' needs the path of your data: give --data FILE, or task.path in the config.")
+        federation = own(
+            settings.path,
+            target=settings.target,
+            client=settings.client_column,
+            clients=settings.clients,
+            partition=settings.partition,
+            ignore=settings.ignore,
+            seed=settings.seed,
+            test_share=settings.test_share,
+            valid_share=settings.valid_share,
+        )
+        federation = with_communal(federation, settings.communal_per_class, settings.seed)
+        federation, changes = with_changes(federation, settings.withhold, settings.drift, settings.seed)
+        model = settings.model or DEFAULT_MODEL
+        task = task_of(federation, model, seed=settings.seed, model_options=settings.model_options)
+        return replace(task, made_from=self._made_from(settings, changes)) if isinstance(model, str) else task
+
+    def _made_from(self, settings: TaskSettings, changes: Mapping[str, Any]) -> dict[str, Any]:
+        settings = self.complete(settings)
+        partition = None if settings.partition is None else partition_config(partitioner(settings.partition))
+        values = {
+            "name": settings.name,
+            "path": settings.path,
+            "target": settings.target,
+            "client_column": settings.client_column,
+            "ignore": list(settings.ignore),
+            "clients": settings.clients,
+            "partition": partition,
+            "model": settings.model,
+            "model_options": dict(settings.model_options),
+            "test_share": settings.test_share,
+            "valid_share": settings.valid_share,
+            "communal_per_class": settings.communal_per_class,
+            "seed": settings.seed,
+            **changes,
+        }
+        return {key: value for key, value in values.items() if value is not None}
+
+
+def task_of(
+    federation: Federation,
+    model: nn.Module | str = DEFAULT_MODEL,
+    *,
+    name: str = "own",
+    objective: Objective | None = None,
+    seed: int = 0,
+    model_options: Mapping[str, Any] | None = None,
+    normalise: bool = True,
+) -> Task:
+    """A task from a federation and a model.
+
+    Args:
+        federation: The clients' data, for instance from ``fl.from_arrays`` or ``fl.read``.
+        model: A name of ``fedloom list models``, or any module.
+        name: What the task is called in records and reports.
+        objective: Loss and score; cross-entropy and accuracy by default.
+        seed: The seed of a named model's initial weights.
+        model_options: Options of a named model.
+        normalise: Whether float and image inputs are normalised by the training data's mean and spread.
+    """
+    x = federation.columns["x"]
+    if isinstance(model, str):
+        model = build(model, tuple(x.shape[1:]), federation.classes, seed, **(model_options or {}))
+    prepare = None
+    if normalise and (x.is_floating_point() or x.dtype == torch.uint8):
+        mean, std = input_statistics(federation)
+        prepare = Normalise(tuple(mean.tolist()), tuple(std.tolist()))
+    return Task(name, federation, model, objective=objective or CrossEntropy(), prepare=prepare)

@@ -1,0 +1,87 @@
+"""``fl.task``: data, model and loss under one name, with local work that is known to train.
+
+``task("digits", clients=50, partition=dirichlet(0.1))`` is a named task. For a federation and a model of your own see
+``tasks/own_data.py`` (``fl.task_of``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.data.concept_drift import Drift
+from fedloom.data.partition.partitioners import Partitioner
+from fedloom.data.partition.registry import dirichlet
+from fedloom.data.withheld_class import Withhold
+from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.registry import canonical_task, task_builder
+
+
+def build_task(settings: TaskSettings) -> Task:
+    """The task that settings name."""
+    return task_builder(settings.name).build(replace(settings, name=canonical_task(settings.name)))
+
+
+def task(
+    name: str,
+    *,
+    clients: int | None = None,
+    partition: Partitioner | str | Mapping[str, Any] | None = None,
+    alpha: float | None = None,
+    model: str | nn.Module | None = None,
+    model_options: Mapping[str, Any] | None = None,
+    test_share: float = 0.2,
+    valid_share: float = 0.0,
+    communal_per_class: int = 0,
+    augment: bool = False,
+    withhold: Withhold | Mapping[str, Any] | None = None,
+    drift: Drift | Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    path: str | None = None,
+    seed: int = 0,
+) -> Task:
+    """A named task.
+
+    Args:
+        name: A name of ``fedloom list tasks``.
+        clients: How many clients share the data; the data's own number by default.
+        partition: How the data are divided: a partitioner, ``"dirichlet(0.1)"``, or a mapping with ``name``.
+        alpha: Short for ``partition=dirichlet(alpha)``.
+        model: A name of ``fedloom list models`` or any module; the task's default model by default.
+        model_options: Options of a named model.
+        test_share: The share of each client's samples that is kept for testing.
+        valid_share: The share of each client's samples that is kept for validation.
+        communal_per_class: Test samples of each class that are set aside for everyone to see.
+        augment: Whether training images are shifted and mirrored at random.
+        withhold: ``{"label": 3, "clients": 2}`` removes a class from some clients' training data.
+        drift: ``{"rounds": [10]}`` lets clients exchange their data in round 10.
+        options: Settings that only this kind of task has.
+        path: The file or folder of a task that reads your data.
+        seed: The seed of the partition and of the initial model.
+    """
+    if alpha is not None:
+        if partition is not None:
+            raise FedloomError(f"alpha={alpha} and partition={partition} both say how to divide the data: give one.")
+        partition = dirichlet(alpha)
+    settings = TaskSettings(
+        name,
+        clients=clients,
+        partition=partition,
+        model=model,
+        model_options=model_options or {},
+        test_share=test_share,
+        valid_share=valid_share,
+        communal_per_class=communal_per_class,
+        augment=augment,
+        withhold=withhold,
+        drift=drift,
+        options=options or {},
+        path=path,
+        seed=seed,
+    )
+    return build_task(settings)

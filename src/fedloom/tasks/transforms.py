@@ -1,0 +1,47 @@
+"""What is done to inputs before a model sees them: normalisation, token indices, augmentation of images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """Scales bytes to [0, 1], then gives each channel mean 0 and standard deviation 1."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalised floats."""
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        scale = 255.0 if x.dtype == torch.uint8 else 1.0
+        return (x.float() - torch.tensor(self.mean).view(shape) * scale) / (torch.tensor(self.std).view(shape) * scale)
+
+
+def tokens(x: Tensor) -> Tensor:
+    """Symbols or words, stored in few bytes, as the int64 indices that an embedding takes."""
+    return x.long()
+
+
+@dataclass(frozen=True)
+class CropFlip:
+    """The usual augmentation of small images: a random shift by up to ``pad`` pixels, mirrored with probability 1/2."""
+
+    pad: int = 4
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """The images, each shifted and possibly mirrored at random."""
+        count, _, height, width = x.shape
+        shift = torch.randint(0, 2 * self.pad + 1, (2, count, 1), generator=generator)
+        mirrored = torch.rand(count, generator=generator) < 0.5
+        columns = torch.arange(width).expand(count, -1)
+        columns = torch.where(mirrored[:, None], columns.flip(1), columns) + shift[0]
+        rows = torch.arange(height).expand(count, -1) + shift[1]
+        padded = F.pad(x, (self.pad,) * 4)
+        picked = torch.arange(count)[:, None, None]
+        return padded.permute(0, 2, 3, 1)[picked, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
