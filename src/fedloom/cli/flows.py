@@ -44,11 +44,11 @@ def show(
     from fedloom.core.errors import FedloomError
     from fedloom.tasks.flows import read, validate
     from fedloom.tasks.flows.drawing.outline import outline
-    from fedloom.tasks.flows.drawing.picture import picture
+    from fedloom.tasks.flows.drawing.picture import draw_flow
 
     reading = read(file)
     path = out or (None if as_json else Path(f"{file.stem}.png"))
-    picture(reading.flow, reading.dialect, path)  # refuses what breaks a rule before anything is printed
+    draw_flow(reading.flow, reading.dialect, path)  # refuses what breaks a rule before anything is printed
     try:
         validate(reading.flow, reading.dialect)
         missing = ""

@@ -123,7 +123,7 @@ def _whose(saved: SavedModel) -> str:
 
 def _question(asked: Flow, saved: SavedModel) -> str:
     """What was asked, in one line."""
-    from fedloom.tasks.flows.drawing.families import short_kind
+    from fedloom.tasks.flows.drawing.kind_families import short_kind
     from fedloom.tasks.flows.flow import brief
 
     edge = asked.edges[-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.drawing.outline import outline
-from fedloom.tasks.flows.drawing.picture import picture
+from fedloom.tasks.flows.drawing.picture import draw_flow
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.formats.closing import Reading
 from fedloom.tasks.flows.formats.json import read, read_draft, read_flow, to_json, write_flow
@@ -34,8 +34,8 @@ __all__ = [
     "Reading",
     "Recommender",
     "Suggestion",
+    "draw_flow",
     "outline",
-    "picture",
     "read",
     "read_bpmn",
     "read_corpus",
@@ -53,6 +53,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what needs numpy and torch when it is first used, so that looking at a file costs next to nothing."""
+    if name == "picture":
+        raise AttributeError("fedloom.tasks.flows.picture is now called draw_flow")
     if name not in _HOME:
         raise AttributeError(f"module 'fedloom.tasks.flows' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,4 +1,4 @@
-"""A picture is a picture: written in the format of its ending, complete, the same every time, and never a surprise."""
+"""A picture is complete, has the format of its ending and is the same every time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import matplotlib as mpl
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.tasks.flows.drawing.families import FAMILIES, family, short_kind
-from fedloom.tasks.flows.drawing.picture import COLOURS, MOST_EDGES, MOST_NODES, picture
+from fedloom.tasks.flows.drawing.kind_families import FAMILIES, family, short_kind
+from fedloom.tasks.flows.drawing.picture import COLOURS, MOST_EDGES, MOST_NODES, draw_flow
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.formats.json import read_flow
 from fedloom.tasks.flows.rules import N8N, PLATFORM
@@ -23,8 +23,8 @@ from support.paths import FLOW_EXAMPLES
 EXAMPLES = sorted(FLOW_EXAMPLES.iterdir())
 
 
-def written(flow: Flow, path: Path) -> str:
-    picture(flow, N8N, path)
+def texts_of(flow: Flow, path: Path) -> str:
+    draw_flow(flow, N8N, path)
     return " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text()))
 
 
@@ -33,7 +33,7 @@ def test_every_node_and_label_is_in_the_picture(path: Path, tmp_path: Path) -> N
     flow, dialect = read_flow(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        picture(flow, dialect, tmp_path / "p.svg")
+        draw_flow(flow, dialect, tmp_path / "p.svg")
     text = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", (tmp_path / "p.svg").read_text()))
     for node in flow.nodes:
         assert short_kind(node.kind).split(":")[0] in text
@@ -45,19 +45,19 @@ def test_every_node_and_label_is_in_the_picture(path: Path, tmp_path: Path) -> N
 
 def test_formats_go_by_the_ending_and_others_are_refused(tmp_path: Path) -> None:
     flow, dialect = read_flow(EXAMPLES[0])
-    picture(flow, dialect, tmp_path / "p.png")
+    draw_flow(flow, dialect, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     with pytest.raises(FedloomError, match=r"\.png, \.svg, \.pdf"):
-        picture(flow, dialect, tmp_path / "p.doc")
+        draw_flow(flow, dialect, tmp_path / "p.doc")
     with pytest.raises(FedloomError, match="cannot be written"):
-        picture(flow, dialect, tmp_path / "no" / "p.svg")
+        draw_flow(flow, dialect, tmp_path / "no" / "p.svg")
 
 
 def test_the_same_flow_gives_the_same_bytes_whatever_the_callers_style(tmp_path: Path) -> None:
     flow, dialect = read_flow(EXAMPLES[0])
-    picture(flow, dialect, tmp_path / "a.svg")
+    draw_flow(flow, dialect, tmp_path / "a.svg")
     with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "figure.facecolor": "red"}):
-        picture(flow, dialect, tmp_path / "b.svg")
+        draw_flow(flow, dialect, tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
@@ -66,24 +66,24 @@ def test_names_that_no_font_has_and_names_that_are_mathematics_are_drawn_without
     flow = Flow(nodes, tuple(Edge("s", node.id, "🚀") for node in nodes[1:]), name="🚀")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "Rocket $x^2$" in written(flow, tmp_path / "p.svg")
+        assert "Rocket $x^2$" in texts_of(flow, tmp_path / "p.svg")
 
 
 def test_a_draft_is_drawn_and_a_broken_flow_is_refused_with_its_rule(tmp_path: Path) -> None:
-    written(Flow((Node("s", "Start"),), ()), tmp_path / "p.svg")
+    texts_of(Flow((Node("s", "Start"),), ()), tmp_path / "p.svg")
     with pytest.raises(FedloomError, match="one start"):
-        picture(Flow((Node("a", "If"),), ()), PLATFORM)
+        draw_flow(Flow((Node("a", "If"),), ()), PLATFORM)
 
 
 def test_a_flow_that_no_page_holds_is_refused() -> None:
     many = tuple(Node(str(i), "k") for i in range(MOST_NODES))
     wide = Flow((Node("s", "Start"), *many), tuple(Edge("s", node.id) for node in many))
-    with pytest.raises(FedloomError, match="400 are the most"):
-        picture(wide, N8N)
+    with pytest.raises(FedloomError, match="at most 400"):
+        draw_flow(wide, N8N)
     few = many[:40]
     dense = [Edge("s", "0"), *(Edge(a.id, b.id) for a in few for b in few if a is not b)]
-    with pytest.raises(FedloomError, match=f"{MOST_EDGES} are the most"):
-        picture(Flow((Node("s", "Start"), *few), tuple(dense)), N8N)
+    with pytest.raises(FedloomError, match=f"at most {MOST_EDGES}"):
+        draw_flow(Flow((Node("s", "Start"), *few), tuple(dense)), N8N)
 
 
 def test_every_family_has_a_colour_and_every_kind_a_family() -> None:

@@ -1,4 +1,4 @@
-"""What sort of thing a kind is, whatever the platform: the few families that a picture colours."""
+"""The family of a node's kind, on every platform: a picture colours cards by it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BY_NODE = {kind: family for family, kinds in _N8N.items() for kind in kinds}
 
 @cache
 def family(kind: str) -> str:
-    """The family of a kind of any dialect; what is not known is an action."""
+    """The family of a kind of any dialect; an unknown kind is an action."""
     if kind in _BY_KIND:
         return _BY_KIND[kind]
     element, _, what = kind.partition(":")
@@ -60,5 +60,5 @@ def family(kind: str) -> str:
 
 
 def short_kind(kind: str) -> str:
-    """A kind without the package it comes from: ``httpRequest`` of ``n8n-nodes-base.httpRequest``."""
+    """A kind without its package: ``httpRequest`` of ``n8n-nodes-base.httpRequest``."""
     return kind.rpartition(".")[2] or kind
