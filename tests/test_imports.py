@@ -45,7 +45,6 @@ ALLOWANCE: set[tuple[str, str]] = {
     ("data", "deploy"),
     ("methods", "training"),
     ("methods", "models"),
-    ("methods", "rounds"),
     ("runs", "report"),
     ("tasks", "training"),
     ("tasks", "runs"),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fedloom as fl
-from fedloom.core.errors import FedloomError
-from fedloom.core.selector import Choice, Stopped, checked
+from fedloom.core.errors import FedloomError, Stopped
+from fedloom.core.selector import Choice, check_choice
 from support.pools import pool
 from support.synthetic import federation, mlp
 
@@ -62,7 +62,7 @@ def run(selection, **settings):
 
 
 def test_a_choice_comes_back_in_order_and_as_plain_numbers():
-    choice = checked(Choice(list(np.array([4, 1])), {}, list(np.array([3, 0]))), pool(5), object())
+    choice = check_choice(Choice(list(np.array([4, 1])), {}, list(np.array([3, 0]))), pool(5), object())
     assert (choice.places, choice.lost) == ([1, 4], [0, 3])
     assert all(type(place) is int for place in choice.places + choice.lost)
 
@@ -80,7 +80,7 @@ def test_randomness_has_a_purpose_and_a_round_of_its_own():
 )
 def test_places_that_are_strange_or_named_twice_are_refused(places, lost):
     with pytest.raises(FedloomError, match="it must name places between 0 and 4, each once"):
-        checked(Choice(places, {}, lost), pool(5), object())
+        check_choice(Choice(places, {}, lost), pool(5), object())
 
 
 def test_a_selector_of_ones_own_is_named_by_its_file(mine):
@@ -105,7 +105,7 @@ def test_nobody_ends_the_run_and_keeps_what_was_measured(mine):
     assert history.stopped == "selection 'answers' chose nobody in round 1: a round needs at least one client."
     assert len(history.records) == 1
     with pytest.raises(Stopped):
-        checked(Choice([]), pool(5), object())
+        check_choice(Choice([]), pool(5), object())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from fedloom.deploy.protocol.forms import form_of
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.jobs import Job
-from fedloom.rounds.loop import begin, play_prelude, play_round
+from fedloom.rounds.loop import play_prelude, play_round
+from fedloom.rounds.run_state import initial_state
 from fedloom.runs.config import parse
 from fedloom.runs.runner import Prepared, prepare
 
@@ -40,7 +41,7 @@ def ready(method: fl.Algorithm, rounds: int = 3, **settings: object) -> Prepared
 def simulated(prepared: Prepared, rounds: int) -> list[dict[str, int]]:
     """What the simulator counts before the first round and in each."""
     run = prepared.composition
-    engine, state = Inline(run.runtime()), begin(run)
+    engine, state = Inline(run.runtime()), initial_state(run)
     records = [play_prelude(run, engine, state), *(play_round(run, engine, state) for _ in range(rounds))]
     return [{name: record[name] for name in COSTS} for record in records]
 
@@ -88,7 +89,7 @@ def test_selected_clients_and_the_selections_questions_are_counted_too():
 def test_what_is_said_to_leave_is_what_a_site_answers(method):
     prepared = ready(method)
     told, run = explain(prepared), prepared.composition
-    state = begin(run)
+    state = initial_state(run)
     play_prelude(run, Inline(run.runtime()), state)
     ids = [0, 1, 2] if method.groups(state.server) is None else [0]
     wave = next(method.play(state.server, ids, run.context(1)))

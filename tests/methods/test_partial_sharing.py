@@ -12,7 +12,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.rounds.loop import RunState
+from fedloom.rounds.run_state import RunState
 from support.checkpoints import WORK, final, same
 from support.synthetic import Branching, cohort, distance, federation, mlp
 

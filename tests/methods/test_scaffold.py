@@ -11,7 +11,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.rounds.loop import RunState
+from fedloom.rounds.run_state import RunState
 from support.checkpoints import WORK, final, same
 from support.synthetic import cohort, distance, federation, mlp
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedloom.core.errors import FedloomError
-from fedloom.rounds.metrics import over_clients, per_selected, size_groups
+from fedloom.rounds.metrics import over_clients, per_selected, size_groups, size_limits
 
 
 def test_mean_spread_weighted_and_worst_decile_by_hand():
@@ -25,10 +25,10 @@ def test_nobody_has_a_value_then_there_is_no_number():
 
 def test_size_groups_by_terciles_or_by_given_bounds():
     sizes = torch.tensor([1, 2, 3, 40, 50, 60, 700, 800, 900])
-    assert size_groups(sizes, None) == ["small"] * 3 + ["intermediate"] * 3 + ["big"] * 3
-    assert size_groups(sizes, [2, 800]) == ["small"] * 2 + ["intermediate"] * 5 + ["big"] * 2
+    assert size_groups(sizes, size_limits(sizes, None)) == ["small"] * 3 + ["intermediate"] * 3 + ["big"] * 3
+    assert size_groups(sizes, size_limits(sizes, [2, 800])) == ["small"] * 2 + ["intermediate"] * 5 + ["big"] * 2
     with pytest.raises(FedloomError, match="the first below the second"):
-        size_groups(sizes, [5, 5])
+        size_limits(sizes, [5, 5])
 
 
 def test_new_clients_have_a_mean_of_their_own_and_count_in_nothing_else():

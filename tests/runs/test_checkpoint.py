@@ -15,7 +15,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.rounds.client_states import ClientStates
-from fedloom.rounds.loop import RunState
+from fedloom.rounds.run_state import RunState
 from fedloom.runs import checkpoint
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
 from support.synthetic import federation, mlp

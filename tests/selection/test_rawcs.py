@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import fedloom as fl
-from fedloom.core.errors import FedloomError
-from fedloom.core.selector import Stopped
+from fedloom.core.errors import FedloomError, Stopped
 from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation
 from fedloom.selection import rawcs

@@ -9,7 +9,7 @@ import torch
 
 import fedloom as fl
 from fedloom.core.task import Task
-from fedloom.rounds.loop import RunState
+from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
 
 WORK = {"epochs": 2, "batch_size": 16, "lr": 0.1}

@@ -13,7 +13,9 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
-from fedloom.rounds.loop import Composition, RunState, begin, play_prelude, play_round
+from fedloom.rounds.composition import Composition
+from fedloom.rounds.loop import play_prelude, play_round
+from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.runs.config import parse
 from fedloom.runs.runner import prepare
 from fedloom.training.local_trainer import LocalTrainer
@@ -69,7 +71,7 @@ def played(
     """A method after ``play`` rounds of a run of ``rounds`` (by default those); ``settings`` are keys of its config."""
     values = {"rounds": rounds or max(play, 1), "local": dict(local), "eval_every": 0, **settings}
     run = prepare(task, method, parse(values, "the check")).composition
-    state = begin(run)
+    state = initial_state(run)
     with single_thread():
         play_prelude(run, Inline(run.runtime()), state)
     return _rounds(run, state, play, [])

@@ -13,9 +13,8 @@ from fedloom.conformance.personal import PERSONAL
 from fedloom.conformance.prototypes import PROTOTYPES
 from fedloom.conformance.shared import SHARED
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.errors import Diverged, FedloomError, unknown
 from fedloom.methods.registry import METHODS, canonical
-from fedloom.rounds.exchange import Diverged
 
 SPECIFIC = {
     name: tuple(claim for family in (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, GRAPHS) for claim in family.get(name, ()))

@@ -1,4 +1,4 @@
-"""The one error type that is meant for a person: a sentence that says what, where and what to do."""
+"""The one error type that is meant for a person: a sentence that says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from collections.abc import Iterable
 
 class FedloomError(Exception):
     """Bad input or an impossible request. The command line prints it as one sentence and exits with 2."""
+
+
+class Stopped(FedloomError):  # noqa: N818
+    """A run that cannot go on. What was measured so far is kept."""
+
+
+class Diverged(Stopped):
+    """A run whose numbers are no longer finite."""
+
+
+class Abandoned(FedloomError):  # noqa: N818
+    """A round that too few clients answered. Nothing has changed, and the round may be tried again."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> FedloomError:

@@ -13,12 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, Stopped
 from fedloom.core.seeds import numpy_generator
-
-
-class Stopped(FedloomError):  # noqa: N818
-    """A run that cannot go on; what was measured so far stays."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ class Choice:
 Selector = Callable[[Pool], Choice]
 
 
-def checked(choice: Choice, pool: Pool, selector: object) -> Choice:
+def check_choice(choice: Choice, pool: Pool, selector: object) -> Choice:
     """A choice in order, or the sentence that says what is wrong with it."""
     name = type(selector).__name__.lower()
     if not isinstance(choice, Choice):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ class ServerContext:
     seed: int
     round: int
     rounds: int
-    clients: list[int]
+    clients: Sequence[int]
     weigh: Callable[[Tensor, Tensor], Tensor]
     """The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method puts together."""
 

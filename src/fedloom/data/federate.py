@@ -91,8 +91,9 @@ def federate(
         held = np.sort(test.order.numpy())
     names: Sequence[str] = ()
     if natural is not None:
-        firsts = natural[positions[np.unique(owners, return_index=True)[1]]]
-        names = [samples.names[key] for key in firsts] if len(samples.names) else [str(key) for key in firsts]
+        key_of = np.zeros(count, dtype=np.int64)
+        key_of[owners] = natural[positions]
+        names = [samples.names[key] for key in key_of.tolist()] if len(samples.names) else [str(key) for key in key_of]
     return Federation(
         columns=samples.columns,
         train=train,
@@ -158,7 +159,10 @@ def _from_end(groups: np.ndarray, numbers: np.ndarray | None) -> tuple[np.ndarra
     Within a group samples keep their order, or are ordered by ``numbers``.
     """
     sizes = np.bincount(groups)
-    order = np.argsort(groups, kind="stable") if numbers is None else np.lexsort((numbers, groups))
+    keys = groups
+    if numbers is not None:  # of floats that are not negative the bits have the order of the values: one sort, not two
+        keys = (groups.astype(np.int64) << 32) | numbers.view(np.int32)
+    order = np.argsort(keys, kind="stable")
     far = np.empty(len(groups), dtype=np.int32)
     far[order] = np.repeat(np.cumsum(sizes, dtype=np.int32), sizes) - np.arange(1, len(groups) + 1, dtype=np.int32)
     return far, sizes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -56,7 +57,7 @@ class Ragged:
     def __getitem__(self, client: int) -> Tensor:
         return self.order[int(self.starts[client]) : int(self.starts[client + 1])]
 
-    @property
+    @cached_property
     def sizes(self) -> Tensor:
         """How many positions each client has."""
         return self.starts[1:] - self.starts[:-1]
@@ -106,7 +107,7 @@ class Federation:
         """How many clients train."""
         return len(self.train)
 
-    @property
+    @cached_property
     def points(self) -> Tensor:
         """How many samples each client has in all: train, validation and test."""
         return self.counted if self.counted is not None else self.train.sizes + self.valid.sizes + self.test.sizes

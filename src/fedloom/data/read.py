@@ -99,14 +99,12 @@ def own_samples(
         raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
     check_finite(inputs, features, where)
     labels, names, count = numbered(targets, classes, where)
-    natural, keys = None, np.zeros(0)
+    natural, clients = None, list[str]()
     if client is not None:
         holder = np.asarray(client)
         if holder.shape != targets.shape:
             raise FedloomError(f"{where}: {len(inputs)} inputs and clients of shape {holder.shape}: give one each.")
-        keys, natural = np.unique(holder, return_inverse=True)
-        order = sorted(range(len(keys)), key=lambda k: (not str(keys[k]).isdigit(), str(keys[k]).zfill(12)))
-        keys, natural = keys[order], np.argsort(order)[natural]  # 2 before 10
+        clients, natural = _number_clients(holder)
     if inputs.dtype.kind == "f" or inputs.dtype == np.bool_:
         inputs = inputs.astype(np.float32, copy=False)
     elif inputs.dtype != np.uint8:
@@ -116,9 +114,21 @@ def own_samples(
         count,
         names,
         natural=natural,
-        names=[str(key) for key in keys],
+        names=clients,
         own_test=None if own_test is None else np.asarray(own_test, dtype=bool),
     )
+
+
+def _number_clients(holder: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """The names of the clients, sorted (2 before 10), and for each sample the number of its client in that list."""
+    if holder.dtype.kind in "iu" and holder.min() >= 0 and holder.max() < 4 * len(holder):  # no sort is needed
+        present = np.zeros(int(holder.max()) + 1, dtype=bool)
+        present[holder] = True
+        return [str(key) for key in np.flatnonzero(present).tolist()], (np.cumsum(present) - 1)[holder]
+    keys, inverse = np.unique(holder, return_inverse=True)
+    names = [str(key) for key in keys]
+    order = sorted(range(len(names)), key=lambda k: (not names[k].isdigit(), names[k].zfill(12)))
+    return [names[k] for k in order], np.argsort(order)[inverse]
 
 
 def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> None:

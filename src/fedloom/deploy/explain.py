@@ -22,8 +22,11 @@ from fedloom.deploy.protocol.forms import first_two, on_few_samples
 from fedloom.deploy.protocol.wire import Answer, Request, pack
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
+from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import ClientRuntime, Job, Tensors
-from fedloom.rounds.loop import Composition, begin, play_prelude, play_round, score, scored
+from fedloom.rounds.loop import play_prelude, play_round
+from fedloom.rounds.run_state import initial_state
+from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.api import completed, make_task, method_of
 from fedloom.runs.config import RunConfig
 from fedloom.runs.history import History
@@ -249,7 +252,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         exchanges=tuple(engine.seen),
         records=tuple(records),
         kept=tuple(sorted(name for name in engine.kept if not name.endswith("/has"))),
-        scorings=sum(scored(run, number) for number in range(1, rounds + 1)) + (run.eval_every > 0),
+        scorings=sum(is_scored(run, number) for number in range(1, rounds + 1)) + (run.eval_every > 0),
         final=final,
         model=run.task.initial_row().nbytes,
         greeting=len(pack(_greeting_answer(), {})),
@@ -270,13 +273,13 @@ def _dry_run(run: Composition, rounds: int) -> tuple[_RecordingEngine, list[Mapp
     dry = replace(run, setting=replace(run.setting, rounds=rounds), eval_every=often)
     engine, state = (
         _RecordingEngine(on_few_samples(dry.runtime(), one_of_each_class), run.algorithm.travels),
-        begin(dry),
+        initial_state(dry),
     )
     records: list[Mapping[str, Any]] = [play_prelude(dry, engine, state)]
     for _ in range(rounds):
         records.append(play_round(dry, engine, state))
         if often:
-            score(dry, engine, state)
+            score_models(dry, engine, state)
         if dry.algorithm.finished(state.server):
             break
     return engine, records, _down(run.algorithm.broadcast(state.server, [0]), counted=False)

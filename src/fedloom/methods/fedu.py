@@ -10,11 +10,10 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, Stopped
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.seeds import generator
-from fedloom.core.selector import Stopped
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 

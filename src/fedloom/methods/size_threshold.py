@@ -52,7 +52,7 @@ def check_probe(task: Task) -> None:
 
 def probing(server: State, context: ServerContext, rounds: int) -> Round:
     """The server's half: ``rounds`` waves of FedAvg, one wave for the verdict, and the state with what was found."""
-    row, clients, accuracies = server["row"], context.clients, list[Tensor]()
+    row, clients, accuracies = server["row"], list(context.clients), list[Tensor]()
     for turn in range(rounds + 1):
         probe = torch.tensor(rounds if turn == rounds else 0)
         replies = yield Wave(clients, Message({"row": row, "probe": probe}), turn)

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import Abandoned, Diverged
 from fedloom.core.message import Replies, Wave
-from fedloom.core.selector import Stopped
 from fedloom.core.server_context import ServerContext
+from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
+from fedloom.rounds.run_state import RunState
 from fedloom.training.execution import cohorts
-
-if TYPE_CHECKING:
-    from fedloom.rounds.loop import Composition, RunState
-
-
-class Diverged(Stopped):
-    """A method whose numbers are no longer finite."""
-
-
-class Abandoned(FedloomError):  # noqa: N818
-    """A round that too few clients answered: nothing has changed, and it may be tried again."""
 
 
 @dataclass
@@ -63,15 +52,15 @@ def exchange(
     run: Composition, engine: Engine, state: RunState, context: ServerContext, wave: Wave, ledger: Ledger, measure: bool
 ) -> Replies:
     """Send a wave, wait for the replies, keep what clients keep."""
-    federation = run.training(context.round)
+    participants = run.participants(context.round)
     places = {client: place for place, client in enumerate(wave.ids)}
     jobs = [
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
-        for cohort in cohorts(wave.ids, federation.train.sizes, run.execution)
+        for cohort in cohorts(wave.ids, participants.federation.train.sizes, run.execution)
     ]
     if run.algorithm.travels:
         ledger.send(wave)
-    jobs, results, answered = done(jobs, engine.run(jobs, wave.message, state.client_states.read(wave.ids)))
+    jobs, results, answered = answers(jobs, engine.run(jobs, wave.message, state.client_states.read(wave.ids)))
     need = 0 if wave.optional else min(run.quorum, len(wave.ids))
     if len(answered) < need:
         raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, and {need} are needed")
@@ -82,25 +71,23 @@ def exchange(
     sent = [{name: t for name, t in result.items() if not name.startswith("kept/")} for result in results]
     merged = nothing | merge(jobs, sent)
     for job, result in zip(jobs, results, strict=True):
-        state.client_states.write(job.ids, group(result, "kept/"))
+        state.client_states.write(job.ids, with_prefix(result, "kept/"))
     ledger.book(wave, merged, run.algorithm.travels)
-    samples, able = merged["samples"], torch.tensor(context.clients)
-    sizes = federation.train.sizes
-    shares = torch.zeros(len(sizes)).index_copy(0, able, run.weigh(sizes[able], torch.ones_like(able)))
+    samples = merged["samples"]
     return Replies(
         ids=wave.ids,
-        tensors=group(merged, "reply/"),
+        tensors=with_prefix(merged, "reply/"),
         samples=samples,
         steps=merged["steps"],
         weights=run.weigh(samples, merged["steps"]),
-        shares=shares[torch.tensor(wave.ids, dtype=torch.int64)],
+        shares=participants.shares[torch.tensor(wave.ids, dtype=torch.int64)],
         aggregator=run.aggregator,
-        clients=len(context.clients),
+        clients=len(participants.clients),
         context=context,
     )
 
 
-def done(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
+def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
     """The jobs that somebody did, with their results, and the places in the wave of the clients who did.
 
     The jobs' places are counted anew, among those clients.
@@ -124,7 +111,7 @@ def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
     return merged
 
 
-def group(tensors: Tensors, prefix: str) -> Tensors:
+def with_prefix(tensors: Tensors, prefix: str) -> Tensors:
     """The tensors whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
@@ -134,20 +121,20 @@ def check_finite(run: Composition, result: Tensors, number: int) -> None:
     for name, tensor in result.items():
         sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
         if sent and not _finite(tensor):
-            raise diverged(run, number, "what clients sent back")
+            raise _divergence(run, number, "what clients sent back")
 
 
 def check_values(run: Composition, number: int, values: Iterable[float]) -> None:
     """Stop a run whose scores are not numbers."""
     if not _finite(torch.tensor(list(values), dtype=torch.float64)):
-        raise diverged(run, number, "the loss")
+        raise _divergence(run, number, "the loss")
 
 
 def _finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
 
 
-def diverged(run: Composition, number: int, what: str) -> Diverged:
+def _divergence(run: Composition, number: int, what: str) -> Diverged:
     """The sentence for a run whose numbers are no longer finite."""
     return Diverged(
         f"{type(run.algorithm).__name__.lower()} diverged in round {number}: {what} is no longer finite (NaN or "

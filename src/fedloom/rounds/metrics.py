@@ -13,18 +13,25 @@ from fedloom.core.errors import FedloomError
 GROUPS = ("small", "intermediate", "big")
 
 
-def size_groups(sizes: Tensor, bounds: Sequence[int] | None) -> list[str]:
-    """Which size group each client belongs to.
+def size_limits(sizes: Tensor, bounds: Sequence[int] | None) -> tuple[float, float]:
+    """The numbers of training samples up to which a client is small, and from which on it is big.
 
-    ``bounds`` = (a, b): small up to a training samples, big from b on; by default the terciles of the sizes.
+    Args:
+        sizes: The training samples of all clients.
+        bounds: The two limits; by default the terciles of the sizes.
     """
     if bounds is None:
-        low, high = (float(q) for q in np.quantile(sizes.numpy(), (1 / 3, 2 / 3)))
-    elif len(bounds) != 2 or bounds[0] >= bounds[1]:
+        low, high = (float(quantile) for quantile in np.quantile(sizes.numpy(), (1 / 3, 2 / 3)))
+        return low, high
+    if len(bounds) != 2 or bounds[0] >= bounds[1]:
         raise FedloomError(f"size_groups={list(bounds)}: give two sizes, the first below the second.")
-    else:
-        low, high = bounds
-    return ["small" if n <= low else "big" if n >= high else "intermediate" for n in sizes.tolist()]
+    return bounds[0], bounds[1]
+
+
+def size_groups(sizes: Tensor, limits: tuple[float, float]) -> list[str]:
+    """The size group of clients with these many training samples."""
+    low, high = limits
+    return ["small" if size <= low else "big" if size >= high else "intermediate" for size in sizes.tolist()]
 
 
 def over_clients(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.rounds.client_states import ClientStates
-from fedloom.rounds.loop import RunState
+from fedloom.rounds.run_state import RunState
 
 COMPACT = 4
 """When the changes on disk outgrow the kept rows this many times, all rows are written and older files go."""

@@ -22,14 +22,17 @@ from fedloom import engines as engine
 from fedloom.aggregation import server_optimizer as aggregation
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import Setting
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import Abandoned, FedloomError, Stopped
 from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import numpy_generator
-from fedloom.core.selector import Choice, Stopped
+from fedloom.core.selector import Choice
 from fedloom.core.task import Task
+from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine
-from fedloom.rounds.loop import Abandoned, Composition, RunState, begin, ended, play_prelude, play_round, score, scored
-from fedloom.rounds.metrics import per_selected, size_groups
+from fedloom.rounds.loop import is_over, play_prelude, play_round
+from fedloom.rounds.metrics import per_selected, size_limits
+from fedloom.rounds.run_state import RunState, initial_state
+from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
 from fedloom.runs.config import RunConfig, as_plain, to_toml
 from fedloom.runs.history import History
@@ -71,7 +74,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         config.selection.per_round(clients - len(new))
     if clients > 1 and hasattr(config.selection, "check"):
         config.selection.check(task, algorithm)
-    size_groups(task.federation.train.sizes, config.size_groups)
+    size_limits(task.federation.train.sizes, config.size_groups)
     if config.clients_on_global and not len(task.federation.global_test):
         raise FedloomError("clients_on_global=true needs a global test set, and the task has none: leave it off.")
     algorithm.check(task, work)
@@ -133,7 +136,7 @@ def execute(
             write_whole(folder / "config.toml", to_toml(prepared.plain))
         except OSError as error:
             raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
-    return _play(prepared, begin(prepared.composition), history, observers, cores)
+    return _play(prepared, initial_state(prepared.composition), history, observers, cores)
 
 
 def resume(
@@ -151,7 +154,7 @@ def resume(
         )
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: everything is measured anew
-        state, history.records = begin(prepared.composition), []
+        state, history.records = initial_state(prepared.composition), []
     history.records = [record for record in history.records if record["round"] <= state.round]
     write_whole(folder / "metrics.jsonl", b"".join(_json(record) + b"\n" for record in history.records))
     for observe in observers:
@@ -183,17 +186,17 @@ def _play(
                 began = time.perf_counter()
                 first = _patiently(lambda: play_prelude(run, cores, state), run, 0)
                 if run.eval_every:
-                    first["metrics"], history.clients = score(run, cores, state)
+                    first["metrics"], history.clients = score_models(run, cores, state)
                 _say_left_out(cores, first)
                 if run.eval_every or first["steps"]:
                     _note(history, first, observers, time.perf_counter() - began)
-            while not ended(run, state):
+            while not is_over(run, state):
                 began = time.perf_counter()
                 history.row = state.server.get("row")
                 record = _patiently(lambda: play_round(run, cores, state), run, state.round + 1)
-                last = ended(run, state)
-                if scored(run, state.round, last):
-                    metrics, history.clients = score(run, cores, state)
+                last = is_over(run, state)
+                if is_scored(run, state.round, last):
+                    metrics, history.clients = score_models(run, cores, state)
                     record["metrics"] |= metrics
                     chosen = len(record["selected"]) + len(record.get("lost", ()))
                     record["metrics"] |= per_selected(metrics, chosen) if run.algorithm.travels else {}
@@ -203,7 +206,7 @@ def _play(
                     save_checkpoint(folder, state)
             history.row = state.server.get("row")
             if not history.clients and run.eval_every:  # stopped after the last round, before its clients were noted
-                history.clients = score(run, cores, state)[1]
+                history.clients = score_models(run, cores, state)[1]
         except Stopped as end:
             history.stopped = str(end)
             _append(folder, "metrics.jsonl", {"stopped": history.stopped})

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.errors import FedloomError
-from fedloom.core.selector import Choice, Pool, Stopped
+from fedloom.core.errors import FedloomError, Stopped
+from fedloom.core.selector import Choice, Pool
 from fedloom.core.task import Task
 from fedloom.selection.devices import Array, Devices, Mask, draw_devices
 from fedloom.selection.sampling import check_fraction

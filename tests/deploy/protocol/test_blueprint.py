@@ -12,7 +12,9 @@ from fedloom.deploy.protocol.blueprint import Blueprint, Sizes
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.jobs import Here, Job
-from fedloom.rounds.loop import begin, play_prelude, play_round, score
+from fedloom.rounds.loop import play_prelude, play_round
+from fedloom.rounds.run_state import initial_state
+from fedloom.rounds.scoring import score_models
 from fedloom.runs.api import make_task, method_of
 from fedloom.runs.config import parse
 from fedloom.runs.runner import _partition, execute, prepare
@@ -57,9 +59,9 @@ class Elsewhere(Here):
 
 def played(run, engine):
     """Everything that two rounds measure, and the state they leave."""
-    state = begin(run)
+    state = initial_state(run)
     records = [play_prelude(run, engine, state), *(play_round(run, engine, state) for _ in range(2))]
-    metrics, rows = score(run, engine, state)
+    metrics, rows = score_models(run, engine, state)
     return records, metrics, [{**row, "name": ""} for row in rows], state.server
 
 

@@ -16,7 +16,9 @@ from fedloom.deploy.protocol.forms import Forms, agreed, form_of, rehearsed
 from fedloom.engines.inline import Inline
 from fedloom.methods.registry import METHODS
 from fedloom.rounds.jobs import Job
-from fedloom.rounds.loop import begin, play_prelude, play_round, score
+from fedloom.rounds.loop import play_prelude, play_round
+from fedloom.rounds.run_state import initial_state
+from fedloom.rounds.scoring import score_models
 from fedloom.runs.config import parse
 from fedloom.runs.runner import prepare
 from support.synthetic import federation, mlp
@@ -69,11 +71,11 @@ def compared(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: obje
     values = {"rounds": rounds, "eval_every": 1, **settings}
     run = prepare(task, method, parse(values, "the test")).composition
     shadow = prepare(hollow(task), method, parse(values, "the test")).composition
-    engine, state = Compared(run.runtime(), Forms(shadow.runtime())), begin(run)
+    engine, state = Compared(run.runtime(), Forms(shadow.runtime())), initial_state(run)
     play_prelude(run, engine, state)
     for _ in range(rounds):
         play_round(run, engine, state)
-        score(run, engine, state)
+        score_models(run, engine, state)
     return engine
 
 

@@ -14,7 +14,7 @@ import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.server.tickets import Tickets
-from fedloom.rounds.loop import RunState
+from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
 from support.post import Local, Plan, Sent, quick, simulated
 

@@ -14,7 +14,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.methods.fedgala.anchors import anchor_means, joined, nearest
 from fedloom.methods.fedgala.autoencoder import strangers
 from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, combined
-from fedloom.rounds.loop import RunState
+from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.network import Net
 from support import checkpoints

@@ -20,7 +20,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import generator
 from fedloom.core.task import Task
 from fedloom.methods.fedseq.fedseq import OWN
-from fedloom.rounds.loop import RunState
+from fedloom.rounds.run_state import RunState
 from fedloom.runs.api import label_of, method_from
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.local_trainer import LocalTrainer

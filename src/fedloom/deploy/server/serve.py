@@ -27,7 +27,7 @@ from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
-from fedloom.rounds.loop import Composition
+from fedloom.rounds.composition import Composition
 from fedloom.runs.api import method_of
 from fedloom.runs.checkpoint import load_checkpoint, write_whole
 from fedloom.runs.history import History

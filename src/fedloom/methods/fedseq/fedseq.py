@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import Abandoned, FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.seeds import generator
@@ -36,7 +36,6 @@ from fedloom.methods.fedseq.approximators import (
     principal,
 )
 from fedloom.methods.fedseq.grouping import METRICS, Draw, at_random, by_clusters, check_chains, filled, greedily
-from fedloom.rounds.exchange import Abandoned
 
 OWN = "chain/"
 """What FedSeq adds to the state of its inner method is named with this."""
@@ -144,7 +143,7 @@ class FedSeq(Algorithm):
         parts = []
         block = max(8, PRETRAINED_NUMBERS // context.layout.width)
         for start in range(0, len(context.clients), block):
-            some = context.clients[start : start + block]
+            some = list(context.clients[start : start + block])
             replies = yield Wave(some, Message({"initial": server["row"]}))
             clients, sent = [*clients, *replies.ids], replies["pretrained"]
             parts.append(confidences(context, sent, self.normalise) if self.approximator == "conf" else sent)

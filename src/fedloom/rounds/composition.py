@@ -1,0 +1,145 @@
+"""What a run is made of: task, method, selection, weighting, aggregator, server optimiser, prediction stages.
+
+The round loop reads these parts and changes none of them. What depends on the federation alone (who may take part, how
+many samples they have) is computed once, not in every round: a round costs what its own clients cost, whether the
+federation has a thousand clients or a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm, ServerStep
+from fedloom.core.cohort import Setting
+from fedloom.core.message import Aggregator
+from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.selector import Selector
+from fedloom.core.server_context import ServerContext
+from fedloom.core.task import FederationView, Task
+from fedloom.rounds.jobs import ClientRuntime
+from fedloom.rounds.metrics import size_limits
+from fedloom.training.execution import Execution
+from fedloom.training.local_trainer import LocalTrainer
+
+SCORED_TOGETHER = 64
+"""Clients scored in one job."""
+
+Weighting = Callable[[Tensor, Tensor], Tensor]
+"""``weigh(samples, steps)``: the weights of some clients, which sum to one."""
+
+
+@dataclass(frozen=True)
+class Participants:
+    """The clients who may take part in a round, as long as the federation stays as it is."""
+
+    federation: FederationView
+    """The federation that is trained on."""
+    clients: Sequence[int]
+    """A range where nobody is held out of training."""
+    weigh: Weighting
+
+    @cached_property
+    def samples(self) -> Tensor:
+        """The number of training samples of each of these clients."""
+        sizes = self.federation.train.sizes
+        return sizes if isinstance(self.clients, range) else sizes[torch.tensor(self.clients)]
+
+    @cached_property
+    def shares(self) -> Tensor:
+        """The weight of every client of the federation among all who may take part; 0 for those who may not."""
+        among = self.weigh(self.samples, torch.ones_like(self.samples))
+        if isinstance(self.clients, range):
+            return among
+        return torch.zeros(self.federation.clients).index_copy(0, torch.tensor(self.clients), among)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a run is made of."""
+
+    task: Task
+    algorithm: Algorithm
+    setting: Setting
+    execution: Execution
+    select: Selector
+    weigh: Weighting
+    aggregator: Aggregator
+    optimize: ServerStep | None
+    stages: tuple[PredictionStage, ...] = ()
+    new_clients: tuple[int, ...] = ()
+    """Clients held out of training; they are only evaluated."""
+    eval_every: int = 1
+    eval_clients: int | None = None
+    size_bounds: Sequence[int] | None = None
+    clients_on_global: bool = False
+    quorum: int = 1
+    """The fewest clients whose answers make a round."""
+    retries: int = 0
+    """How often a round with fewer answers is tried again."""
+    scored_together: int = SCORED_TOGETHER
+    present: Callable[[], Collection[int]] | None = None
+    """Returns the clients that can be reached now; None where all of them always can. Clients that cannot be reached
+    may still be selected; they do not answer."""
+
+    def participants(self, round_number: int) -> Participants:
+        """The clients who may take part in a round, and the federation that is trained on."""
+        state = self.task.federation.at(round_number)
+        if id(state) not in self._participants:
+            federation = self.algorithm.trains_on(state, self.new_clients)
+            clients: Sequence[int] = range(federation.clients)
+            if self.new_clients and len(clients) > 1:
+                held_out = set(self.new_clients)
+                clients = [client for client in clients if client not in held_out]
+            self._participants[id(state)] = Participants(federation, clients, self.weigh)
+        return self._participants[id(state)]
+
+    @cached_property
+    def _participants(self) -> dict[int, Participants]:
+        return {}
+
+    def training(self, round_number: int) -> FederationView:
+        """The federation that is trained on in a round."""
+        return self.participants(round_number).federation
+
+    def size_limits(self, federation: FederationView) -> tuple[float, float]:
+        """The limits between small, intermediate and big clients of a federation of this run."""
+        if id(federation) not in self._size_limits:
+            self._size_limits[id(federation)] = size_limits(federation.train.sizes, self.size_bounds)
+        return self._size_limits[id(federation)]
+
+    @cached_property
+    def _size_limits(self) -> dict[int, tuple[float, float]]:
+        return {}
+
+    @cached_property
+    def trainer(self) -> LocalTrainer:
+        """Trains and evaluates models of the task itself: for scoring, and for the server's own passes."""
+        return LocalTrainer(self.task, self.execution.name)
+
+    def runtime(self) -> ClientRuntime:
+        """What a process needs to do this run's jobs."""
+        federation = self.training(0)
+        same = federation is self.task.federation
+        training = self.trainer
+        if not same:
+            training = LocalTrainer(replace(self.task, federation=federation), self.execution.name)
+        return ClientRuntime(self.algorithm, training, self.trainer, self.setting, self.stages, self.clients_on_global)
+
+    def context(self, round_number: int) -> ServerContext:
+        """What the server half of the method may use in a round."""
+        setting, clients = self.setting, self.participants(round_number).clients
+        return ServerContext(
+            self.trainer, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh
+        )
+
+    def reachable(self, clients: Sequence[int]) -> Sequence[int]:
+        """Those of some clients who can be reached now."""
+        if self.present is None:
+            return clients
+        present = set(self.present())
+        return [client for client in clients if client in present]

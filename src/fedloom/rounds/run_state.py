@@ -1,0 +1,27 @@
+"""What a run carries from round to round: plain tensors and numbers, so that it can be stopped and resumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fedloom.core.algorithm import State
+from fedloom.rounds.client_states import ClientStates
+from fedloom.rounds.composition import Composition
+
+
+@dataclass
+class RunState:
+    """The state after a round: the server's, the server optimiser's, the clients' and the selector's."""
+
+    round: int
+    server: State
+    optimizer: dict[str, Tensor] = field(default_factory=dict)
+    client_states: ClientStates = field(default_factory=lambda: ClientStates(0))
+    selection: dict[str, Tensor] = field(default_factory=dict)
+
+
+def initial_state(run: Composition) -> RunState:
+    """The state before the first round."""
+    return RunState(0, run.algorithm.start(run.task), {}, ClientStates(run.task.federation.clients))

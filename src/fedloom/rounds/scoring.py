@@ -1,0 +1,137 @@
+"""Scores of models: of the shared model on the global test set, of clients' models on their own test parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fedloom.core.message import Message
+from fedloom.core.seeds import numpy_generator
+from fedloom.core.task import FederationView
+from fedloom.rounds.composition import Composition
+from fedloom.rounds.exchange import answers, blocks, check_values, merge
+from fedloom.rounds.jobs import Engine, Job, Tensors
+from fedloom.rounds.metrics import over_clients, size_groups
+from fedloom.rounds.run_state import RunState
+
+SCORED_AT_ONCE = 2048
+"""Clients whose models are in memory together while they are scored."""
+SCORED_SAMPLES = 4096
+"""Samples of the global test set scored in one job."""
+
+
+def is_scored(run: Composition, number: int, over: bool = False) -> bool:
+    """Whether models are scored after a round (always after the last one; never when ``eval_every`` is 0)."""
+    return run.eval_every > 0 and (number % run.eval_every == 0 or number == run.setting.rounds or over)
+
+
+def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Score the models as they stand: named numbers, and a row per scored client."""
+    federation, name = run.task.federation.at(state.round), run.task.objective.score
+    metrics = _score_shared_model(run, engine, state, federation)
+    ids, columns = _score_clients(run, engine, state, _scored_clients(run, federation))
+    if not ids:
+        check_values(run, state.round, metrics.values())
+        return metrics, []
+    values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
+    check_values(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])
+    index, new_clients = torch.tensor(ids), set(run.new_clients)
+    sizes = federation.train.sizes[index]
+    groups = size_groups(sizes, run.size_limits(federation))
+    new = torch.tensor([client in new_clients for client in ids])
+    for kind, measured in ((name, values), ("loss", losses)):
+        metrics |= over_clients(f"client_model/own_test/{kind}", measured, sizes, groups, new)
+    if "global" in columns:
+        metrics |= over_clients(f"client_model/global_test/{name}", columns["global"], sizes, groups, new)
+    if "recall" in columns:
+        metrics |= over_clients("client_model/own_test/withheld_recall", columns["recall"], sizes, new=new)
+    counts = (sizes, federation.test.sizes[index], federation.points[index])
+    rows: list[dict[str, Any]] = [
+        {
+            "client": client,
+            "name": federation.name(client),
+            "train": train,
+            "test": test,
+            "points": points,
+            "group": "new" if client in new_clients else group,
+            name: None if math.isnan(value) else value,
+            "loss": None if math.isnan(loss) else loss,
+        }
+        for client, group, train, test, points, value, loss in zip(
+            ids, groups, *(column.tolist() for column in (*counts, values, losses)), strict=True
+        )
+    ]
+    if "global" in columns:
+        for row, value in zip(rows, columns["global"].tolist(), strict=True):
+            row[f"global_{name}"] = value
+    return metrics, rows
+
+
+def _score_shared_model(
+    run: Composition, engine: Engine, state: RunState, federation: FederationView
+) -> dict[str, float]:
+    """The shared model's mean score and loss on the global test set, where there are both."""
+    total = len(federation.global_test)
+    if not (run.algorithm.whole and "row" in state.server and total):
+        return {}
+    slices = [[start, min(start + SCORED_SAMPLES, total)] for start in range(0, total, SCORED_SAMPLES)]
+    jobs = [Job("global", state.round, part, []) for part in slices]
+    results = answers(jobs, engine.run(jobs, Message({"row": state.server["row"]}), {}))[1]
+    if len(results) < len(jobs):
+        return {}
+    sums = {key: sum(float(result[key]) for result in results) for key in ("loss", "score", "counts")}
+    return {
+        f"global_model/global_test/{run.task.objective.score}": sums["score"] / sums["counts"],
+        "global_model/global_test/loss": sums["loss"] / sums["counts"],
+    }
+
+
+def _scored_clients(run: Composition, federation: FederationView) -> Sequence[int]:
+    """The clients whose models are scored: all who can be reached, or the same random ``eval_clients`` every time."""
+    ids = run.reachable(range(federation.clients))
+    if run.eval_clients is None or run.eval_clients >= len(ids):
+        return ids
+    places = numpy_generator(run.setting.seed, "evaluation").choice(len(ids), run.eval_clients, replace=False)
+    return sorted(ids[place] for place in places.tolist())
+
+
+def _score_clients(run: Composition, engine: Engine, state: RunState, ids: Sequence[int]) -> tuple[list[int], Tensors]:
+    """Those of some clients who answer, and sums of loss, score and counts for each of them.
+
+    Clients' kept rows are read a few thousand at a time.
+    """
+    who, parts = [], []
+    for some in (list(ids[start : start + SCORED_AT_ONCE]) for start in range(0, len(ids), SCORED_AT_ONCE)):
+        jobs = [Job("score", state.round, block, places) for block, places in blocks(some, run.scored_together)]
+        message = run.algorithm.broadcast(state.server, some)
+        jobs, results, answered = answers(jobs, engine.run(jobs, message, state.client_states.read(some)))
+        if answered:
+            who += [some[place] for place in answered]
+            parts.append(merge(jobs, results))
+    return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+
+
+def local_metrics(run: Composition, number: int, measured: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """Scores of the selected clients' models as they received them and as they trained them.
+
+    Args:
+        run: What the run is made of.
+        number: The round.
+        measured: For each client ``received/score``, ``trained/loss`` and so on, as far as it has them.
+    """
+    metrics: dict[str, float] = {}
+    ids = sorted(measured)
+    if not ids:
+        return metrics
+    federation = run.training(number)
+    samples = federation.train.sizes[torch.tensor(ids)]
+    groups = size_groups(samples, run.size_limits(federation))
+    for model in ("received", "trained"):
+        for what, name in (("score", run.task.objective.score), ("loss", "loss")):
+            if f"{model}/{what}" in measured[ids[0]]:
+                values = torch.tensor([measured[client][f"{model}/{what}"] for client in ids])
+                metrics |= over_clients(f"{model}_model/own_test/{name}", values, samples, groups)
+    return metrics
