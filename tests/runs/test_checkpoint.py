@@ -51,7 +51,7 @@ def same(one: RunState, other: RunState, clients: int) -> bool:
 
 def test_a_state_is_read_back_as_it_was_written(tmp_path):
     state = RunState(7, {"row": torch.randn(9), "mu": torch.tensor(0.1), "falls": torch.tensor(3)})
-    state.optimizer, state.keep = {"m": torch.randn(9)}, ClientStates(5)
+    state.optimizer, state.client_states = {"m": torch.randn(9)}, ClientStates(5)
     state.client_states.write([1, 4], {"head": torch.randn(2, 3)})
     save_checkpoint(tmp_path, state)
     assert same(load_checkpoint(tmp_path, 5), state, 5)

@@ -86,13 +86,13 @@ def compare(
 def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Do what is left of a comparison, then print its table and verdict and write its report."""
     from fedloom.cli.live import LiveTable
-    from fedloom.core.validation import read
+    from fedloom.core.validation import read_toml
     from fedloom.report.html import write
     from fedloom.report.table import summary, verdict
     from fedloom.runs.config import RunConfig
     from fedloom.runs.plans.compare import PLAN, continue_comparison
 
-    plan = read(folder / PLAN)
+    plan = read_toml(folder / PLAN)
     rounds = int(plan["config"].get("rounds", RunConfig().rounds))
     try:
         with LiveTable(plan["methods"], plan["seeds"], rounds, quiet or as_json) as live:

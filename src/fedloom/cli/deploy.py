@@ -76,13 +76,13 @@ def explain(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file, or config.toml of a folder.")],
 ) -> None:
     """Print exactly what leaves a site and what it gets, per round, in bytes and in words."""
-    from fedloom.core.validation import read
+    from fedloom.core.validation import read_toml
     from fedloom.deploy.explain import explanation_text
     from fedloom.deploy.settings import SERVER_FILE, load_server
     from fedloom.runs.api import complete_local, completed
     from fedloom.runs.config import parse
 
-    config = completed(parse(complete_local(read(run_file)), str(run_file)))
+    config = completed(parse(complete_local(read_toml(run_file)), str(run_file)))
     beside = run_file.parent
     settings = load_server(beside) if (beside / SERVER_FILE).is_file() else None
     typer.echo(explanation_text(config, settings))
@@ -112,12 +112,12 @@ def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None
     watching; the run goes on, and the same command watches it again. [b]fedloom deploy stop[/b] ends it.
     """
     from fedloom.cli.progress import bars, observer
-    from fedloom.core.validation import read
+    from fedloom.core.validation import read_toml
     from fedloom.deploy.operate.commands import run as play
     from fedloom.deploy.settings import load_server
 
     load_server(folder)
-    rounds = int(read(folder / "config.toml")["rounds"])
+    rounds = int(read_toml(folder / "config.toml")["rounds"])
     try:
         with bars(quiet or as_json) as progress:
             show = observer(progress, folder.resolve().parent.name, rounds)

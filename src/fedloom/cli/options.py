@@ -117,12 +117,13 @@ def collect(
 ) -> dict[str, Any]:
     """Nested config values from a TOML file, then options, then ``--set``. Option names say where they go."""
     from fedloom.core.errors import FedloomError
-    from fedloom.core.validation import read
+    from fedloom.core.nested import set_nested
+    from fedloom.core.validation import read_toml
     from fedloom.data.partition.registry import dirichlet, partition_config, partitioner
     from fedloom.methods.registry import split_method
     from fedloom.runs.config import override
 
-    values: dict[str, Any] = read(config) if config is not None else {}
+    values: dict[str, Any] = read_toml(config) if config is not None else {}
     for section in ("task", "local", "selection"):
         if not isinstance(values.get(section, {}), dict):
             raise FedloomError(f"{section} in {config} is a section with keys, for instance [{section}], not a value.")
@@ -137,11 +138,7 @@ def collect(
         values["selection"] = {**(given if given.get("name") in (None, name) else {}), "name": name, **own}
     for place, value in options.items():
         if value is not None:
-            *sections, leaf = place.split("__")
-            target = values
-            for section in sections:
-                target = target.setdefault(section, {})
-            target[leaf] = value
+            set_nested(values, place.replace("__", "."), value, f"--{place.rpartition('__')[2]}")
     if "path" in values.get("task", {}):
         values["task"].setdefault("name", "own")
     if "method" in values and isinstance(values["method"], str):

@@ -86,7 +86,7 @@ def resume(
 ) -> None:
     """Go on with a stopped run, comparison, sweep or advice, to the same bytes as if it had never stopped."""
     from fedloom.core.errors import FedloomError
-    from fedloom.core.validation import read
+    from fedloom.core.validation import read_toml
     from fedloom.runs.plans import compare as comparison
     from fedloom.runs.plans import sweep
     from fedloom.runs.plans.advise import advise
@@ -107,7 +107,7 @@ def resume(
     if (folder / advise.PLAN).exists():
         from fedloom.cli.advise import finish_advice
 
-        plan = read(folder / advise.PLAN)
+        plan = read_toml(folder / advise.PLAN)
         finish_advice(folder, plan["config"], plan["minutes"], plan.get("methods"), as_json, quiet)
         return
     from fedloom.runs.api import load_config

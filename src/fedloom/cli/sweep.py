@@ -91,12 +91,12 @@ def sweep(
 def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Do what is left of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable
-    from fedloom.core.validation import read
+    from fedloom.core.validation import read_toml
     from fedloom.report.sweep import verdict, write
     from fedloom.runs.config import RunConfig
     from fedloom.runs.plans.sweep import PLAN, members, play
 
-    plan = read(folder / PLAN)
+    plan = read_toml(folder / PLAN)
     rounds = {m.label: int(m.values.get("rounds", RunConfig().rounds)) for m in members(plan)}
     try:
         with LiveTable(list(rounds), plan["seeds"], rounds, quiet or as_json, "combination") as live:

@@ -1,4 +1,4 @@
-"""Classes of a user's own, named by their file: ``my_file.py:MyMethod`` or ``package.module:MyMethod``."""
+"""User-defined classes, named by their file or module: ``my_file.py:MyMethod`` or ``package.module:MyMethod``."""
 
 from __future__ import annotations
 
@@ -12,41 +12,57 @@ from typing import TypeVar
 from fedloom.core.errors import FedloomError
 
 Kind = TypeVar("Kind")
-_FILE = "fedloom_own_"
+_PREFIX = "fedloom_user_"
 
 
-def own_class(name: str, base: type[Kind], what: str) -> type[Kind]:
-    """The class that a name points at; it must be a ``base``. ``what`` is what it is called in an error."""
-    where, _, kind = name.rpartition(":")
+def user_class(name: str, base: type[Kind], what: str) -> type[Kind]:
+    """Import a user-defined class.
+
+    Args:
+        name: ``file.py:Class`` or ``package.module:Class``.
+        base: The class that it must be a subclass of.
+        what: What an error calls it, for instance ``method``.
+    """
+    where, _, class_name = name.rpartition(":")
     try:
-        if where.endswith(".py"):
-            path = Path(where)
-            inside = f"{_FILE}{path.stem}"  # never the name of a module that others import
-            spec = importlib.util.spec_from_file_location(inside, path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise FedloomError(f"{what} '{name}': there is no file {where}.")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[inside] = module
-            spec.loader.exec_module(module)
-        else:
-            module = importlib.import_module(where)
+        module = (
+            _load_file(Path(where), f"{what} '{name}'") if where.endswith(".py") else importlib.import_module(where)
+        )
     except FedloomError:
         raise
-    except Exception as error:  # whatever the user's own file raises
+    except Exception as error:  # whatever the user's file raises
         raise FedloomError(f"{what} '{name}': {where} cannot be imported ({type(error).__name__}: {error}).") from error
-    found = getattr(module, kind, None)
+    found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, base)):
         described = "a fedloom " + base.__name__ if base is not object else f"a {what}"
-        raise FedloomError(f"{what} '{name}': {where} has no class {kind} that is {described}.")
+        raise FedloomError(f"{what} '{name}': {where} has no class {class_name} that is {described}.")
     return found
 
 
-def own_modules() -> list[ModuleType]:
-    """The files of a user's own that are loaded: no other process can import them by the names they have here."""
-    return [module for name, module in sys.modules.items() if name.startswith(_FILE)]
+def _load_file(path: Path, called: str) -> ModuleType:
+    """Run a Python file as a module whose name no other module has."""
+    name = f"{_PREFIX}{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FedloomError(f"{called}: there is no file {path}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-def own_name(kind: type) -> str:
-    """The name that points at a class from any folder: ``/a/my_file.py:MyMethod`` or ``package.module:MyMethod``."""
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None) if kind.__module__.startswith(_FILE) else None
+def user_modules() -> list[ModuleType]:
+    """The loaded modules of user files; other processes cannot import them by their names."""
+    return [module for name, module in sys.modules.items() if name.startswith(_PREFIX)]
+
+
+def user_class_name(kind: type) -> str:
+    """The name that finds a class from any folder: ``/a/my_file.py:MyMethod`` or ``package.module:MyMethod``."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) if kind.__module__.startswith(_PREFIX) else None
     return f"{kind.__module__ if file is None else Path(file).resolve()}:{kind.__qualname__}"
+
+
+def resolve_user_file(name: str) -> str:
+    """The same name with the absolute path of its file; names without a file stay as they are."""
+    where, _, class_name = name.rpartition(":")
+    return f"{Path(where).resolve()}:{class_name}" if where.endswith(".py") else name

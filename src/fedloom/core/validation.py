@@ -1,4 +1,4 @@
-"""Plain values in, checked objects out; what is wrong is said in one sentence with the key's path."""
+"""Checked objects from plain values; an error is one sentence that names the key's path."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ from pydantic import TypeAdapter, ValidationError
 from fedloom.core.errors import FedloomError, unknown
 
 
-def validated(kind: Any, values: Any, where: str) -> Any:
-    """An object of a type from plain values, or one sentence that names the first thing wrong."""
+def validate(kind: Any, values: Any, where: str) -> Any:
+    """Build an object of a type from plain values, or raise one sentence about the first error.
+
+    Args:
+        kind: A pydantic model, a dataclass or any other type that pydantic can build.
+        values: The plain values.
+        where: What an error calls the values, for instance the path of their file.
+    """
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(step) for step in first["loc"])
         if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            section = _section(kind, first["loc"][:-1])
-            raise unknown(f"key in {where}:", path, [*section]) from None
+            raise unknown(f"key in {where}:", path, _keys(kind, first["loc"][:-1])) from None
         got = repr(first.get("input"))[:60]
         raise FedloomError(f"{path}={got} in {where}: {first['msg'][0].lower()}{first['msg'][1:]}.") from None
 
 
-def _section(kind: Any, loc: tuple[Any, ...]) -> Iterable[str]:
+def _keys(kind: Any, loc: tuple[Any, ...]) -> Iterable[str]:
+    """The keys of the section at a place inside a type."""
     prefix = "".join(f"{step}." for step in loc)
     for step in loc:
         kind = kind.model_fields[step].annotation if hasattr(kind, "model_fields") else kind
@@ -36,15 +42,15 @@ def _section(kind: Any, loc: tuple[Any, ...]) -> Iterable[str]:
     return [prefix + name for name in names]
 
 
-def plain(text: str) -> Any:
-    """A value as TOML reads it, or the text itself."""
+def toml_value(text: str) -> Any:
+    """A text as TOML reads it, or the text itself if it is not a TOML value."""
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
         return text
 
 
-def read(path: str | Path) -> dict[str, Any]:
+def read_toml(path: str | Path) -> dict[str, Any]:
     """The values of a TOML file."""
     path = Path(path)
     if not path.is_file():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fedloom.core.validation import validated
+from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift, drifting
 from fedloom.data.federation import Federation
 from fedloom.data.withheld_class import Withhold, withholding
@@ -25,9 +25,9 @@ def with_changes(
     """
     settings: dict[str, Any] = {}
     if withhold is not None:
-        settings["withhold"] = asdict(validated(Withhold, withhold, "withhold"))
+        settings["withhold"] = asdict(validate(Withhold, withhold, "withhold"))
         federation = withholding(federation, seed=seed, **settings["withhold"])
     if drift is not None:
-        settings["drift"] = asdict(validated(Drift, drift, "drift"))
+        settings["drift"] = asdict(validate(Drift, drift, "drift"))
         federation = drifting(federation, seed=seed, **settings["drift"])
     return federation, settings

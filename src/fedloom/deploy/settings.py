@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read, validated
+from fedloom.core.validation import read_toml, validate
 
 SERVER_FILE, SITE_FILE = "deploy.toml", "site.toml"
 OPENED, READY = "site: open", "site: ready"
@@ -103,7 +103,7 @@ def load_site(folder: Path) -> SiteSettings:
 def _load(folder: Path, name: str, kind: type[Any], whose: str) -> Any:
     if not (folder / name).is_file():
         raise FedloomError(f"{folder} is not {whose} folder: it has no {name} (fedloom deploy init makes one).")
-    return validated(kind, read(folder / name), str(folder / name))
+    return validate(kind, read_toml(folder / name), str(folder / name))
 
 
 def to_toml(settings: Settings) -> bytes:

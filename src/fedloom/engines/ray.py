@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.user_classes import own_modules
+from fedloom.core.user_classes import user_modules
 from fedloom.engines.ray_cluster import connect, imported, last_line, leave
 from fedloom.rounds.jobs import ClientRuntime, Here, Job, Tensors
 
@@ -142,7 +142,7 @@ class Ray(Here):
 
 def _sent(ray: Any, runtime: ClientRuntime) -> Any:
     """The shop in Ray's object store; what a user's own file defines goes with it, as no worker could import that."""
-    modules = own_modules()
+    modules = user_modules()
     try:
         for module in modules:
             ray.cloudpickle.register_pickle_by_value(module)

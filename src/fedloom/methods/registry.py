@@ -7,8 +7,9 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.user_classes import own_class
-from fedloom.core.validation import plain, validated
+from fedloom.core.nested import set_nested
+from fedloom.core.user_classes import user_class
+from fedloom.core.validation import toml_value, validate
 from fedloom.methods.centralised import Centralised
 from fedloom.methods.cfl import CFL
 from fedloom.methods.ditto import Ditto
@@ -78,7 +79,7 @@ def canonical(name: str) -> str:
 def find(name: str) -> type[Algorithm]:
     """The class of a method: a known name, ``file.py:Class`` or ``package.module:Class``."""
     if ":" in name:
-        return own_class(name, Algorithm, "method")
+        return user_class(name, Algorithm, "method")
     known = METHODS.get(canonical(name))
     if known is None:
         raise unknown("method", name, METHODS)
@@ -94,7 +95,7 @@ def made(spec: str | Mapping[str, Any]) -> Algorithm:
     name = settings.pop("name", None)
     if not isinstance(name, str):
         raise FedloomError("a method needs a name, for instance fedavg (see fedloom list methods).")
-    method: Algorithm = validated(find(name), settings, f"method {name}")
+    method: Algorithm = validate(find(name), settings, f"method {name}")
     return method
 
 
@@ -109,13 +110,5 @@ def split_method(spec: str) -> tuple[str, dict[str, Any]]:
     settings: dict[str, Any] = {}
     for pair in tail.split(","):
         path, _, value = pair.partition("=")
-        *parents, leaf = path.strip().split(".")
-        section = settings
-        for parent in parents:
-            section = section.setdefault(parent, {})
-            if not isinstance(section, dict):
-                raise FedloomError(
-                    f"{spec}: {parent} is given as a value and as a section; write {parent}.name=... for its name."
-                )
-        section[leaf] = plain(value.strip())
+        set_nested(settings, path.strip(), toml_value(value.strip()), spec)
     return head, settings

@@ -11,9 +11,10 @@ import fedloom
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.nested import flatten
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
-from fedloom.core.validation import read, validated
+from fedloom.core.validation import read_toml, validate
 from fedloom.methods.registry import canonical, made, split_method
 from fedloom.runs.config import RunConfig, parse
 from fedloom.runs.history import History
@@ -45,16 +46,7 @@ def label_of(spec: str | Algorithm | PredictionStage) -> str:
 
 
 def _written(name: str, settings: Mapping[str, Any]) -> str:
-    return ":".join([name, ",".join(f"{key}={value}" for key, value in _dotted(settings))]).rstrip(":")
-
-
-def _dotted(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Settings and settings of settings, each with its path: what ``split_method`` reads."""
-    pairs: list[tuple[str, Any]] = []
-    for key, value in settings.items():
-        inside = _dotted(value) if isinstance(value, Mapping) else []
-        pairs += [(f"{key}.{below}", leaf) for below, leaf in inside] or [(key, value)]
-    return pairs
+    return ":".join([name, ",".join(f"{key}={value}" for key, value in flatten(settings))]).rstrip(":")
 
 
 def split_stages(spec: str) -> tuple[str, list[dict[str, Any]]]:
@@ -102,7 +94,7 @@ def run(
         settings = {**settings, "personal": _followed(settings.get("personal", []), stages)}
     algorithm = method_from(method)
     if not isinstance(local, LocalWork):
-        local = validated(LocalWork, local_values(task.name, local or {}), "local")
+        local = validate(LocalWork, local_values(task.name, local or {}), "local")
     name = canonical(split_method(method)[0]) if isinstance(method, str) else type(algorithm).__name__.lower()
     values = {
         "rounds": rounds,
@@ -177,7 +169,7 @@ def load_config(folder: Path) -> RunConfig:
     """The config of a run's folder, refused when another version made it."""
     if not (folder / "config.toml").is_file():
         raise FedloomError(f"{folder} is not a run's folder: it has no config.toml.")
-    values = read(folder / "config.toml")
+    values = read_toml(folder / "config.toml")
     made_by = values.get("made_by", {}).get("fedloom", "an unknown version")
     if made_by != fedloom.__version__:
         raise FedloomError(

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.nested import select_prefix
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
 
@@ -55,7 +56,9 @@ def load_checkpoint(folder: Path, clients: int) -> RunState | None:
     if not found:
         return None
     tensors = load_tensors(found[-1])
-    server, optimizer, selection = (_group(tensors, prefix) for prefix in ("server/", "optimizer/", "selection/"))
+    server, optimizer, selection = (
+        select_prefix(tensors, prefix) for prefix in ("server/", "optimizer/", "selection/")
+    )
     state = RunState(int(tensors["round"]), server, optimizer, ClientStates(clients), selection)
     for path in sorted(checkpoints.glob("kept-*.safetensors")):
         if path.stem.removeprefix("kept-").removesuffix("-all") > found[-1].stem.removeprefix("round-"):
@@ -99,7 +102,3 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         raise FedloomError(
             f"{path} is not a readable checkpoint ({error}): restore it or start the run anew."
         ) from None
-
-
-def _group(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

@@ -17,9 +17,10 @@ from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
+from fedloom.core.nested import set_nested
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.core.user_classes import own_class, own_name
-from fedloom.core.validation import plain, validated
+from fedloom.core.user_classes import user_class, user_class_name
+from fedloom.core.validation import toml_value, validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.engines import ENGINES
@@ -131,7 +132,7 @@ def parse(values: Mapping[str, Any], where: str = "the configuration") -> RunCon
             f"personal={stages!r} in {where}: give a list of stages, for instance [{{name='finetune'}}]."
         )
     stages = [named_part(stage, STAGES, PredictionStage, "personal stage") for stage in stages]
-    config: RunConfig = validated(RunConfig, {**values, "selection": chosen, "personal": stages}, where)
+    config: RunConfig = validate(RunConfig, {**values, "selection": chosen, "personal": stages}, where)
     return config.check()
 
 
@@ -156,12 +157,12 @@ def named_part(
     if not isinstance(name, str):
         raise FedloomError(f"a {what} needs a name: one of {', '.join(known)}.")
     if ":" in name:
-        return validated(_with_settings(own_class(name, base, what), settings, what), settings, f"{what} {name}")
+        return validate(_with_settings(user_class(name, base, what), settings, what), settings, f"{what} {name}")
     plain_name = name.lower().replace("-", "").replace("_", "").replace(" ", "")
     plain_name = (aliases or {}).get(plain_name, plain_name)
     if plain_name not in known:
         raise unknown(what, name, known)
-    return validated(known[plain_name], settings, f"{what} {plain_name}")
+    return validate(known[plain_name], settings, f"{what} {plain_name}")
 
 
 def _with_settings(kind: type, settings: Mapping[str, Any], what: str) -> type:
@@ -178,7 +179,7 @@ def _with_settings(kind: type, settings: Mapping[str, Any], what: str) -> type:
 def name_of(part: Any, known: Mapping[str, Any]) -> str:
     """The name under which a selector or a stage is found again."""
     kind = type(part)
-    return next((name for name, made in known.items() if made is kind), own_name(kind))
+    return next((name for name, made in known.items() if made is kind), user_class_name(kind))
 
 
 def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
@@ -187,18 +188,8 @@ def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():
             raise FedloomError(f"--set {setting}: write it as key=value, for instance local.lr=0.05.")
-        put(values, path.strip(), plain(text), f"--set {setting}")
+        set_nested(values, path.strip(), toml_value(text), f"--set {setting}")
     return values
-
-
-def put(values: dict[str, Any], path: str, value: Any, said: str) -> None:
-    """Set the value at a dotted path; ``said`` is what an error calls the setting."""
-    *parents, leaf = path.split(".")
-    for parent in parents:
-        values = values.setdefault(parent, {})
-        if not isinstance(values, dict):
-            raise FedloomError(f"{said}: {parent} is a value, not a section.")
-    values[leaf] = value
 
 
 def as_plain(config: RunConfig, algorithm: Algorithm) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.nested import select_prefix
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,8 +170,7 @@ def _server(folder: Path) -> dict[str, Tensor]:
         return {}
     from fedloom.runs.checkpoint import load_tensors
 
-    tensors, prefix = load_tensors(newest[-1]), "server/"
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return select_prefix(load_tensors(newest[-1]), "server/")
 
 
 def _json(path: Path) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read
+from fedloom.core.validation import read_toml
 from fedloom.runs.plans import sweep as s
 from support.synthetic import federation, mlp
 
@@ -142,6 +142,6 @@ def test_metrics_have_short_names_and_full_ones():
 
 def test_a_folder_that_is_written_says_what_was_swept(task, tmp_path):
     fl.sweep(task, "fedprox:mu=2", grid={"local.lr": [0.1, 0.2]}, rounds=1, seeds=2, out=tmp_path / "a")
-    plan = read(tmp_path / "a" / s.PLAN)
+    plan = read_toml(tmp_path / "a" / s.PLAN)
     assert plan["grid"] == {"local.lr": [0.1, 0.2]}
     assert (plan["seeds"], plan["config"]["method"]) == (2, {"name": "fedprox", "mu": 2})

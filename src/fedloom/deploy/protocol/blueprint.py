@@ -23,7 +23,7 @@ from fedloom.core.cohort import Setting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import FederationView, Task
-from fedloom.core.validation import read, validated
+from fedloom.core.validation import read_toml, validate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.deploy.protocol.schema import Schema, Sizes, schema_of
 from fedloom.deploy.provision.user_files import in_place, take_along, without_places
@@ -109,14 +109,14 @@ class Blueprint:
             values = json.loads((folder / SCHEMA).read_bytes())
         except ValueError as error:
             raise FedloomError(f"{folder / SCHEMA} is not valid JSON ({error}): make the folder again.") from None
-        plain = read(folder / CONFIG)
+        plain = read_toml(folder / CONFIG)
         for part in ("task", "method", "selection"):
             if part not in plain:
                 raise FedloomError(f"{folder / CONFIG} has no [{part}]: it is not the whole file; copy it again.")
         tensors = {name: load_tensors(folder / name) for name in (COMMUNAL, GLOBAL) if (folder / name).is_file()}
         return Blueprint(
             config=parse(in_place(plain, folder), str(folder / CONFIG)),
-            schema=validated(Schema, values, str(folder / SCHEMA)),
+            schema=validate(Schema, values, str(folder / SCHEMA)),
             initial=load_tensors(folder / INITIAL)["row"],
             communal=tensors.get(COMMUNAL),
             global_test=tensors.get(GLOBAL),

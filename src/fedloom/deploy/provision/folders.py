@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read, validated
+from fedloom.core.validation import read_toml, validate
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import notes
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
@@ -61,7 +61,7 @@ def init(
     _check_host(host)
     if not 1 <= days <= _MAX_DAYS:
         raise FedloomError(f"days={days}: certificates can be valid for 1 to {_MAX_DAYS} days.")
-    server = validated(
+    server = validate(
         ServerSettings,
         {
             "sites": list(sites), "evaluator": evaluator, "host": host, "port": port, "control_port": control_port,
@@ -72,7 +72,7 @@ def init(
     _check_ports(server, [first_site_port + number for number in range(len(everyone))])
     if out.exists() or out.is_symlink():
         raise FedloomError(f"{out} exists already: name a new folder, or remove that one if it is not needed any more.")
-    blueprint = Blueprint.of(completed(parse(complete_local(read(run_file)), str(run_file))), sites)
+    blueprint = Blueprint.of(completed(parse(complete_local(read_toml(run_file)), str(run_file))), sites)
     task = blueprint.config.task
     settings = [
         SiteSettings(

@@ -22,6 +22,7 @@ import fedloom
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
+from fedloom.core.nested import select_prefix
 from fedloom.deploy import flower
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import Answer, Refused, Request, pack, unpack
@@ -116,7 +117,7 @@ class SiteProcess:
     def _done(self, request: Request, tensors: Tensors) -> Tensors:
         if request.kind == "hello":
             return {}
-        message = Message(_group(tensors, "shared/"), _group(tensors, "each/"))
+        message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))
         if request.kind == "global":
             first, last = tensors["slice"].tolist()
             return self.runtime.do(Job("global", request.round, [first, last], []), message, {})
@@ -147,7 +148,7 @@ class SiteProcess:
         self.keepsake.only(request.base, request.state)
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
         result = self.runtime.do(job, message, kept)
-        state = kept | _group(result, "kept/")
+        state = kept | select_prefix(result, "kept/")
         if state:
             self.keepsake.write(request.ticket, state)
         return {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
@@ -164,10 +165,6 @@ class SiteProcess:
         mine = self.runtime.scoring.task.federation.test[self.client]
         scores = scores_of(self.runtime.scoring, rows, [mine] * len(rows))
         return {"score": scores.mean_score, "loss": scores.mean_loss}
-
-
-def _group(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
 
 def _once(say: Callable[[], None]) -> Callable[[], None]:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
-from fedloom.core.validation import read, validated
+from fedloom.core.validation import read_toml, validate
 from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
 from fedloom.deploy.protocol.schema import Schema, schema_of
 from fedloom.deploy.protocol.wire import shown
@@ -122,7 +122,7 @@ def load_model(folder: Path) -> SavedModel:
         if not (folder / name).is_file():
             raise FedloomError(f"{folder} has no {name}: it is no saved model, or not the whole of one.")
     about = _about(folder / ABOUT)
-    for part in named(read(folder / CONFIG)):
+    for part in named(read_toml(folder / CONFIG)):
         if ":" in str(part.get("name", "")):  # to predict, nothing but the model is needed
             raise FedloomError(
                 f"{folder / CONFIG} names code of its own ({shown(str(part['name']), 60)}): it is not run."
@@ -211,7 +211,7 @@ def _about(path: Path) -> About:
             f"{path} is of a model in format {values.get('format')!r}, and this Fedloom reads format {FORMAT}: use the "
             "version that saved it."
         )
-    about: About = validated(About, values, str(path))
+    about: About = validate(About, values, str(path))
     return about
 
 

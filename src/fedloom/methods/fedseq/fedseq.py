@@ -27,7 +27,7 @@ from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
-from fedloom.core.user_classes import own_name
+from fedloom.core.user_classes import user_class_name
 from fedloom.methods.fedseq.approximators import (
     Normalisation,
     check_approximator,
@@ -225,7 +225,7 @@ def _name(method: Algorithm) -> str:
     from fedloom.methods.registry import METHODS
 
     kind = type(method)
-    return next((name for name, known in METHODS.items() if known is kind), own_name(kind))
+    return next((name for name, known in METHODS.items() if known is kind), user_class_name(kind))
 
 
 def unfit(method: Algorithm, why: str) -> FedloomError:

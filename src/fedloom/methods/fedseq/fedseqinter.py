@@ -8,6 +8,7 @@ import torch
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import FedloomError
+from fedloom.core.nested import select_prefix
 from fedloom.core.server_context import ServerContext
 from fedloom.methods.fedseq.fedseq import OWN, FedSeq, inner_state
 
@@ -46,7 +47,7 @@ class FedSeqInter(FedSeq):
         ends = yield from self.walk(running, [ids[place] for place in order.tolist()], server, context)
         seen, steps = seen + ends.samples * (ends.steps > 0), steps + ends.steps  # a chain may stay without answers
         ends = replace(ends, samples=seen, steps=steps, weights=context.weigh(seen, steps))
-        base = {name.removeprefix(f"{OWN}base/"): t for name, t in server.items() if name.startswith(f"{OWN}base/")}
+        base = select_prefix(server, f"{OWN}base/")
         progress = {f"{OWN}running": ends["row"], f"{OWN}seen": seen, f"{OWN}steps": steps}
         return {**server, **self.method.aggregate(base, ends), **progress}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.core.validation import read
+from fedloom.core.validation import read_toml
 from fedloom.methods.registry import find
 from fedloom.prediction import STAGES
 from fedloom.runs.api import label_of, method_from, with_method
@@ -46,7 +46,7 @@ def begin_comparison(
 
 def continue_comparison(folder: Path, watch: Watch, workers: int | None = None) -> dict[str, list[History]]:
     """Do whatever is left to do, seed by seed, so that all methods of a seed share one task in memory."""
-    plan = read(folder / PLAN)
+    plan = read_toml(folder / PLAN)
     first = int(plan["config"].get("seed", 0))
     return go_on(folder, _members(plan), range(first, first + plan["seeds"]), watch, Workshop(workers=workers))
 
@@ -72,8 +72,8 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
 
 def _planned(folder: Path) -> list[Member]:
     if (folder / PLAN).exists():
-        return _members(read(folder / PLAN))
-    return sweep.members(read(folder / sweep.PLAN)) if (folder / sweep.PLAN).exists() else []
+        return _members(read_toml(folder / PLAN))
+    return sweep.members(read_toml(folder / sweep.PLAN)) if (folder / sweep.PLAN).exists() else []
 
 
 def _label(history: History) -> str:

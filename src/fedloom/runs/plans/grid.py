@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import plain
+from fedloom.core.nested import set_nested
+from fedloom.core.validation import toml_value
 from fedloom.data.partition.registry import partition_config, partitioner
 from fedloom.runs.api import complete_local, with_method
-from fedloom.runs.config import put
 
 Grid = dict[str, list[Any]]
 Settings = dict[str, Any]
@@ -35,7 +35,7 @@ def read_grid(texts: Sequence[str]) -> Grid:
         pieces = _pieces(rest) if rest else []
         if "" in pieces:
             raise FedloomError(f"--grid {text}: there is an empty value between the commas; leave it out.")
-        grid[key] = list(split_methods(rest)) if key == "method" else [plain(piece) for piece in pieces]
+        grid[key] = list(split_methods(rest)) if key == "method" else [toml_value(piece) for piece in pieces]
     return checked(grid)
 
 
@@ -74,7 +74,7 @@ def applied(values: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         if key.startswith("task.partition."):
             _spell_partition(result, key)
         if key != "method":
-            put(result, key, value, f"the grid of {key}")
+            set_nested(result, key, value, f"the grid of {key}")
     return complete_local(result)
 
 

@@ -17,7 +17,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.validation import read, validated
+from fedloom.core.validation import read_toml, validate
 from fedloom.runs.api import local_values, method_from, task_values, with_method
 from fedloom.runs.config import RunConfig, hyperparameters
 from fedloom.runs.history import History
@@ -149,7 +149,7 @@ def lower_is_better(metric: str) -> bool:
 def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
     """Begin a sweep's folder; one that holds the same sweep is gone on with."""
     if (folder / PLAN).exists():
-        if read(folder / PLAN) != as_read(plan):
+        if read_toml(folder / PLAN) != as_read(plan):
             raise FedloomError(f"{folder} holds another sweep: name another folder, or resume that one.")
         return
     if (folder / "config.toml").exists() or (folder / "comparison.toml").exists():
@@ -181,7 +181,7 @@ def members(plan: Mapping[str, Any], algorithm: Algorithm | None = None) -> list
         own = None
         if algorithm is not None:
             options = {**hyperparameters(algorithm), **{k: v for k, v in values["method"].items() if k != "name"}}
-            own = validated(type(algorithm), options, f"method {type(algorithm).__name__}")
+            own = validate(type(algorithm), options, f"method {type(algorithm).__name__}")
         name = label(chosen)
         found.append(Member(name, f"{number:03d}-{file_name(name)[:80]}", values, own))
     return found

@@ -14,7 +14,7 @@ from fedloom.core import seeds
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.validation import validated
+from fedloom.core.validation import validate
 from fedloom.data.changes import with_changes
 from fedloom.data.federation import Federation
 from fedloom.models.gcn import GCN
@@ -81,7 +81,7 @@ class GraphBuilder:
         settings.refuse(("partition", "communal_per_class", "augment"), "it divides its graph by community")
         name, seed = settings.name, settings.seed
         shares = settings.test_share, settings.valid_share
-        options: GraphOptions = validated(GraphOptions, dict(settings.options), f"the options of task {name}")
+        options: GraphOptions = validate(GraphOptions, dict(settings.options), f"the options of task {name}")
         if settings.drift is not None:
             raise FedloomError(f"drift exchanges samples, and those of {name} are nodes of a graph: leave it out.")
         source = _source(name, settings.path, options)
@@ -144,7 +144,7 @@ def _model(
         return model, {}
     if model not in (None, "gcn"):
         raise FedloomError(f"model '{model}' does not take nodes of a graph: leave it out (gcn), or give a module.")
-    settings = asdict(validated(GCNOptions, dict(options), "the options of model gcn"))
+    settings = asdict(validate(GCNOptions, dict(options), "the options of model gcn"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seeds.key(seed, "model"))
         return GCN(graphs, graphs.features, classes, **settings), settings

@@ -22,7 +22,7 @@ import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.validation import read
+from fedloom.core.validation import read_toml
 from fedloom.rounds.metrics import GROUPS
 from fedloom.runs.api import local_values, task_values, with_method
 from fedloom.runs.checkpoint import write_whole
@@ -108,7 +108,7 @@ def _with_validation(values: Mapping[str, Any], named: bool) -> dict[str, Any]:
 
 def _write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
     if (folder / PLAN).exists():
-        before = read(folder / PLAN)
+        before = read_toml(folder / PLAN)
         now = as_read(plan)
         if before["made_by"] != now["made_by"] or before["config"] != now["config"]:
             raise FedloomError(f"{folder} holds advice about other data or settings: name another folder.")

@@ -20,7 +20,7 @@ from fedloom.core import seeds
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.validation import validated
+from fedloom.core.validation import validate
 from fedloom.data.changes import with_changes
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
@@ -34,7 +34,8 @@ from fedloom.tasks.flows.formats.packed import UNKNOWN, read_bpmn, read_n8n
 from fedloom.tasks.flows.learning.batches import FlowInputs
 from fedloom.tasks.flows.learning.federation import Classes, Label, federation_of, schema_of
 from fedloom.tasks.flows.learning.schema import EDGE, GRAPH, NODE, SUBKIND_GRAPH, SUBKIND_NODE, Schema, tables
-from fedloom.tasks.flows.rules import Dialect, validate
+from fedloom.tasks.flows.rules import Dialect
+from fedloom.tasks.flows.rules import validate as validate_flow
 from fedloom.tasks.flows.synthetic.generator import generate
 
 log = logging.getLogger("fedloom")
@@ -127,7 +128,7 @@ class FlowBuilder:
             raise FedloomError(f"task {name} {why}.")
         if name in ("flows", "flows-subkind"):
             usual = {} if name == "flows" else {"label": "subkind"}
-            chosen = validated(Synthetic, {**usual, **options}, f"the options of task {name}")
+            chosen = validate(Synthetic, {**usual, **options}, f"the options of task {name}")
             if name == "flows-subkind" and chosen.label != "subkind":
                 raise FedloomError(
                     f"label={chosen.label} in the options of task {name}: it predicts subkinds, use flows."
@@ -135,7 +136,7 @@ class FlowBuilder:
             whole = corpus = generate(CLIENTS if clients is None else clients, chosen.largest, seed)
             label, least_count = chosen.label, 1
         elif name in ("n8n", "bpmn", "own-flows"):
-            chosen = validated(Own if name == "own-flows" else Real, dict(options), f"the options of task {name}")
+            chosen = validate(Own if name == "own-flows" else Real, dict(options), f"the options of task {name}")
             found = read_n8n() if name == "n8n" else read_bpmn() if name == "bpmn" else read_folder(str(path))
             whole = suitable(found, chosen, nobody=UNKNOWN if name == "n8n" else None)
             corpus = drawn(whole, clients, seed)
@@ -201,7 +202,7 @@ def _model(
         return model, {}
     if model not in (None, "fullgn"):
         raise FedloomError(f"model '{model}' does not take flows: use fullgn, or a module of yours.")
-    settings = asdict(validated(ModelOptions, dict(options), "task.model_options"))
+    settings = asdict(validate(ModelOptions, dict(options), "task.model_options"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seeds.key(seed, "model"))
         return network(schema, len(classes.names), classes.label, **settings), settings
@@ -270,7 +271,7 @@ def read_folder(path: str | Path) -> Corpus:
             if spoken != dialect:
                 raise FedloomError(f"{file} is of the dialect '{spoken.name}', and the others of '{dialect.name}'.")
             try:
-                validate(flow, dialect)
+                validate_flow(flow, dialect)
             except FedloomError as error:
                 raise FedloomError(f"{file}: {error}") from None
             flows.append(flow)
