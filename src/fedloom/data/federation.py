@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 
 
@@ -92,6 +93,8 @@ class Federation:
     """What the federation becomes, and from which round on: concept drift."""
     counted: Tensor | None = None
     """How many samples clients count as having, where that is not what they have here (while methods are chosen)."""
+    graphs: ClientGraphs | None = None
+    """The clients' graphs, where samples are nodes of graphs."""
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
@@ -111,6 +114,11 @@ class Federation:
     def points(self) -> Tensor:
         """How many samples each client has in all: train, validation and test."""
         return self.counted if self.counted is not None else self.train.sizes + self.valid.sizes + self.test.sizes
+
+    @property
+    def made_of(self) -> Sequence[Tensor]:
+        """What the data are besides their columns and parts; it counts in a run's fingerprint."""
+        return ()
 
     def name(self, client: int) -> str:
         """What a client is called: its natural name (a writer, a role) or its number."""

@@ -93,7 +93,7 @@ def setting(data: str) -> Setting:
 def withheld(data: str) -> dict[str, Any]:
     """The withheld action of a corpus, as a task's configuration names it: by the number of its class."""
     kind, clients = setting(data).withheld
-    names = make(**setting(data).task).federation.class_names  # type: ignore[attr-defined]
+    names = make(**setting(data).task).federation.class_names
     return {"label": list(names).index(kind), "clients": clients}
 
 

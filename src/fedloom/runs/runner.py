@@ -257,11 +257,11 @@ def _json(value: Any) -> bytes:
 
 def _partition(task: Task) -> dict[str, Any]:
     federation = task.federation
-    if federation.clients > PICTURED_CLIENTS or not hasattr(federation, "counts"):
+    if federation.clients > PICTURED_CLIENTS:
         return {}
     return {
         "counts": federation.counts().tolist(),
-        "class_names": list(getattr(federation, "class_names", [])),
+        "class_names": list(federation.class_names),
         "client_names": [federation.name(client) for client in range(federation.clients)],
     }
 
@@ -283,8 +283,8 @@ def fingerprint(task: Task) -> str:
         federation.communal,
         *(t for part in lists for t in (part.order, part.starts)),
     ]
-    for part in (federation, task.prepare):  # the edges of graphs, the tables of flows
-        numbers += getattr(part, "made_of", ())
+    numbers += federation.made_of  # the edges of graphs
+    numbers += getattr(task.prepare, "made_of", ())  # the tables of flows
     for tensor in numbers:
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
