@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from fedloom.cli.live import LiveTable
-from fedloom.runs.history import CLIENTS, GLOBAL
+from fedloom.runs.statistics import CLIENTS, GLOBAL
 
 
 def record(number, **metrics):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fedloom.report.table import differences, summary, verdict
-from fedloom.runs.history import CLIENTS, GLOBAL, History
+from fedloom.runs.history import History
+from fedloom.runs.statistics import CLIENTS, GLOBAL
 
 
 def run(clients: list[float], glob: list[float] | None = None, stopped: str | None = None, **config: Any) -> History:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.history import CLIENTS, History
+from fedloom.runs.history import History
+from fedloom.runs.statistics import CLIENTS
 
 
 def history(values: dict[int, float], metric: str = CLIENTS, **config: object) -> History:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedloom.runs.history import CLIENTS, GLOBAL, History
+from fedloom.runs.history import History
+from fedloom.runs.statistics import CLIENTS, GLOBAL
 
 
 def history(values: list[float], clients: int = 4, own: float = 0.5, **more: Any) -> History:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from fedloom.runs.history import CLIENTS, GLOBAL
+from fedloom.runs.statistics import CLIENTS, GLOBAL
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -169,7 +169,7 @@ def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.progress import printer
-    from fedloom.runs.history import BYTES
+    from fedloom.runs.statistics import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
     table.add_column("what was scored on whose data")

@@ -92,9 +92,10 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     """Do what is left of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable
     from fedloom.core.validation import read_toml
-    from fedloom.report.sweep import verdict, write
+    from fedloom.report.sweep import write
     from fedloom.runs.config import RunConfig
     from fedloom.runs.plans.sweep import PLAN, members, play
+    from fedloom.runs.plans.sweep_table import sweep_verdict
 
     plan = read_toml(folder / PLAN)
     rounds = {m.label: int(m.values.get("rounds", RunConfig().rounds)) for m in members(plan)}
@@ -106,7 +107,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
         raise
     rows = swept.rows
     page = write(swept, folder)
-    words = verdict(rows, swept.metrics)
+    words = sweep_verdict(rows, swept.metrics)
     if as_json:
         told = {"folder": str(folder), "metrics": swept.metrics, "combinations": rows, "verdict": words}
         typer.echo(json.dumps(told))
@@ -120,8 +121,8 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
     from rich.table import Table
 
     from fedloom.cli.progress import printer
-    from fedloom.report.sweep import MARKS, written
     from fedloom.runs.plans.grid import short_keys
+    from fedloom.runs.plans.sweep_table import MARKS, value_text
 
     table = Table(caption="mean ± standard deviation over seeds" if rows[0]["seeds"] > 1 else "one seed: no spread")
     for heading in short_keys(swept.grid).values():
@@ -132,7 +133,7 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
     for row in rows:
         table.add_row(
             *map(str, row["settings"].values()),
-            *(written(row, metric) for metric in swept.metrics),
+            *(value_text(row, metric) for metric in swept.metrics),
             f"{row['megabytes_sent']:,.1f}",
             f"{row['steps']:,.0f}",
             MARKS[row["mark"]],

@@ -28,8 +28,8 @@ from fedloom.plotting.style import (
     whole_numbers,
     widened,
 )
-from fedloom.report.measured import GROUPS, Floats, Histories, client_accuracies, client_count, over_seeds
 from fedloom.runs.history import History
+from fedloom.runs.statistics import GROUPS, Floats, Histories, client_accuracies, client_count, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,9 +21,9 @@ from fedloom.plotting.style import svg
 from fedloom.report import figures
 from fedloom.report.crossover import crossover
 from fedloom.report.excluded import left_out
-from fedloom.report.measured import Histories, client_count
 from fedloom.report.table import Row, accuracy, differences, summary, verdict
 from fedloom.runs.history import History
+from fedloom.runs.statistics import Histories, client_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

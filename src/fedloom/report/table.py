@@ -9,8 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedloom.report.measured import CLIENTS_STD, Histories, client_count, last, over_seeds, points, traffic
-from fedloom.runs.history import CLIENTS, GLOBAL, History
+from fedloom.runs.history import History
+from fedloom.runs.statistics import (
+    CLIENTS,
+    CLIENTS_STD,
+    GLOBAL,
+    Histories,
+    client_count,
+    join_names,
+    last_value,
+    over_seeds,
+    stop_reason,
+    traffic,
+    values_by_round,
+)
 
 Row = dict[str, Any]
 
@@ -43,15 +55,15 @@ def summary(histories: Histories, reach: float | None = None) -> list[Row]:
 def _row(name: str, runs: Sequence[History]) -> Row:
     row: Row = {"method": name, "seeds": len(runs)}
     for key, metric in METRICS.items():
-        row[key], row[f"{key}_std"] = over_seeds([last(run, metric) for run in runs])
+        row[key], row[f"{key}_std"] = over_seeds([last_value(run, metric) for run in runs])
     row["efficiency"], row["efficiency_std"] = over_seeds([_efficiency(run) for run in runs])
-    measured = [max((*points(run, GLOBAL), *points(run, CLIENTS)), default=None) for run in runs]
+    measured = [max((*values_by_round(run, GLOBAL), *values_by_round(run, CLIENTS)), default=None) for run in runs]
     return row | {
         **traffic(runs),
         "steps": sum(run.total("steps") for run in runs) / len(runs),
         "rounds": min(max((r["round"] for r in run.records), default=0) for run in runs),
         "last_measured": min((r for r in measured if r is not None), default=None),
-        "stopped": stopped_of(runs),
+        "stopped": stop_reason(runs),
     }
 
 
@@ -67,15 +79,6 @@ def _reached(runs: Sequence[History], reach: float | None) -> Row:
         return {}
     rounds = [found for found in (run.rounds_to(reach) for run in runs) if found is not None]
     return {"reach": reach, "reached": len(rounds), "rounds_to": sum(rounds) / len(rounds) if rounds else None}
-
-
-def stopped_of(runs: Sequence[History]) -> str | None:
-    """Why some of these runs ended early, or None if none did."""
-    reasons = [run.stopped for run in runs if run.stopped]
-    if not reasons:
-        return None
-    which = f"{len(reasons)} of {len(runs)} seeds: " if len(runs) > 1 else ""
-    return which + " / ".join(dict.fromkeys(reasons))
 
 
 def verdict(rows: Sequence[Row]) -> str:
@@ -115,7 +118,7 @@ def _lead(rows: Sequence[Row], key: str) -> tuple[str, bool] | None:
         )
     unclear = [row for row in (second, *rest) if first[key] - row[key] <= _combined(first, row, key)]
     if unclear:
-        names = and_([str(row["method"]) for row in unclear])
+        names = join_names([str(row["method"]) for row in unclear])
         widest = max(_combined(first, row, key) for row in unclear)
         return (
             f"{TESTS[key]} {first['method']} has the highest mean ({accuracy(first, key)}, {lead} above "
@@ -133,11 +136,6 @@ def _lead(rows: Sequence[Row], key: str) -> tuple[str, bool] | None:
 
 def _combined(one: Row, other: Row, key: str) -> float:
     return float((one[f"{key}_std"] ** 2 + other[f"{key}_std"] ** 2) ** 0.5)
-
-
-def and_(names: Sequence[str]) -> str:
-    """Names as a person lists them."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def accuracy(row: Row, key: str) -> str:

@@ -13,9 +13,10 @@ from typing import Any
 from fedloom.reproduce.study import Asked
 from fedloom.reproduce.tavakoli import FIRST_TOLERANCE
 from fedloom.runs.api import load_config, local_values, method_of, with_method
-from fedloom.runs.history import GLOBAL, History
+from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, Workshop, file_name
 from fedloom.runs.runner import prepare, rescore
+from fedloom.runs.statistics import GLOBAL
 
 MODES = ("global", "local")
 ROUNDS, ALONE = 300, 67

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.nested import select_prefix
+from fedloom.plotting.curves import curves_figure
+from fedloom.runs.statistics import BYTES, CLIENTS, accuracy_panels, bytes_sent
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
     from fedloom.core.task import Task
-
-CLIENTS = "client_model/own_test/accuracy/mean"
-GLOBAL = "global_model/global_test/accuracy"
-BYTES = ("bytes_down", "bytes_up", "bytes_between")
-"""What a round sent: from the server, to the server, and from client to client in a chain."""
 
 
 @dataclass
@@ -85,7 +81,7 @@ class History:
         ``bytes_between`` clients, or ``bytes_sent``, which is all three."""
         records = [r for r in self.records if upto is None or r["round"] <= upto]
         if what == "bytes_sent":
-            return sum(sent(r) for r in records)
+            return sum(bytes_sent(r) for r in records)
         return sum(r.get(what, 0) if what in BYTES else r[what] for r in records)
 
     def frame(self) -> pd.DataFrame:
@@ -99,9 +95,7 @@ class History:
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Accuracy by round as a matplotlib figure, also saved to ``path`` if given."""
-        from fedloom.report.figures import accuracy_by
-
-        figure = accuracy_by("round", {self.label: [self]})
+        figure = curves_figure(accuracy_panels("round", {self.label: [self]}), [self.label])
         if path is not None:
             figure.savefig(path, bbox_inches="tight")
         return figure
@@ -143,11 +137,6 @@ class History:
         )
 
 
-def sent(record: Mapping[str, Any]) -> int:
-    """All bytes of a round, whoever sent them."""
-    return sum(record.get(way, 0) for way in BYTES)
-
-
 def _records(path: Path) -> list[dict[str, Any]]:
     """The records of a run; a last line that was cut off by a stop does not count."""
     lines = path.read_bytes().splitlines() if path.exists() else []
@@ -175,11 +164,3 @@ def _server(folder: Path) -> dict[str, Tensor]:
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text()) if path.exists() else None
-
-
-def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample standard deviation (0 for a single value)."""
-    mean = sum(values) / len(values)
-    if len(values) == 1:
-        return mean, 0.0
-    return mean, (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5

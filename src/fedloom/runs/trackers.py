@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.runs.history import BYTES
 from fedloom.runs.runner import Observer
+from fedloom.runs.statistics import BYTES
 
 TRACKERS = {
     "tensorboard": "event files in the run's folder, for tensorboard --logdir",

@@ -15,6 +15,8 @@ import numpy as np
 from fedloom.core.seeds import numpy_generator
 
 DRAWS = 4000
+SURE = 0.95
+"""From this probability on, one method counts as better than another."""
 AT_ONCE = 1 << 22
 """Numbers drawn at once."""
 Scores = Mapping[tuple[int, str], float]

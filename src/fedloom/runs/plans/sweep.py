@@ -23,6 +23,7 @@ from fedloom.runs.config import RunConfig, hyperparameters
 from fedloom.runs.history import History
 from fedloom.runs.plans.grid import Grid, Settings, applied, checked, combinations, label
 from fedloom.runs.plans.plan import Member, TaskOf, Watch, Workshop, as_read, begin, file_name, go_on
+from fedloom.runs.plans.sweep_table import best_row, sweep_figure, sweep_rows, sweep_verdict
 
 PLAN = "sweep.toml"
 DEFAULT_METRICS = ("clients", "global")
@@ -53,30 +54,22 @@ class Sweep:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row per combination, the best first: ``settings``, each metric's mean and std over seeds, the costs."""
-        from fedloom.report.sweep import rows
-
-        return rows(self)
+        return sweep_rows(self.settings, self.runs, self.metrics)
 
     @property
     def best(self) -> Settings:
         """The settings of the best combination."""
-        from fedloom.report.sweep import best
-
-        return dict(best(self.rows)["settings"])
+        return dict(best_row(self.rows)["settings"])
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The first metric over the grid as a matplotlib figure, also saved to ``path`` if given."""
-        from fedloom.report.sweep import figure
-
-        drawn = figure(self)
+        figure = sweep_figure(self.grid, self.rows, self.metrics[0])
         if path is not None:
-            drawn.savefig(path, bbox_inches="tight")
-        return drawn
+            figure.savefig(path, bbox_inches="tight")
+        return figure
 
     def __str__(self) -> str:
-        from fedloom.report.sweep import verdict
-
-        return verdict(self.rows, self.metrics)
+        return sweep_verdict(self.rows, self.metrics)
 
 
 def sweep(
@@ -139,11 +132,6 @@ def full_name(metric: str, score: str) -> str:
     if not re.fullmatch(f"global_model/global_test/({score}|loss)|{own}", metric):
         raise unknown("metric", metric, METRICS)
     return metric
-
-
-def lower_is_better(metric: str) -> bool:
-    """Whether less of a metric is better: losses, errors and spreads."""
-    return "loss" in metric or "error" in metric or metric.endswith("/std")
 
 
 def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:

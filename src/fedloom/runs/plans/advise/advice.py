@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedloom.runs.history import mean_and_std
 from fedloom.runs.plans.advise.halving import OVERALL, Outcome, Rung, Tournament
-from fedloom.runs.plans.evidence import Scores, probability_better
+from fedloom.runs.plans.advise.text import advice_text
+from fedloom.runs.plans.evidence import SURE, Scores, probability_better
+from fedloom.runs.statistics import mean_and_std
 
-SURE = 0.95
 LEVEL = 0.01
 CHEAPER = 0.9
 """A candidate is clearly cheaper if it costs at most this share."""
@@ -103,9 +103,7 @@ class Advice:
         return {**asdict(self), "folder": str(self.folder) if self.folder else None}
 
     def __str__(self) -> str:
-        from fedloom.report.advice import text
-
-        return text(self)
+        return advice_text(self)
 
 
 Tested = Callable[[str], Sequence[Outcome]]

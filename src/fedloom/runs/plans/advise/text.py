@@ -1,0 +1,161 @@
+"""An advice in words that fit a terminal: for each group of clients what to use, how good, how sure, at what cost."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fedloom.runs.plans.advise.candidates import method_of
+from fedloom.runs.plans.evidence import SURE
+from fedloom.runs.statistics import join_names
+
+if TYPE_CHECKING:
+    from fedloom.runs.plans.advise.advice import Advice, Cost, Pick, Standing
+
+WIDE = 98
+MOST_NAMES = 6
+ROLES = {"use": "use", "runner_up": "runner-up", "local": "alone"}
+"""The candidates that a pick names, and what they are called."""
+
+
+def advice_text(advice: Advice) -> str:
+    """The whole advice in at most a hundred columns."""
+    lines = [*_wrap(title(advice)), ""]
+    for pick in advice.groups:
+        lines += [*_pick_lines(advice, pick), ""]
+    lines += [*_pick_lines(advice, advice.overall), "", "How it was found"]
+    for sentence in (*tournament_sentences(advice), *caveats(advice)):
+        lines += _wrap(sentence, "  ")
+    return "\n".join(lines)
+
+
+def _wrap(sentence: str, indent: str = "", hang: str | None = None) -> list[str]:
+    later = indent if hang is None else hang
+    return textwrap.wrap(sentence, WIDE, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False)
+
+
+def title(advice: Advice) -> str:
+    """The first sentence of an advice."""
+    return (
+        f"Advice for {advice.task} ({advice.overall.clients} clients): chosen on validation data, and the numbers "
+        f"below are on test data."
+    )
+
+
+def _pick_lines(advice: Advice, pick: Pick) -> Iterator[str]:
+    yield whom(pick)
+    standings = [(name, getattr(pick, role)) for role, name in ROLES.items()]
+    wide = max(len(standing.candidate) for _, standing in standings if standing is not None)
+    for name, standing in standings:
+        if standing is not None:
+            sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
+            words = "" if sure is None else f"   {probability_text(sure)} sure to be worse"
+            yield f"  {name:9}  {standing.candidate:{wide}}  {score_text(standing, advice.score)}{words}"
+    yield f"  {'cost':9}  {cost_text(advice.costs[pick.use.candidate])}"
+    yield from _wrap(f"  {'why':9}  {why(advice, pick)}", "", " " * 13)
+
+
+def whom(pick: Pick) -> str:
+    """Whom an advice is for."""
+    low, high = pick.sizes
+    span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    if pick.group == "overall":
+        return f"One method for all {pick.clients} clients"
+    called = "All clients (they are of one size)" if pick.group == "all" else f"{pick.group.capitalize()} clients"
+    return f"{called}: {pick.clients} with {span} training samples"
+
+
+def score_text(standing: Standing, score: str) -> str:
+    """A candidate's test score for people."""
+    std = standing.std
+    if score == "accuracy":
+        return f"{100 * standing.test:5.1f}{'' if std is None else f' ± {100 * std:.1f}'} %"
+    return f"loss {-standing.test:.4g}{'' if std is None else f' ± {std:.2g}'}"
+
+
+def probability_text(sure: float) -> str:
+    """A probability without false precision at its ends, and never rounded up."""
+    return "> 99 %" if sure > 0.99 else "< 1 %" if sure < 0.01 else f"{int(100 * sure + 1e-9)} %"
+
+
+def cost_text(price: Cost) -> str:
+    """What a candidate costs, per client that takes part and round."""
+    steps = f"{price.steps:.3g} local steps"
+    ways = {"up": price.bytes_up, "down": price.bytes_down, "between clients": price.bytes_between}
+    sent = [
+        f"{bytes_text(number)} {way}"
+        for way, number in ways.items()
+        if number or (price.bytes and way != "between clients")
+    ]
+    return f"{join_names(sent) if sent else 'nothing sent'}, {steps} per client and round"
+
+
+def bytes_text(number: float) -> str:
+    """A number of bytes with its unit."""
+    for size, unit in ((1e6, "MB"), (1e3, "kB")):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.0f} B"
+
+
+def why(advice: Advice, pick: Pick) -> str:
+    """The reason of a choice, with the rivals that are as good and with a warning where tests do not confirm it."""
+    own = method_of(pick.use.candidate)
+    rivals = list(dict.fromkeys(name for name in map(method_of, pick.level) if name != own))
+    if pick.reason == "regret":
+        gaps = ", ".join(f"{group} {_gap_text(advice, regret)}" for group, regret in advice.regrets.items())
+        words = f"its worst gap to a group's best on validation data is the smallest ({gaps})"
+    elif rivals:
+        shown = [*rivals[:MOST_NAMES], *(["others"] if len(rivals) > MOST_NAMES else [])]
+        reason = (
+            "has the best mean, and none of the others is clearly cheaper" if pick.reason == "best" else pick.reason
+        )
+        words = f"no clear winner between {join_names([own, *shown])} on validation data: {own} {reason}"
+    else:
+        words = (
+            "the best on validation data" if pick.reason == "best" else f"as good as other settings, and {pick.reason}"
+        )
+    rival, sure = ("the runner-up", pick.over_runner_up) if pick.runner_up else ("training alone", pick.over_local)
+    if sure is not None and sure < 1 - SURE:
+        words += f"; on test data {rival} is ahead"
+    elif sure is not None and sure < SURE and not rivals:
+        words += f"; its lead over {rival} is not established on test data"
+    return words[0].upper() + words[1:] + "."
+
+
+def _gap_text(advice: Advice, gap: float) -> str:
+    return f"{100 * gap:.1f} points" if advice.score == "accuracy" else f"{gap:.3g}"
+
+
+def tournament_sentences(advice: Advice) -> Iterator[str]:
+    """How the tournament went, a sentence per rung."""
+    for number, rung in enumerate(advice.rungs, 1):
+        seeds = "1 seed" if rung.seeds == 1 else f"{rung.seeds} seeds"
+        yield f"Rung {number}: {len(rung.candidates)} candidates, {rung.rounds} rounds, {seeds}."
+    yield f"{advice.seconds:.0f} of {60 * advice.minutes:.0f} seconds were used."
+
+
+def caveats(advice: Advice) -> Iterator[str]:
+    """What the advice does not know."""
+    last = advice.rungs[-1]
+    if last.rounds < advice.rounds:
+        yield (
+            f"The budget ended at {last.rounds} of the {advice.rounds} rounds you mean to train: slow starters may be "
+            "judged too early; more minutes would tell."
+        )
+    if last.seeds == 1:
+        yield "There was time for one seed: how sure it is counts the differences between clients, not between seeds."
+    for names, sentence in _by_sentence(advice.cannot_run).items():
+        yield f"Could not run: {names}. {sentence}"
+    if advice.not_run:
+        shown = ", ".join(advice.not_run[:MOST_NAMES]) + (", …" if len(advice.not_run) > MOST_NAMES else "")
+        yield f"Not run for lack of time: {len(advice.not_run)} candidates ({shown})."
+
+
+def _by_sentence(failed: dict[str, str]) -> dict[str, str]:
+    """Candidates that failed with the same sentence together."""
+    by_sentence: dict[str, list[str]] = {}
+    for name, sentence in failed.items():
+        by_sentence.setdefault(sentence, []).append(name)
+    return {", ".join(names): sentence for sentence, names in by_sentence.items()}

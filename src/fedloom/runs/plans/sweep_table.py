@@ -1,0 +1,147 @@
+"""The results of a sweep: a row per combination, which of them is best, and how far its lead is established.
+
+The first metric decides the order. Combinations whose gap to the best is within the combined standard deviation over
+seeds are marked as level with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedloom.core.errors import FedloomError
+from fedloom.plotting.grid import GridMetric, GridPoint, grid_figure, is_number
+from fedloom.runs.history import History
+from fedloom.runs.statistics import join_names, last_value, over_seeds, stop_reason, traffic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SweepRow = dict[str, Any]
+
+MARKS = {"best": "best", "level": "≈ best", "": "", "left out": "left out"}
+"""The values of a row's ``mark``, and how a table shows them."""
+
+
+def sweep_rows(
+    settings: Mapping[str, Mapping[str, Any]], runs: Mapping[str, Sequence[History]], metrics: Sequence[str]
+) -> list[SweepRow]:
+    """A row per combination, the best first.
+
+    A combination that stopped early or was not measured comes last and is never best.
+
+    Args:
+        settings: The settings of each combination, by its label.
+        runs: The histories of each combination, one per seed, by its label.
+        metrics: The metrics of a row; the first one decides the order.
+    """
+    metric = metrics[0]
+    sign = 1 if lower_is_better(metric) else -1
+    rows = [_row(label, chosen, runs[label], metrics) for label, chosen in settings.items()]
+    rows.sort(key=lambda row: (row["mark"] == "left out", sign * (row["means"][metric] or 0)))
+    if rows[0]["mark"] == "":
+        rows[0]["mark"] = "best"
+        for row in rows[1:]:
+            row["mark"] = row["mark"] or ("level" if _is_level(rows[0], row, metric) else "")
+    return rows
+
+
+def _row(label: str, settings: Mapping[str, Any], runs: Sequence[History], metrics: Sequence[str]) -> SweepRow:
+    scores = {metric: over_seeds([last_value(run, metric) for run in runs]) for metric in metrics}
+    stopped = stop_reason(runs)
+    return {
+        "label": label,
+        "settings": settings,
+        "seeds": len(runs),
+        "means": {metric: mean for metric, (mean, _) in scores.items()},
+        "stds": {metric: std for metric, (_, std) in scores.items()},
+        **traffic(runs),
+        "steps": sum(run.total("steps") for run in runs) / len(runs),
+        "stopped": stopped,
+        "mark": "left out" if stopped or scores[metrics[0]][0] is None else "",
+    }
+
+
+def _is_level(first: SweepRow, row: SweepRow, metric: str) -> bool:
+    gap: float = abs(first["means"][metric] - row["means"][metric])
+    stds = [first["stds"][metric], row["stds"][metric]]
+    return gap == 0 if None in stds else gap <= float(np.hypot(*stds))
+
+
+def best_row(rows: Sequence[SweepRow]) -> SweepRow:
+    """The best of the rows that ``sweep_rows`` returned."""
+    if rows[0]["mark"] != "best":
+        raise FedloomError(
+            "No combination of this sweep ran to its end with a measured score; its rows say why each stopped."
+        )
+    return rows[0]
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether less of a metric is better: losses, errors and spreads."""
+    return "loss" in metric or "error" in metric or metric.endswith("/std")
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share, which is shown in per cent."""
+    return "accuracy" in metric or "recall" in metric
+
+
+def value_text(row: SweepRow, metric: str) -> str:
+    """A row's metric for people, as ``87.3 ± 0.6 %``."""
+    mean, std = row["means"][metric], row["stds"][metric]
+    if mean is None:
+        return "not measured"
+    scale, unit, form = (100, " %", ".1f") if is_share(metric) else (1, "", ".4g")
+    return f"{scale * mean:{form}}{'' if std is None else f' ± {scale * std:{form}}'}{unit}"
+
+
+def sweep_verdict(rows: Sequence[SweepRow], metrics: Sequence[str]) -> str:
+    """Which combination is best, how far its lead is established, and whether the grid should be extended."""
+    metric = metrics[0]
+    if rows[0]["mark"] != "best":
+        return "No combination ran to its end with a measured score."
+    first = rows[0]
+    words = [f"Best by {metric}: {first['label']} with {value_text(first, metric)}."]
+    level = [row["label"] for row in rows[1:] if row["mark"] == "level"]
+    if first["seeds"] == 1 and len(rows) > 1:
+        words.append("With a single seed its lead is not established: --seeds 3 or more would tell.")
+    elif level:
+        names = join_names(level) if len(level) < 4 else f"{len(level)} others"
+        words.append(f"Its lead over {names} is not established: it is within the combined standard deviation.")
+    edges = [key for key in first["settings"] if key.startswith(("method", "local")) and _is_at_edge(rows, key)]
+    if edges:
+        are = "is at the edge of its grid" if len(edges) == 1 else "are at the edges of their grids"
+        words.append(f"The best {join_names(edges)} {are}: values beyond may be better.")
+    early = sum(row["mark"] == "left out" for row in rows)
+    if early:
+        words.append(f"Left out because they stopped early or were not measured: {early} of {len(rows)}.")
+    return " ".join(words)
+
+
+def _is_at_edge(rows: Sequence[SweepRow], key: str) -> bool:
+    values = [row["settings"][key] for row in rows]
+    numbers = {value for value in values if is_number(value)}
+    return len(numbers) > 1 and len(numbers) == len(set(map(str, values))) and values[0] in (min(numbers), max(numbers))
+
+
+def sweep_figure(grid: Mapping[str, Sequence[Any]], rows: Sequence[SweepRow], metric: str) -> Figure:
+    """The metric over the grid; combinations that were left out have no mark in it."""
+    points = [
+        GridPoint(
+            label=row["label"],
+            settings=row["settings"],
+            mean=row["means"][metric],
+            std=row["stds"][metric],
+            text=value_text(row, metric),
+            best=row["mark"] == "best",
+        )
+        for row in rows
+        if row["mark"] != "left out"
+    ]
+    if not points:
+        raise FedloomError("No combination of this sweep ran to its end with a measured score.")
+    shown = GridMetric(metric, is_share(metric), lower_is_better(metric))
+    return grid_figure(grid, points, shown, rows[0]["seeds"])
