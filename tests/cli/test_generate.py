@@ -9,7 +9,7 @@ import pytest
 
 from fedloom.cli.app import main
 from fedloom.tasks.flows import read_packed
-from fedloom.tasks.flows.learning.task import read_folder
+from fedloom.tasks.flows.learning.flow_task import read_folder
 from fedloom.tasks.flows.synthetic.generator import generate
 
 SMALL = ["flows", "generate", "--clients", "2", "--largest", "1000"]

@@ -18,8 +18,8 @@ import fedloom as fl
 from fedloom.cli.app import main
 from fedloom.cli.flows import flows
 from fedloom.runs.client_model import client_model
-from fedloom.tasks.flows.formats.json import write_flow
-from fedloom.tasks.flows.learning.recommend import Recommender, model_of_run
+from fedloom.tasks.flows.formats.flow_json import write_flow
+from fedloom.tasks.flows.learning.recommender import Recommender, model_of_run
 from fedloom.tasks.flows.rules import PLATFORM
 from support import small_flows
 from support.paths import FLOW_EXAMPLES

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedloom.tasks.flows.learning.task import task_of_corpus
+from fedloom.tasks.flows.learning.flow_task import task_of_corpus
 from support import small_flows
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from fedloom.reproduce.flow_runs import (
     withheld,
 )
 from fedloom.reproduce.study import Asked
-from fedloom.tasks.flows.synthetic.sizes import group, thresholds
+from fedloom.tasks.flows.synthetic.client_sizes import group, thresholds
 
 
 def history(small: list[float], big: list[float]) -> fl.History:

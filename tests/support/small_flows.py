@@ -8,8 +8,8 @@ from random import Random
 from fedloom.core.task import Task
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.json import write_flow
-from fedloom.tasks.flows.learning.task import task_of_corpus
+from fedloom.tasks.flows.formats.flow_json import write_flow
+from fedloom.tasks.flows.learning.flow_task import task_of_corpus
 from fedloom.tasks.flows.rules import PLATFORM, validate
 
 ACTIONS = ("Assign", "DataSet", "SendEmail", "ExecuteAction", "RefreshQuery")

@@ -13,7 +13,7 @@ from fedloom.cli.generate import generate
 from fedloom.cli.recommend import export, recommend
 
 if TYPE_CHECKING:
-    from fedloom.tasks.flows.formats.closing import Reading
+    from fedloom.tasks.flows.formats.start_and_ends import Reading
 
 ENDINGS = (".json", ".bpmn", ".npz")
 

@@ -82,8 +82,8 @@ def _write(corpus: Corpus, out: Path) -> None:
 
 def _groups(corpus: Corpus, clients: int, largest: int, seed: int) -> dict[str, dict[str, Any]]:
     """What each group of sizes has, ready for JSON."""
+    from fedloom.tasks.flows.synthetic.client_sizes import GROUPS, SIZES, group, picked
     from fedloom.tasks.flows.synthetic.generator import ceiling
-    from fedloom.tasks.flows.synthetic.sizes import GROUPS, SIZES, group, picked
 
     places = picked(clients)
     told: dict[str, dict[str, Any]] = {}

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fedloom.tasks.flows.flow import Flow
-    from fedloom.tasks.flows.learning.recommend import Strange
-    from fedloom.tasks.flows.learning.saved import SavedModel
+    from fedloom.tasks.flows.learning.recommender import Strange
+    from fedloom.tasks.flows.learning.saved_flow_model import SavedModel
 
 NOTED = 5
 """How many words a note names."""
@@ -57,7 +57,7 @@ def recommend(
 
     Example:  fedloom flows recommend model.safetensors my_workflow.json --after "Urgent?" --label "main 1"
     """
-    from fedloom.tasks.flows.learning.recommend import Recommender
+    from fedloom.tasks.flows.learning.recommender import Recommender
 
     recommender = Recommender.load(model, client)
     draft = recommender.read(flow)
@@ -95,7 +95,7 @@ def export(
 
     Example:  fedloom flows export runs/n8n --client "owner 12" --out model.safetensors
     """
-    from fedloom.tasks.flows.learning.recommend import model_of_run
+    from fedloom.tasks.flows.learning.recommender import model_of_run
 
     saved = model_of_run(run, client)
     saved.write(out)

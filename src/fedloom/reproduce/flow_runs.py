@@ -17,7 +17,7 @@ from fedloom.reproduce.study import Finding, Table, ahead, spread
 from fedloom.runs.api import with_method
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, file_name
-from fedloom.tasks.flows.synthetic.sizes import thresholds
+from fedloom.tasks.flows.synthetic.client_sizes import thresholds
 from fedloom.tasks.task import task as make
 
 GROUPS = ("small", "intermediate", "big")

@@ -9,7 +9,7 @@ from fedloom.core.errors import unknown
 from fedloom.core.local_work import LocalWork
 from fedloom.tasks.builder import TaskBuilder
 from fedloom.tasks.dataset_task import DatasetBuilder
-from fedloom.tasks.flows.learning.task import FlowBuilder
+from fedloom.tasks.flows.learning.flow_task import FlowBuilder
 from fedloom.tasks.graphs.task import GraphBuilder
 from fedloom.tasks.own_data import OwnDataBuilder
 

@@ -10,8 +10,8 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
+from fedloom.tasks.flows.platform_kinds import KINDS
 from fedloom.tasks.flows.rules import BPMN, DIALECTS, N8N, PLATFORM, RULES, Dialect, validate, validate_draft
-from fedloom.tasks.flows.synthetic.kinds import KINDS
 from support.paths import DOCS
 
 

@@ -9,14 +9,16 @@ from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.drawing.outline import outline
 from fedloom.tasks.flows.drawing.picture import draw_flow
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.closing import Reading
-from fedloom.tasks.flows.formats.json import read, read_draft, read_flow, to_json, write_flow
+from fedloom.tasks.flows.formats.flow_json import to_json, write_flow
+from fedloom.tasks.flows.formats.read_flow import read, read_draft, read_flow
+from fedloom.tasks.flows.formats.start_and_ends import Reading
 from fedloom.tasks.flows.rules import BPMN, DIALECTS, N8N, PLATFORM, RULES, Dialect, validate, validate_draft
 
 _LATER = {
-    "fedloom.tasks.flows.formats.packed": ("read_bpmn", "read_corpus", "read_n8n"),
-    "fedloom.tasks.flows.formats.bundle": ("read_packed", "write_packed"),
-    "fedloom.tasks.flows.learning.recommend": ("Recommender", "Suggestion"),
+    "fedloom.tasks.flows.formats.read_corpus": ("read_corpus",),
+    "fedloom.tasks.flows.formats.real_corpora": ("read_bpmn", "read_n8n"),
+    "fedloom.tasks.flows.formats.packed_corpus": ("read_packed", "write_packed"),
+    "fedloom.tasks.flows.learning.recommender": ("Recommender", "Suggestion"),
 }
 _HOME = {name: module for module, names in _LATER.items() for name in names}
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Literal
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
-from fedloom.tasks.flows.synthetic.kinds import ENDS, KINDS, START
+from fedloom.tasks.flows.platform_kinds import ENDS, KINDS, START
 
 RULES = {
     "known kinds": "every node's kind is one that the dialect knows",

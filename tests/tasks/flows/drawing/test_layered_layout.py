@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from fedloom.tasks.flows.drawing.layered_layout import FlowLayout, layered_layout
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.closing import closed
 from fedloom.tasks.flows.formats.n8n import is_attachment
+from fedloom.tasks.flows.formats.start_and_ends import with_start_and_ends
 from fedloom.tasks.flows.rules import N8N
 
 WIDE, NARROW = 2.0, 0.3
@@ -19,11 +19,11 @@ GRAPHS = st.integers(1, 9).flatmap(
         st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from(["main", "ai_tool"])), max_size=16
     ).map(
         lambda edges: (
-            closed(
+            with_start_and_ends(
                 [Node(str(i), "kind") for i in range(n)],
                 [Edge(str(a), str(b), label) for a, b, label in edges],
                 N8N,
-                attaches=is_attachment,
+                is_attachment=is_attachment,
             ).flow
         )
     )

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from fedloom.tasks.flows.drawing.outline import outline
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.closing import closed
 from fedloom.tasks.flows.formats.n8n import is_attachment
+from fedloom.tasks.flows.formats.start_and_ends import with_start_and_ends
 from fedloom.tasks.flows.rules import N8N, PLATFORM
 
 
@@ -48,11 +48,11 @@ GRAPHS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.sampled_fro
 @given(GRAPHS)
 @settings(max_examples=80, deadline=None)
 def test_every_node_has_one_line_and_every_edge_is_shown(edges: list[tuple[int, int, str]]) -> None:
-    flow = closed(
+    flow = with_start_and_ends(
         [Node(f"n{i}x", "kind") for i in range(8)],
         [Edge(f"n{a}x", f"n{b}x", label) for a, b, label in edges],
         N8N,
-        attaches=is_attachment,
+        is_attachment=is_attachment,
     ).flow
     lines = outline(flow, N8N).splitlines()[2:]
     numbers = [int(line.split()[0]) for line in lines if re.match(r" *\d", line)]

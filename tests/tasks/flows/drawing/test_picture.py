@@ -15,9 +15,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.drawing.kind_families import FAMILIES, family, short_kind
 from fedloom.tasks.flows.drawing.picture import COLOURS, MOST_EDGES, MOST_NODES, draw_flow
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.json import read_flow
+from fedloom.tasks.flows.formats.read_flow import read_flow
+from fedloom.tasks.flows.platform_kinds import KINDS
 from fedloom.tasks.flows.rules import N8N, PLATFORM
-from fedloom.tasks.flows.synthetic.kinds import KINDS
 from support.paths import FLOW_EXAMPLES
 
 EXAMPLES = sorted(FLOW_EXAMPLES.iterdir())

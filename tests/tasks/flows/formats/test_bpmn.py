@@ -8,8 +8,9 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.formats.bpmn import MODEL, from_bpmn
-from fedloom.tasks.flows.formats.closing import Reading
-from fedloom.tasks.flows.formats.json import from_bytes, read, to_json
+from fedloom.tasks.flows.formats.flow_json import to_json
+from fedloom.tasks.flows.formats.read_flow import from_bytes, read
+from fedloom.tasks.flows.formats.start_and_ends import Reading
 from fedloom.tasks.flows.rules import BPMN, validate
 from support.paths import FLOW_EXAMPLES
 
@@ -132,12 +133,12 @@ def test_self_loops_are_dropped_and_double_flows_joined() -> None:
     [
         (
             node("task", "t") + "\n" + flow("t", "lost"),
-            "line 2: this sequenceFlow is dangling: there is no node 'lost'",
+            "line 2: this sequenceFlow names the node 'lost', which does not exist",
         ),
-        (node("task", "t") + "\n" + node("task", "t"), "line 2: the id 't' is taken"),
-        ("<b:task/>", "line 1: a task has no id"),
+        (node("task", "t") + "\n" + node("task", "t"), "line 2: another node has the id 't' too"),
+        ("<b:task/>", "line 1: this task has no id"),
         (node("boundaryEvent", "b", attachedToRef="lost"), "on the boundary of 'lost'"),
-        (node("task", "t") + flow("t", "lost", "messageFlow"), "this messageFlow is dangling"),
+        (node("task", "t") + flow("t", "lost", "messageFlow"), "this messageFlow names the node 'lost'"),
         ("", "no events, activities or gateways"),
         ("<b:task id='t'>", "line 1, column"),
     ],
@@ -149,7 +150,7 @@ def test_a_broken_model_is_refused_with_its_line(inside: str, said: str) -> None
 
 
 def test_a_truncated_file_is_refused_with_its_position() -> None:
-    with pytest.raises(FedloomError, match=r"f.bpmn, line \d+, column \d+: .* no valid XML"):
+    with pytest.raises(FedloomError, match=r"f.bpmn, line \d+, column \d+: not valid XML"):
         from_bpmn(EXAMPLE.read_bytes()[:700], "f.bpmn")
 
 

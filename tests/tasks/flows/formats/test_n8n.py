@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.tasks.flows.formats.closing import Reading
-from fedloom.tasks.flows.formats.json import from_bytes, read, to_json
+from fedloom.tasks.flows.formats.flow_json import to_json
+from fedloom.tasks.flows.formats.read_flow import from_bytes, read
+from fedloom.tasks.flows.formats.start_and_ends import Reading
 from fedloom.tasks.flows.rules import N8N, validate
 from support.paths import FLOW_EXAMPLES
 
@@ -118,18 +119,22 @@ def test_leftovers_of_deleted_nodes_without_targets_are_no_matter() -> None:
 @pytest.mark.parametrize(
     ("nodes", "connections", "said"),
     [
-        ([node("a")], {"a": {"main": [[link("b")]]}}, "at connections.a.main[0][0]: this connection is dangling"),
-        ([node("a")], {"b": {"main": [[link("a")]]}}, "there is no node 'b'"),
-        ([node("a"), node("a")], {}, "at nodes[1].name: there is another node called 'a'"),
+        (
+            [node("a")],
+            {"a": {"main": [[link("b")]]}},
+            "connections.a.main[0][0]: this connection names the node 'b'",
+        ),
+        ([node("a")], {"b": {"main": [[link("a")]]}}, "names the node 'b'"),
+        ([node("a"), node("a")], {}, "at nodes[1].name: another node has the name 'a' too"),
         ([], {}, "at nodes: this workflow has no nodes"),
         ([node("a", "n8n-nodes-base.stickyNote")], {}, "has no nodes"),
         ([{"name": "a"}], {}, "at nodes[0]: the field 'type' is missing"),
         ([node("a", typeVersion="1")], {}, "at nodes[0].typeVersion"),
         ([node("a", typeVersion=1e999)], {}, "not a number"),
-        ([node("a", parameters=[])], {}, "at nodes[0].parameters: an object must stand here"),
-        ([node("a")], {"a": {"main": [link("a")]}}, "at connections.a.main[0]: a list must stand here"),
+        ([node("a", parameters=[])], {}, "at nodes[0].parameters: expected an object"),
+        ([node("a")], {"a": {"main": [link("a")]}}, "at connections.a.main[0]: expected a list"),
         ([node("a")], {"a": {"main": [[link("a", index=-1)]]}}, "the index of an input"),
-        ([node("a")], [], "at connections: an object must stand here"),
+        ([node("a")], [], "at connections: expected an object"),
     ],
 )
 def test_a_broken_export_is_refused_with_the_place(nodes: list[Any], connections: Any, said: str) -> None:

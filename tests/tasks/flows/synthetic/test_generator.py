@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS, TARGETS, kind_of
 from fedloom.tasks.flows.rules import PLATFORM, validate
+from fedloom.tasks.flows.synthetic.client_sizes import SIZES, group, scaled
 from fedloom.tasks.flows.synthetic.generator import EXTRA_POINTS, ceiling, generate
-from fedloom.tasks.flows.synthetic.kinds import KINDS, NEVER_TARGETS, SUBKINDS, TARGETS, kind_of
-from fedloom.tasks.flows.synthetic.sizes import SIZES, group, scaled
 
 LARGEST = 1_000
 

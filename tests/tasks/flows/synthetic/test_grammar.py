@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedloom.tasks.flows.platform_kinds import TARGETS
 from fedloom.tasks.flows.synthetic.grammar import (
     BRANCHING,
     LABELS,
@@ -15,7 +16,6 @@ from fedloom.tasks.flows.synthetic.grammar import (
     USUAL,
     grammar,
 )
-from fedloom.tasks.flows.synthetic.kinds import TARGETS
 
 END = TARGETS.index("End")
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.tasks.flows.flow import Edge, Flow, Node
+from fedloom.tasks.flows.platform_kinds import TARGETS
 from fedloom.tasks.flows.rules import PLATFORM, validate
 from fedloom.tasks.flows.synthetic.grammar import LABELS, ROLES, TYPES, grammar
 from fedloom.tasks.flows.synthetic.growth import MERGE, MOST_NODES, grow
-from fedloom.tasks.flows.synthetic.kinds import TARGETS
 
 CONDITIONS = [f"Condition {i}" for i in (1, 2, 3)]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedloom.tasks.flows.platform_kinds import KINDS, SUBKINDS, TARGETS
+from fedloom.tasks.flows.synthetic.client_sizes import SIZES, group
 from fedloom.tasks.flows.synthetic.grammar import PER_THEME, ROLES, TYPES, grammar
 from fedloom.tasks.flows.synthetic.growth import grow
-from fedloom.tasks.flows.synthetic.kinds import KINDS, SUBKINDS, TARGETS
-from fedloom.tasks.flows.synthetic.sizes import SIZES, group
 from fedloom.tasks.flows.synthetic.styles import NAMED, NEW_ACTION, PLATFORM_TOKENS, PRIVATE_TOKENS, styles
 
 CLIENT_ACTION = TARGETS.index("ExecuteClientAction")

@@ -17,11 +17,11 @@ from fedloom.core.seeds import numpy_generator
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Flow
 from fedloom.tasks.flows.rules import PLATFORM
+from fedloom.tasks.flows.synthetic.client_sizes import SIZES, group, picked
 from fedloom.tasks.flows.synthetic.grammar import TYPES, grammar
 from fedloom.tasks.flows.synthetic.growth import grow
-from fedloom.tasks.flows.synthetic.sizes import SIZES, group, picked
+from fedloom.tasks.flows.synthetic.node_attributes import Described, describe
 from fedloom.tasks.flows.synthetic.styles import Styles, styles
-from fedloom.tasks.flows.synthetic.wording import Described, describe
 
 EXTRA_POINTS = 300
 """Small organisations get flows with so many points that are only for testing."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedloom.core.seeds import numpy_generator
-from fedloom.tasks.flows.synthetic.kinds import ENDS, TARGETS
+from fedloom.tasks.flows.platform_kinds import ENDS, TARGETS
 
 Array = np.ndarray
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedloom.tasks.flows.platform_kinds import TARGETS
 from fedloom.tasks.flows.synthetic.grammar import BRANCHING, LABELS, NO_ROLE, TERMINAL, Array, Grammar
-from fedloom.tasks.flows.synthetic.kinds import TARGETS
 
 MERGE = 0.3
 MOST_NODES, MOST_WAYS = 60, 20

@@ -18,10 +18,10 @@ from functools import lru_cache
 import numpy as np
 
 from fedloom.core.seeds import numpy_generator
+from fedloom.tasks.flows.platform_kinds import KINDS, SPLIT, SUBKINDS, TARGETS, kind_of
+from fedloom.tasks.flows.synthetic.client_sizes import GROUPS, SIZES, group, scaled
 from fedloom.tasks.flows.synthetic.grammar import PER_THEME, ROLES, THEMES, TYPES, Array, grammar
 from fedloom.tasks.flows.synthetic.growth import Grown, Speak, grow
-from fedloom.tasks.flows.synthetic.kinds import KINDS, SPLIT, SUBKINDS, TARGETS, kind_of
-from fedloom.tasks.flows.synthetic.sizes import GROUPS, SIZES, group, scaled
 
 PLATFORM_TOKENS, PRIVATE_TOKENS, PRIVATE_MODULES = 60, 90, 15
 PRIVATE_RATE = dict(zip(GROUPS, (0.15, 0.55, 0.70), strict=True))

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.json import read_draft
-from fedloom.tasks.flows.learning import federation
-from fedloom.tasks.flows.learning.placement import placed
-from fedloom.tasks.flows.learning.recommend import Recommender, saved_model
+from fedloom.tasks.flows.formats.read_flow import read_draft
+from fedloom.tasks.flows.learning import flow_federation
+from fedloom.tasks.flows.learning.placement_order import placed
+from fedloom.tasks.flows.learning.recommender import Recommender, saved_model
 from fedloom.tasks.flows.rules import BPMN, N8N
 from fedloom.training.threads import single_thread
 from support import small_flows
@@ -37,7 +37,7 @@ def draft(*kinds: str) -> Flow:
 def test_a_training_prefix_gets_exactly_what_the_model_predicts_for_its_data_point(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(federation, "placed", lambda flow, seed, start: placed(flow, 7, start))  # noqa: ARG005
+    monkeypatch.setattr(flow_federation, "placed", lambda flow, seed, start: placed(flow, 7, start))  # noqa: ARG005
     task = small_flows.task()
     corpus, compared, number = small_flows.corpus(), 0, 0
     points = task.federation.columns["x"]

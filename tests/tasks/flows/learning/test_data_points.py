@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.learning.batches import FlowInputs, FlowTable
-from fedloom.tasks.flows.learning.placement import placed
-from fedloom.tasks.flows.learning.schema import MASK, Schema
+from fedloom.tasks.flows.learning.data_points import FlowInputs, FlowTable
+from fedloom.tasks.flows.learning.flow_schema import MASK, Schema
+from fedloom.tasks.flows.learning.placement_order import placed
 from support import small_flows
 
 LOOP = Flow(

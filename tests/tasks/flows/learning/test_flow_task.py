@@ -18,12 +18,12 @@ from fedloom.core.task import Task
 from fedloom.models.fullgn import FullGN
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.bundle import write_packed
-from fedloom.tasks.flows.formats.packed import BPMN_FILE, N8N_FILE
-from fedloom.tasks.flows.learning.federation import Classes, schema_of
-from fedloom.tasks.flows.learning.task import Real, drawn, read_folder, suitable, task_of_corpus
+from fedloom.tasks.flows.formats.packed_corpus import write_packed
+from fedloom.tasks.flows.formats.real_corpora import BPMN_FILE, N8N_FILE
+from fedloom.tasks.flows.learning.flow_federation import Classes, schema_of
+from fedloom.tasks.flows.learning.flow_task import Real, drawn, read_folder, suitable, task_of_corpus
+from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS
 from fedloom.tasks.flows.rules import N8N, PLATFORM
-from fedloom.tasks.flows.synthetic.kinds import KINDS, NEVER_TARGETS, SUBKINDS
 from fedloom.training.execution import decide
 from support import small_flows
 from support.paths import DATA_FOLDER

@@ -17,8 +17,8 @@ from torch import Tensor
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.learning.recommend import Recommender, saved_model
-from fedloom.tasks.flows.learning.saved import SavedModel, read_model
+from fedloom.tasks.flows.learning.recommender import Recommender, saved_model
+from fedloom.tasks.flows.learning.saved_flow_model import SavedModel, read_model
 from fedloom.tasks.flows.rules import Dialect
 from support import small_flows
 
@@ -148,7 +148,7 @@ def test_a_file_that_is_no_model_is_refused(file: Path, tmp_path: Path) -> None:
     save_file({"a": torch.zeros(2)}, tmp_path / "other")
     _refused(tmp_path / "other", "holds tensors, but no model that fedloom flows export wrote")
     _refused(changed(file, lambda *_: None, version="7"), "is a model in version '7'")
-    _refused(changed(file, lambda *_: None, version="1", about="{"), "this is no valid JSON")
+    _refused(changed(file, lambda *_: None, version="1", about="{"), "not valid JSON")
     _refused(tmp_path / "nothing", "there is no model file")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fedloom.tasks.flows.platform_kinds import ENDS, KINDS, NEVER_TARGETS, SPLIT, START, SUBKINDS, TARGETS, kind_of
 from fedloom.tasks.flows.rules import PLATFORM
-from fedloom.tasks.flows.synthetic.kinds import ENDS, KINDS, NEVER_TARGETS, SPLIT, START, SUBKINDS, TARGETS, kind_of
 
 
 def test_kinds_are_26_and_add_up_to_all_points():

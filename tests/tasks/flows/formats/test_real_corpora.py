@@ -16,15 +16,16 @@ import pytest
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.bundle import read_packed, write_packed
-from fedloom.tasks.flows.formats.json import from_bytes, read_flow, to_json
-from fedloom.tasks.flows.formats.packed import (
+from fedloom.tasks.flows.formats.flow_json import to_json
+from fedloom.tasks.flows.formats.packed_corpus import read_packed, write_packed
+from fedloom.tasks.flows.formats.read_corpus import read_corpus
+from fedloom.tasks.flows.formats.read_flow import from_bytes, read_flow
+from fedloom.tasks.flows.formats.real_corpora import (
     BPMN_FILE,
     N8N_FILE,
     N8N_TITLES,
     N8N_VOCABULARY,
     read_bpmn,
-    read_corpus,
     read_n8n,
 )
 from fedloom.tasks.flows.rules import BPMN, N8N, PLATFORM, Dialect, validate
@@ -179,13 +180,13 @@ def test_only_flows_that_keep_the_rules_are_packed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"edge_dst": [1, 1, 3, 1]}, "'edge_dst' names nodes that are not there"),
-        ({"edge_src": [0, 0, -1, 1]}, "'edge_src' names nodes"),
+        ({"edge_dst": [1, 1, 3, 1]}, "'edge_dst' refers to nodes that do not exist"),
+        ({"edge_src": [0, 0, -1, 1]}, "'edge_src' refers to nodes"),
         ({"node_type": [1, 0, 3, 0]}, "'node_type' has numbers outside 0 to 2"),
-        ({"node_type": [1, 0, 2]}, "'node_type' has 3 entries and not 4"),
-        ({"node_ptr": [0, 3, 2]}, "'node_ptr' does not go up"),
-        ({"node_ptr": [1, 3, 4]}, "'node_ptr' does not go up"),
-        ({"edge_ptr": [0, 4]}, "'edge_ptr' has 2 entries and not 3"),
+        ({"node_type": [1, 0, 2]}, "'node_type' has 3 entries instead of 4"),
+        ({"node_ptr": [0, 3, 2]}, "'node_ptr' does not rise"),
+        ({"node_ptr": [1, 3, 4]}, "'node_ptr' does not rise"),
+        ({"edge_ptr": [0, 4]}, "'edge_ptr' has 2 entries instead of 3"),
         ({"edge_type": [0.0, 0.0, 1.0, 0.0]}, "'edge_type' is not a plain list of numbers"),
         ({"graph_owner": [-2, 0]}, "'graph_owner' has numbers outside -1"),
         ({"category_idx": [9, 0]}, "'category_idx'"),
@@ -216,12 +217,12 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
     ("name", "array", "said"),
     [
         ("header", np.frombuffer(b'{"format": "x"}', np.uint8), "format 'fedloom-flows'"),
-        ("header", np.frombuffer(b"{", np.uint8), "no valid JSON"),
+        ("header", np.frombuffer(b"{", np.uint8), "not valid JSON"),
         ("header", np.zeros(3, np.uint16), "is not a list of bytes"),
         ("texts", np.frombuffer(b"[]", np.uint8), "has numbers outside"),
-        ("texts", np.frombuffer(b"[1]", np.uint8), "a text must stand here"),
-        ("organisation_flows", np.array([5], np.int32), "does not share out"),
-        ("edge_target", np.full(14, 99, np.int32), "names nodes that are not there"),
+        ("texts", np.frombuffer(b"[1]", np.uint8), "expected a text"),
+        ("organisation_flows", np.array([5], np.int32), "does not add up"),
+        ("edge_target", np.full(14, 99, np.int32), "refers to nodes that do not exist"),
     ],
 )
 def test_a_damaged_file_of_ours_is_refused(tmp_path: Path, name: str, array: np.ndarray, said: str) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Flow
-from fedloom.tasks.flows.learning.schema import Read, Schema, Vocabularies, of_edge, of_flow, of_node
+from fedloom.tasks.flows.learning.flow_schema import Read, Schema, Vocabularies, of_edge, of_flow, of_node
 from fedloom.tasks.flows.rules import Dialect
 
 

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.learning.schema import EDGE, GRAPH, MASK, NODE, UNKNOWN, Schema, Vocabulary, tables, widths
+from fedloom.tasks.flows.learning.flow_schema import (
+    EDGE,
+    GRAPH,
+    MASK,
+    NODE,
+    UNKNOWN,
+    Schema,
+    Vocabulary,
+    tables,
+    widths,
+)
 from support import small_flows
 
 FLOW = Flow(

@@ -20,11 +20,11 @@ from fedloom.core.seeds import key, numpy_generator
 from fedloom.data.federation import Federation, Ragged
 from fedloom.tasks.flows.corpus import Corpus
 from fedloom.tasks.flows.flow import Flow, Node
-from fedloom.tasks.flows.learning.batches import FlowTable
-from fedloom.tasks.flows.learning.placement import placed
-from fedloom.tasks.flows.learning.schema import Schema
+from fedloom.tasks.flows.learning.data_points import FlowTable
+from fedloom.tasks.flows.learning.flow_schema import Schema
+from fedloom.tasks.flows.learning.placement_order import placed
+from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS
 from fedloom.tasks.flows.rules import PLATFORM, Dialect
-from fedloom.tasks.flows.synthetic.kinds import KINDS, NEVER_TARGETS, SUBKINDS
 
 Label = Literal["kind", "subkind"]
 OTHER = "other"

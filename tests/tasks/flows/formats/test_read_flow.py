@@ -1,4 +1,4 @@
-"""Our JSON format comes back the same; what is no flow is refused with its place in the file, and nothing crashes."""
+"""Flows survive our JSON format; what is no flow is refused with its position in the file, and nothing crashes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.drawing.outline import outline
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.formats.json import LARGEST, from_bytes, read, read_flow, to_json, write_flow
+from fedloom.tasks.flows.formats.flow_json import to_json, write_flow
+from fedloom.tasks.flows.formats.read_flow import LARGEST, from_bytes, read, read_flow
 from fedloom.tasks.flows.rules import BPMN, DIALECTS, N8N, PLATFORM, Dialect, validate
 from support.paths import DOCS, FLOW_EXAMPLES
 
@@ -39,16 +40,16 @@ def small(**changes: object) -> dict[str, object]:
     } | changes
 
 
-def checked(data: bytes) -> None:
+def read_and_validate(data: bytes) -> None:
     reading = from_bytes(data, "f.json")
     validate(reading.flow, reading.dialect)
 
 
-def refused(data: object) -> str:
-    """The sentence with which a file is refused."""
+def refusal(data: object) -> str:
+    """The error message of a file."""
     text = data if isinstance(data, bytes) else json.dumps(data).encode()
     with pytest.raises(FedloomError) as error:
-        checked(text)
+        read_and_validate(text)
     assert str(error.value).endswith(".")
     assert "\n" not in str(error.value)
     return str(error.value)
@@ -90,39 +91,39 @@ def test_a_file_of_our_format_is_written_to_be_read() -> None:
 
 def test_broken_text_is_refused_with_line_and_column() -> None:
     text = to_json(Flow((Node("s", "Start"),), ()), PLATFORM)
-    assert "f.json, line 6, column" in refused(text[: text.index('"kind"') + 3].encode())
-    assert "line 1, column 1" in refused(b"")
-    assert "line 2, column 1" in refused(b'{"format": "fedloom-flow",\n,}')
+    assert "f.json, line 6, column" in refusal(text[: text.index('"kind"') + 3].encode())
+    assert "line 1, column 1" in refusal(b"")
+    assert "line 2, column 1" in refusal(b'{"format": "fedloom-flow",\n,}')
 
 
-def test_what_only_a_machine_would_write_is_refused() -> None:
-    assert "nested too deeply" in refused(b"[" * 100_000)
-    assert "'id' comes twice" in refused(b'{"format": "fedloom-flow", "nodes": [{"id": "a", "id": "b"}]}')
-    assert "NaN" in refused(b'{"version": NaN}')
-    assert "not UTF-8" in refused(b'{"format": "\xff"}')
-    assert "Unicode" in refused(b'{"format": "fedloom-flow", "version": 1, "dialect": "\\ud800"}')
-    assert "10,000 digits" in refused(b"1" * 10_000)
+def test_what_only_a_machine_would_write_is_refusal() -> None:
+    assert "nested too deeply" in refusal(b"[" * 100_000)
+    assert "'id' occurs twice" in refusal(b'{"format": "fedloom-flow", "nodes": [{"id": "a", "id": "b"}]}')
+    assert "NaN" in refusal(b'{"version": NaN}')
+    assert "not UTF-8" in refusal(b'{"format": "\xff"}')
+    assert "Unicode" in refusal(b'{"format": "fedloom-flow", "version": 1, "dialect": "\\ud800"}')
+    assert "10,000 digits" in refusal(b"1" * 10_000)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        ({"nodes": [{"id": "s", "kind": 3}]}, "at nodes[0].kind: a text must stand here and not a number"),
+        ({"nodes": [{"id": "s", "kind": 3}]}, "at nodes[0].kind: expected a text, got a number"),
         ({"nodes": [{"id": "s"}]}, "at nodes[0]: the field 'kind' is missing"),
-        ({"nodes": {}}, "at nodes: a list must stand here and not an object"),
-        ({"nodes": [["s", "Start"]]}, "at nodes[0]: an object must stand here and not a list"),
-        ({"edges": [{"source": "s", "target": None}]}, "at edges[0].target: a text must stand here and not nothing"),
+        ({"nodes": {}}, "at nodes: expected a list, got an object"),
+        ({"nodes": [["s", "Start"]]}, "at nodes[0]: expected an object, got a list"),
+        ({"edges": [{"source": "s", "target": None}]}, "at edges[0].target: expected a text, got null"),
         ({"edges": [{"source": "s", "target": "e", "lable": ""}]}, "at edges[0].lable: unknown field 'lable'. Did you"),
-        ({"attributes": {"a b": True}}, 'at attributes."a b": a text must stand here and not true or false'),
+        ({"attributes": {"a b": True}}, 'at attributes."a b": expected a text, got true or false'),
         ({"author": "me"}, "at author: unknown field 'author'"),
-        ({"version": 2}, "at version: this Fedloom reads version 1"),
+        ({"version": 2}, "at version: this Fedloom reads only version 1"),
         ({"version": True}, "at version"),
         ({"dialect": "platfrom"}, "Did you mean 'platform'?"),
-        ({"format": "other"}, "at format: 'other'"),
+        ({"format": "other"}, "at format: Fedloom knows no flow format 'other'"),
     ],
 )
-def test_a_wrong_field_is_refused_with_its_path(change: dict[str, object], said: str) -> None:
-    assert said in refused(small(**change))
+def test_a_wrong_field_is_refused_with_its_path(change: dict[str, object], message: str) -> None:
+    assert message in refusal(small(**change))
 
 
 @pytest.mark.parametrize(
@@ -144,12 +145,12 @@ def test_a_wrong_field_is_refused_with_its_path(change: dict[str, object], said:
     ],
 )
 def test_a_broken_flow_is_refused_with_its_rule(change: dict[str, object], rule: str) -> None:
-    assert f"the rule '{rule}' is broken" in refused(small(**change))
+    assert f"the rule '{rule}' is broken" in refusal(small(**change))
 
 
-def test_other_files_are_told_what_they_are_not(tmp_path: Path) -> None:
-    assert "JSON, but no flow" in refused({"hello": 1})
-    assert "JSON, but no flow" in refused([])
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    assert "JSON, but no flow" in refusal({"hello": 1})
+    assert "JSON, but no flow" in refusal([])
     with pytest.raises(FedloomError, match="there is no file"):
         read(tmp_path / "none.json")
     with pytest.raises(FedloomError, match="is a folder"):
@@ -163,18 +164,18 @@ def test_other_files_are_told_what_they_are_not(tmp_path: Path) -> None:
         write_flow(tmp_path / "no" / "f.json", Flow((), ()), PLATFORM)
 
 
-def test_a_dialect_of_ones_own_is_read_by_its_name(tmp_path: Path) -> None:
+def test_a_user_defined_dialect_is_read_by_its_name(tmp_path: Path) -> None:
     own = Dialect("mine", "Go", frozenset({"Stop"}), frozenset({"Go", "Stop"}), "none")
     flow = Flow((Node("a", "Go"), Node("b", "Stop")), (Edge("a", "b"),))
     write_flow(tmp_path / "f.json", flow, own)
     assert read_flow(tmp_path / "f.json", own) == (flow, own)
     with pytest.raises(FedloomError, match="unknown dialect 'mine'"):
         read(tmp_path / "f.json")
-    with pytest.raises(FedloomError, match="of the dialect 'n8n' and not of 'mine'"):
+    with pytest.raises(FedloomError, match="of the dialect 'n8n', not of 'mine'"):
         read(EXAMPLES[-1], own)
 
 
-def survive(data: bytes) -> None:
+def attempt(data: bytes) -> None:
     """Do with the bytes of a file all that a user can do with a file; only a sentence may stop it."""
     try:
         reading = from_bytes(data, "f")
@@ -189,9 +190,9 @@ def survive(data: bytes) -> None:
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "surrogatepass")))
 @settings(max_examples=150, deadline=None)
 def test_arbitrary_bytes_crash_nothing(data: bytes) -> None:
-    survive(data)
-    survive(b'{"nodes": ' + data + b', "connections": {}}')
-    survive(b"<" + data)
+    attempt(data)
+    attempt(b'{"nodes": ' + data + b', "connections": {}}')
+    attempt(b"<" + data)
 
 
 JSON = st.recursive(
@@ -211,9 +212,9 @@ JSON = st.recursive(
 @given(st.sampled_from(["nodes", "edges", "attributes", "version", "dialect", "name", "connections"]), JSON)
 @settings(max_examples=100, deadline=None)
 def test_any_value_in_any_field_crashes_nothing(field: str, value: object) -> None:
-    survive(json.dumps(small(**{field: value})).encode())
-    survive(json.dumps({"nodes": [{"name": "s", "type": "t"}], "connections": {}, field: value}).encode())
-    survive(json.dumps({"nodes": [{"name": "s", "type": "t", field: value}], "connections": {"s": value}}).encode())
+    attempt(json.dumps(small(**{field: value})).encode())
+    attempt(json.dumps({"nodes": [{"name": "s", "type": "t"}], "connections": {}, field: value}).encode())
+    attempt(json.dumps({"nodes": [{"name": "s", "type": "t", field: value}], "connections": {"s": value}}).encode())
 
 
 PIECES = st.sampled_from(
@@ -248,14 +249,14 @@ def test_damaged_files_crash_nothing(path: Path, damages: list[tuple[float, int,
     for where, lost, piece in damages:
         place = int(where * len(data))
         data = data[:place] + piece + data[place + lost :]
-    survive(data)
+    attempt(data)
 
 
-def test_every_way_to_cut_a_file_short_is_refused() -> None:
+def test_every_way_to_cut_a_file_short_is_refusal() -> None:
     for path in EXAMPLES:
         data = path.read_bytes().rstrip()
         for end in range(0, len(data) - 1, max(1, len(data) // 40)):
-            assert "f.json" in refused(data[:end])
+            assert "f.json" in refusal(data[:end])
 
 
 def test_the_example_of_the_page_is_a_flow_written_as_we_write_it() -> None:

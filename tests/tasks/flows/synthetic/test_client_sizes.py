@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
-from fedloom.tasks.flows.synthetic.sizes import BINS, LARGEST, SIZES, bin_of, drawn, group, picked, scaled, thresholds
+from fedloom.tasks.flows.synthetic.client_sizes import (
+    BINS,
+    LARGEST,
+    SIZES,
+    bin_of,
+    drawn,
+    group,
+    picked,
+    scaled,
+    thresholds,
+)
 
 GROUP_COUNTS = {"small": 11, "intermediate": 10, "big": 12}
 

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from fedloom.tasks.flows.flow import Edge, Node
-from fedloom.tasks.flows.formats.closing import closed
 from fedloom.tasks.flows.formats.n8n import is_attachment
+from fedloom.tasks.flows.formats.start_and_ends import with_start_and_ends
 from fedloom.tasks.flows.rules import BPMN, N8N, validate
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "Start", "End", "End 2"])
@@ -36,8 +36,8 @@ def arrows(text: str, label: str = "main") -> list[Edge]:
 
 
 def begun(names: str, *edges: Edge, **more: object) -> list[str]:
-    """The nodes that the Start of a closed graph leads to."""
-    flow = closed(nodes(names), edges, N8N, **more).flow
+    """The nodes that the Start of a with_start_and_ends graph leads to."""
+    flow = with_start_and_ends(nodes(names), edges, N8N, **more).flow
     (start,) = (node.id for node in flow.nodes if node.kind == "Start")
     return [edge.target for edge in flow.edges if edge.source == start]
 
@@ -46,7 +46,7 @@ def begun(names: str, *edges: Edge, **more: object) -> list[str]:
 @settings(max_examples=80, deadline=None)
 def test_any_graph_becomes_a_flow(graph: tuple[list[Node], list[Edge]]) -> None:
     given_nodes, edges = graph
-    reading = closed(given_nodes, edges, N8N, attaches=is_attachment)
+    reading = with_start_and_ends(given_nodes, edges, N8N, is_attachment=is_attachment)
     flow = reading.flow
     validate(flow, N8N)
     assert [node for node in flow.nodes if node.kind == "kind"] == given_nodes
@@ -66,7 +66,7 @@ def test_any_model_with_events_becomes_a_flow(
     graph: tuple[list[Node], list[Edge]], opens: set[str], closes: set[str]
 ) -> None:
     given_nodes, edges = graph
-    flow = closed(given_nodes, edges, BPMN, opens=opens, closes=closes).flow
+    flow = with_start_and_ends(given_nodes, edges, BPMN, start_events=opens, end_events=closes).flow
     validate(flow, BPMN)
     was = [node for node in flow.nodes if node.kind == "kind" or node.attributes.get("type") == "kind"]
     assert [node.id for node in was] == [node.id for node in given_nodes]
@@ -76,7 +76,7 @@ def test_any_model_with_events_becomes_a_flow(
 @settings(max_examples=80, deadline=None)
 def test_all_steps_are_reached_from_the_start_and_no_entry_from_another(graph: tuple[list[Node], list[Edge]]) -> None:
     given_nodes, edges = graph
-    flow = closed(given_nodes, edges, N8N).flow
+    flow = with_start_and_ends(given_nodes, edges, N8N).flow
     after: dict[str, list[str]] = {node.id: [] for node in flow.nodes}
     for edge in flow.edges:
         after[edge.source].append(edge.target)
@@ -97,7 +97,7 @@ def test_all_steps_are_reached_from_the_start_and_no_entry_from_another(graph: t
 
 
 def test_a_start_leads_to_every_trigger_and_an_end_follows_every_sink() -> None:
-    flow = closed(nodes("t u a b"), arrows("t>a u>a a>b"), N8N).flow
+    flow = with_start_and_ends(nodes("t u a b"), arrows("t>a u>a a>b"), N8N).flow
     assert [(e.source, e.target) for e in flow.edges] == [
         ("Start", "t"), ("Start", "u"), ("t", "a"), ("u", "a"), ("a", "b"), ("b", "End"),
     ]  # fmt: skip
@@ -105,22 +105,22 @@ def test_a_start_leads_to_every_trigger_and_an_end_follows_every_sink() -> None:
 
 def test_a_loop_is_entered_through_its_first_node_or_its_start_event() -> None:
     assert begun("x a b c", *arrows("a>b b>c c>a c>x")) == ["a"]
-    assert begun("x a b c", *arrows("a>b b>c c>a c>x"), opens={"b"}) == ["b"]
+    assert begun("x a b c", *arrows("a>b b>c c>a c>x"), start_events={"b"}) == ["b"]
 
 
 def test_what_is_attached_is_no_step() -> None:
     attached = arrows("model>agent memory>agent", "ai_languageModel")
-    assert begun("model memory t agent", *arrows("t>agent"), *attached, attaches=is_attachment) == ["t"]
-    assert begun("model agent", *arrows("model>agent", "ai_tool"), attaches=is_attachment) == ["agent"]
+    assert begun("model memory t agent", *arrows("t>agent"), *attached, is_attachment=is_attachment) == ["t"]
+    assert begun("model agent", *arrows("model>agent", "ai_tool"), is_attachment=is_attachment) == ["agent"]
 
 
 def test_names_that_are_taken_are_not_given_again() -> None:
-    flow = closed(nodes("Start End"), [], N8N).flow
+    flow = with_start_and_ends(nodes("Start End"), [], N8N).flow
     assert [node.id for node in flow.nodes] == ["Start 2", "Start", "End", "End 2", "End 3"]
 
 
 def test_the_only_start_event_is_the_start_and_a_last_event_an_end() -> None:
-    flow = closed(nodes("s a e"), arrows("s>a a>e"), BPMN, opens={"s"}, closes={"e"}).flow
+    flow = with_start_and_ends(nodes("s a e"), arrows("s>a a>e"), BPMN, start_events={"s"}, end_events={"e"}).flow
     assert [(node.id, node.kind, node.attributes.get("type")) for node in flow.nodes] == [
         ("s", "Start", "kind"), ("a", "kind", None), ("e", "End", "kind"),
     ]  # fmt: skip
@@ -128,8 +128,8 @@ def test_the_only_start_event_is_the_start_and_a_last_event_an_end() -> None:
 
 def test_thousands_of_parallel_edges_and_a_deep_chain_take_no_time() -> None:
     many = [Edge("a", "b", f"main {i}") for i in range(50_000)]
-    reading = closed(nodes("a b"), many, N8N)
+    reading = with_start_and_ends(nodes("a b"), many, N8N)
     assert reading.merged == 49_999
     names = [str(i) for i in range(5_000)]
     chain = [Edge(a, b) for a, b in pairwise(names)]
-    validate(closed([Node(name, "kind") for name in names], chain, N8N).flow, N8N)
+    validate(with_start_and_ends([Node(name, "kind") for name in names], chain, N8N).flow, N8N)

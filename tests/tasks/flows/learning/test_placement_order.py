@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.learning.placement import placed
+from fedloom.tasks.flows.learning.placement_order import placed
 from support import small_flows
 
 

@@ -27,15 +27,11 @@ from fedloom.data.withheld_class import Withhold
 from fedloom.models.fullgn import FullGN
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.flows.corpus import Corpus, Organisation
-from fedloom.tasks.flows.flow import Flow
-from fedloom.tasks.flows.formats.bundle import read_packed
-from fedloom.tasks.flows.formats.json import read_flow
-from fedloom.tasks.flows.formats.packed import UNKNOWN, read_bpmn, read_n8n
-from fedloom.tasks.flows.learning.batches import FlowInputs
-from fedloom.tasks.flows.learning.federation import Classes, Label, federation_of, schema_of
-from fedloom.tasks.flows.learning.schema import EDGE, GRAPH, NODE, SUBKIND_GRAPH, SUBKIND_NODE, Schema, tables
-from fedloom.tasks.flows.rules import Dialect
-from fedloom.tasks.flows.rules import validate as validate_flow
+from fedloom.tasks.flows.formats.read_corpus import read_folder
+from fedloom.tasks.flows.formats.real_corpora import UNKNOWN_OWNER, read_bpmn, read_n8n
+from fedloom.tasks.flows.learning.data_points import FlowInputs
+from fedloom.tasks.flows.learning.flow_federation import Classes, Label, federation_of, schema_of
+from fedloom.tasks.flows.learning.flow_schema import EDGE, GRAPH, NODE, SUBKIND_GRAPH, SUBKIND_NODE, Schema, tables
 from fedloom.tasks.flows.synthetic.generator import generate
 
 log = logging.getLogger("fedloom")
@@ -138,7 +134,7 @@ class FlowBuilder:
         elif name in ("n8n", "bpmn", "own-flows"):
             chosen = validate(Own if name == "own-flows" else Real, dict(options), f"the options of task {name}")
             found = read_n8n() if name == "n8n" else read_bpmn() if name == "bpmn" else read_folder(str(path))
-            whole = suitable(found, chosen, nobody=UNKNOWN if name == "n8n" else None)
+            whole = suitable(found, chosen, nobody=UNKNOWN_OWNER if name == "n8n" else None)
             corpus = drawn(whole, clients, seed)
             label, least_count = getattr(chosen, "label", "kind"), chosen.least_count
         else:
@@ -252,31 +248,3 @@ def drawn(corpus: Corpus, clients: int | None, seed: int) -> Corpus:
         raise FedloomError(f"clients={clients}: {there} organisations of '{corpus.title}' can take part.")
     chosen = sorted(seeds.numpy_generator(seed, "organisations").permutation(there)[:clients].tolist())
     return replace(corpus, organisations=tuple(corpus.organisations[i] for i in chosen))
-
-
-def read_folder(path: str | Path) -> Corpus:
-    """A user's corpus: a folder with one sub-folder per organisation, each with flow files, or a packed ``.npz``."""
-    home = Path(path).expanduser()
-    if home.is_file():
-        return read_packed(home)
-    if not home.is_dir():
-        raise FedloomError(f"{home} does not exist: name a folder with a sub-folder of flow files per organisation.")
-    organisations: list[Organisation] = []
-    dialect: Dialect | None = None
-    for folder in sorted(entry for entry in home.iterdir() if entry.is_dir()):
-        flows: list[Flow] = []
-        for file in sorted(entry for entry in folder.iterdir() if entry.suffix.lower() in (".json", ".bpmn")):
-            flow, spoken = read_flow(file)
-            dialect = spoken if dialect is None else dialect
-            if spoken != dialect:
-                raise FedloomError(f"{file} is of the dialect '{spoken.name}', and the others of '{dialect.name}'.")
-            try:
-                validate_flow(flow, dialect)
-            except FedloomError as error:
-                raise FedloomError(f"{file}: {error}") from None
-            flows.append(flow)
-        if flows:
-            organisations.append(Organisation(folder.name, tuple(flows)))
-    if dialect is None:
-        raise FedloomError(f"{home} has no sub-folder with .json or .bpmn files: make one for each organisation.")
-    return Corpus(tuple(organisations), dialect, home.name)

@@ -23,9 +23,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
 from fedloom.models.fullgn import FullGN
 from fedloom.tasks.flows.flow import brief
-from fedloom.tasks.flows.formats.bundle import dialect_at, written
-from fedloom.tasks.flows.formats.plain import Place, parse
-from fedloom.tasks.flows.learning.schema import Schema
+from fedloom.tasks.flows.formats.flow_json import dialect_from_json, dialect_to_json
+from fedloom.tasks.flows.formats.json_values import JsonValue, parse_json
+from fedloom.tasks.flows.learning.flow_schema import Schema
 from fedloom.tasks.flows.rules import Dialect
 
 FORMAT, VERSION = "fedloom-flow-model", 1
@@ -70,7 +70,7 @@ class SavedModel:
         about = {
             "schema": json.loads(self.schema.to_json()),
             "classes": self.classes,
-            "dialect": written(self.dialect),
+            "dialect": dialect_to_json(self.dialect),
             "embeddings": {part: [width for _, width in _shapes(self.model, part)] for part in _PARTS},
             "width": self.model.head[0].in_features,
             "blocks": self.model.blocks,
@@ -103,20 +103,20 @@ def read_model(path: str | Path) -> SavedModel:
                     f"{path} is a model in version '{brief(metadata.get('version', ''))}' of the format, and this "
                     f"Fedloom reads version {VERSION}: export it again."
                 )
-            return _read(file, parse(metadata.get("about", "").encode(), f"{path}, about"), path)
+            return _read(file, parse_json(metadata.get("about", "").encode(), f"{path}, about"), path)
     except (SafetensorError, OSError) as error:
         raise FedloomError(f"{path} is no readable model ({brief(str(error), 100)}): export it again.") from None
 
 
-def _read(file: Any, about: Place, path: Path) -> SavedModel:
+def _read(file: Any, about: JsonValue, path: Path) -> SavedModel:
     schema_place = about.field("schema")
     try:
         schema = Schema.from_json(json.dumps(schema_place.value))
     except FedloomError as error:
-        raise schema_place.wrong(str(error).removesuffix(".")) from None
+        raise schema_place.error(str(error).removesuffix(".")) from None
     classes = tuple(place.text() for place in about.field("classes").items())
     if not classes or len(set(classes)) < len(classes):
-        raise about.field("classes").wrong("a model has at least one class, and each of them once")
+        raise about.field("classes").error("a model has at least one class, and each of them once")
     node, edge, graph = (_tables(about.field("embeddings").field(part), schema, part) for part in _PARTS)
     width, blocks = (_number(about.field(name)) for name in ("width", "blocks"))
     pairs = (*node, *edge, *graph)
@@ -142,7 +142,7 @@ def _read(file: Any, about: Place, path: Path) -> SavedModel:
     model.load_state_dict(tensors)
     model.eval().requires_grad_(False)
     whose = (about.field(name).text() for name in ("client", "method", "task"))
-    return SavedModel(model, schema, classes, dialect_at(about.field("dialect")), *whose)
+    return SavedModel(model, schema, classes, dialect_from_json(about.field("dialect")), *whose)
 
 
 def _shapes(model: FullGN, part: str) -> list[tuple[int, int]]:
@@ -154,17 +154,17 @@ def _words(schema: Schema, part: str) -> list[int]:
     return [len(vocabulary) for vocabulary in getattr(schema, part).values()]
 
 
-def _tables(place: Place, schema: Schema, part: str) -> list[tuple[int, int]]:
+def _tables(place: JsonValue, schema: Schema, part: str) -> list[tuple[int, int]]:
     widths = [_number(item) for item in place.items()]
     words = _words(schema, part)
     if len(widths) != len(words):
-        raise place.wrong(f"there are {len(widths)} widths for {len(words)} attributes")
+        raise place.error(f"there are {len(widths)} widths for {len(words)} attributes")
     return list(zip(words, widths, strict=True))
 
 
-def _number(place: Place) -> int:
+def _number(place: JsonValue) -> int:
     if type(place.value) is not int or not 1 <= place.value <= MOST:
-        raise place.wrong(f"this must be a whole number from 1 to {MOST:,}")
+        raise place.error(f"this must be a whole number from 1 to {MOST:,}")
     return place.value
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedloom.tasks.flows.flow import Edge, Flow, Node
+from fedloom.tasks.flows.platform_kinds import SPLIT, START, TARGETS
 from fedloom.tasks.flows.synthetic.grammar import LABELS, PER_THEME, TYPES, Array
 from fedloom.tasks.flows.synthetic.growth import MOST_NODES, Grown
-from fedloom.tasks.flows.synthetic.kinds import SPLIT, START, TARGETS
 from fedloom.tasks.flows.synthetic.styles import NAMED, PRIVATE_MODULES, PRIVATE_TOKENS, Styles
 
 _MODULES = ("System", "Users", "Text", "Records", "Lists", "Dates", "Http", "Widgets", "Email", "Files")

@@ -20,11 +20,11 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.models.fullgn import FullGN
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
-from fedloom.tasks.flows.formats.json import read_draft
-from fedloom.tasks.flows.learning.batches import FlowInputs, FlowTable
-from fedloom.tasks.flows.learning.saved import SavedModel, read_model
-from fedloom.tasks.flows.learning.schema import UNKNOWN, of_edge, of_flow, of_node
-from fedloom.tasks.flows.learning.task import FLOW_TASKS
+from fedloom.tasks.flows.formats.read_flow import read_draft
+from fedloom.tasks.flows.learning.data_points import FlowInputs, FlowTable
+from fedloom.tasks.flows.learning.flow_schema import UNKNOWN, of_edge, of_flow, of_node
+from fedloom.tasks.flows.learning.flow_task import FLOW_TASKS
+from fedloom.tasks.flows.learning.saved_flow_model import SavedModel, read_model
 from fedloom.tasks.flows.rules import DIALECTS, Dialect, validate_draft
 from fedloom.training.threads import single_thread
 

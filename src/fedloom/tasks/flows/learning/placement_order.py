@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import key
 from fedloom.tasks.flows.flow import Flow
-from fedloom.tasks.flows.synthetic.kinds import START
+from fedloom.tasks.flows.platform_kinds import START
 
 Lists = Sequence[Sequence[int]]
 
