@@ -14,8 +14,8 @@ import pytest
 
 import fedloom as fl
 from fedloom.methods.registry import METHODS
-from fedloom.prediction import STAGES
-from fedloom.selection import SELECTORS
+from fedloom.prediction.registry import STAGES
+from fedloom.selection.registry import SELECTORS
 from support.compositions import SELECTION, SETTINGS, world_of
 from support.paths import DOCS
 

@@ -8,7 +8,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.methods.registry import METHODS
-from fedloom.selection import SELECTORS
+from fedloom.selection.registry import SELECTORS
 from support.compositions import SELECTION, SETTINGS, world_of
 
 COMPARED = ("metrics.jsonl", "clients.json")

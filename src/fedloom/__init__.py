@@ -76,7 +76,7 @@ _WHERE = {
     "fedloom.methods.fedsgd": ("FedSGD",),
     "fedloom.prediction.fedpredict": ("FedPredict",),
     "fedloom.prediction.finetune": ("FineTune",),
-    "fedloom.prediction.last_local_model": ("Own",),
+    "fedloom.prediction.last_local_model": ("LastLocalModel",),
     "fedloom.prediction.recalibrate": ("Recalibrate",),
     "fedloom.data.concept_drift": ("drifting",),
     "fedloom.data.withheld_class": ("withholding",),

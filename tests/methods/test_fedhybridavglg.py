@@ -225,9 +225,9 @@ def test_a_model_without_a_body_is_refused():
     [("fedhybridavglg:threshold=inf", math.inf), ("FedHybridAvgLG-Dual:threshold=50", 50), ("fedhybridavglg", 2200)],
 )
 def test_hybrids_are_named_as_on_the_command_line(written, read):
-    from fedloom.methods.registry import made
+    from fedloom.methods.registry import make_method
 
-    assert made(written).threshold == read
+    assert make_method(written).threshold == read
 
 
 # -- what they are for

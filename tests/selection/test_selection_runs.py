@@ -13,7 +13,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.selector import Choice
 from fedloom.runs import runner
 from fedloom.runs.config import named_part
-from fedloom.selection import ALIASES, SELECTORS
+from fedloom.selection.registry import SELECTOR_ALIASES, SELECTORS
 from support.paths import DOCS
 from support.synthetic import federation, mlp
 
@@ -138,12 +138,13 @@ def test_rawcs_refuses_a_method_that_selects_groups():
 
 @pytest.mark.parametrize("name", ["powerofchoice", "power-of-choice", "Power_of_Choice", "poc", "POC"])
 def test_a_selector_has_several_spellings(name):
-    assert type(named_part(name, SELECTORS, object, "selection", "random", ALIASES)).__name__ == "PowerOfChoice"
+    selector = named_part(name, SELECTORS, object, "selection", "random", SELECTOR_ALIASES)
+    assert type(selector).__name__ == "PowerOfChoice"
 
 
 def test_aliases_lead_to_selectors():
-    assert set(ALIASES.values()) <= set(SELECTORS)
-    assert not set(ALIASES) & set(SELECTORS)
+    assert set(SELECTOR_ALIASES.values()) <= set(SELECTORS)
+    assert not set(SELECTOR_ALIASES) & set(SELECTORS)
 
 
 # -- on the command line

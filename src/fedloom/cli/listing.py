@@ -79,11 +79,11 @@ def _rows(kind: str) -> list[dict[str, Any]]:
 
         return [_of_class(name, made) for name, made in PARTITIONS.items()]
     if kind == "selectors":
-        from fedloom.selection import SELECTORS
+        from fedloom.selection.registry import SELECTORS
 
         return [_of_class(name, made) for name, made in SELECTORS.items()]
     if kind == "stages":
-        from fedloom.prediction import STAGES
+        from fedloom.prediction.registry import STAGES
 
         return [_of_class(name, made) for name, made in STAGES.items()]
     return [{"name": name, "about": about} for name, about in _tables(kind).items()]

@@ -14,7 +14,7 @@ from fedloom.conformance.prototypes import PROTOTYPES
 from fedloom.conformance.shared import SHARED
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import Diverged, FedloomError, unknown
-from fedloom.methods.registry import METHODS, canonical
+from fedloom.methods.registry import METHODS, canonical_method
 
 SPECIFIC = {
     name: tuple(claim for family in (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, GRAPHS) for claim in family.get(name, ()))
@@ -35,7 +35,7 @@ HANDY: dict[str, dict[str, float]] = {
 
 def claims_for(name: str, like: str | None = None) -> tuple[Claim, ...]:
     """The claims of a known method; of a method of one's own those of the method that it is said to be like."""
-    known = canonical(like if like is not None else name)
+    known = canonical_method(like if like is not None else name)
     if like is not None and known not in SPECIFIC:
         raise unknown("method", like, SPECIFIC)
     return SPECIFIC.get(known, ()) + GENERAL

@@ -1,0 +1,48 @@
+"""Federated learning methods, one file each, under the names of ``fedloom list methods``."""
+
+from __future__ import annotations
+
+from fedloom.methods.centralised import Centralised
+from fedloom.methods.cfl import CFL
+from fedloom.methods.ditto import Ditto
+from fedloom.methods.fedadagrad import FedAdagrad
+from fedloom.methods.fedadam import FedAdam
+from fedloom.methods.fedavg import FedAvg
+from fedloom.methods.fedavgexit import FedAvgExit
+from fedloom.methods.fedavgm import FedAvgM
+from fedloom.methods.fedbabu import FedBABU
+from fedloom.methods.feddyn import FedDyn
+from fedloom.methods.fedgala.fedgala import FedGala
+from fedloom.methods.fedgala.fedgalap import FedGalaP
+from fedloom.methods.fedhybridavglg import FedHybridAvgLG
+from fedloom.methods.fedhybridavglgdual import FedHybridAvgLGDual
+from fedloom.methods.fedper import FedPer
+from fedloom.methods.fedproto import FedProto
+from fedloom.methods.fedprox import FedProx
+from fedloom.methods.fedproxexit import FedProxExit
+from fedloom.methods.fedrep import FedRep
+from fedloom.methods.fedseq.fedseq import FedSeq
+from fedloom.methods.fedseq.fedseqinter import FedSeqInter
+from fedloom.methods.fedsgd import FedSGD
+from fedloom.methods.fedu import FedU
+from fedloom.methods.fedyogi import FedYogi
+from fedloom.methods.fesem import FeSEM
+from fedloom.methods.ifca import IFCA
+from fedloom.methods.lgfedavg import LGFedAvg
+from fedloom.methods.local import Local
+from fedloom.methods.moon import MOON
+from fedloom.methods.perfedavg import PerFedAvg
+from fedloom.methods.pfedme import PFedMe
+from fedloom.methods.registry import register
+from fedloom.methods.scaffold import SCAFFOLD
+
+register(
+    *(Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi),
+    *(SCAFFOLD, FedDyn),
+    *(FedPer, LGFedAvg, FedRep, FedBABU),
+    *(FedHybridAvgLG, FedHybridAvgLGDual),
+    *(CFL, FeSEM, IFCA),
+    *(FedSeq, FedSeqInter),
+    *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
+    *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
+)

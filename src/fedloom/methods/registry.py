@@ -1,4 +1,7 @@
-"""Methods by name: case does not matter, the usual aliases work, and a method of one's own is named by its file."""
+"""Methods by name: case does not matter, common aliases work, and a user-defined method is named by its file.
+
+``fedloom.methods`` registers every method when it is imported, so a method may look up another one by name.
+"""
 
 from __future__ import annotations
 
@@ -7,55 +10,13 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.names import canonical_name
 from fedloom.core.nested import set_nested
-from fedloom.core.user_classes import user_class
+from fedloom.core.user_classes import user_class, user_class_name
 from fedloom.core.validation import toml_value, validate
-from fedloom.methods.centralised import Centralised
-from fedloom.methods.cfl import CFL
-from fedloom.methods.ditto import Ditto
-from fedloom.methods.fedadagrad import FedAdagrad
-from fedloom.methods.fedadam import FedAdam
-from fedloom.methods.fedavg import FedAvg
-from fedloom.methods.fedavgexit import FedAvgExit
-from fedloom.methods.fedavgm import FedAvgM
-from fedloom.methods.fedbabu import FedBABU
-from fedloom.methods.feddyn import FedDyn
-from fedloom.methods.fedgala.fedgala import FedGala
-from fedloom.methods.fedgala.fedgalap import FedGalaP
-from fedloom.methods.fedhybridavglg import FedHybridAvgLG
-from fedloom.methods.fedhybridavglgdual import FedHybridAvgLGDual
-from fedloom.methods.fedper import FedPer
-from fedloom.methods.fedproto import FedProto
-from fedloom.methods.fedprox import FedProx
-from fedloom.methods.fedproxexit import FedProxExit
-from fedloom.methods.fedrep import FedRep
-from fedloom.methods.fedseq.fedseq import FedSeq
-from fedloom.methods.fedseq.fedseqinter import FedSeqInter
-from fedloom.methods.fedsgd import FedSGD
-from fedloom.methods.fedu import FedU
-from fedloom.methods.fedyogi import FedYogi
-from fedloom.methods.fesem import FeSEM
-from fedloom.methods.ifca import IFCA
-from fedloom.methods.lgfedavg import LGFedAvg
-from fedloom.methods.local import Local
-from fedloom.methods.moon import MOON
-from fedloom.methods.perfedavg import PerFedAvg
-from fedloom.methods.pfedme import PFedMe
-from fedloom.methods.scaffold import SCAFFOLD
 
-METHODS: dict[str, type[Algorithm]] = {
-    kind.__name__.lower(): kind
-    for kind in (
-        *(Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi),
-        *(SCAFFOLD, FedDyn),
-        *(FedPer, LGFedAvg, FedRep, FedBABU),
-        *(FedHybridAvgLG, FedHybridAvgLGDual),
-        *(CFL, FeSEM, IFCA),
-        *(FedSeq, FedSeqInter),
-        *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
-        *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
-    )
-}
+METHODS: dict[str, type[Algorithm]] = {}
+"""Every method of the library under its name."""
 ALIASES = {
     "isolated": "local",
     "localonly": "local",
@@ -68,26 +29,34 @@ ALIASES = {
 }
 
 
-def canonical(name: str) -> str:
-    """A method's name as this project writes it: ``LG-FedAvg`` and ``lg_fedavg`` are the same."""
-    if ":" in name:
-        return name
-    plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")
-    return ALIASES.get(plain, plain)
+def register(*classes: type[Algorithm]) -> None:
+    """Add methods to the table under their class names in lower case."""
+    METHODS.update({method.__name__.lower(): method for method in classes})
 
 
-def find(name: str) -> type[Algorithm]:
-    """The class of a method: a known name, ``file.py:Class`` or ``package.module:Class``."""
+def canonical_method(name: str) -> str:
+    """The registered spelling of a method's name: ``LG-FedAvg`` and ``lg_fedavg`` are ``lgfedavg``."""
+    return canonical_name(name, METHODS, ALIASES)
+
+
+def method_class(name: str) -> type[Algorithm]:
+    """The class of a method: a registered name, ``file.py:Class`` or ``package.module:Class``."""
     if ":" in name:
         return user_class(name, Algorithm, "method")
-    known = METHODS.get(canonical(name))
+    known = METHODS.get(canonical_method(name))
     if known is None:
         raise unknown("method", name, METHODS)
     return known
 
 
-def made(spec: str | Mapping[str, Any]) -> Algorithm:
-    """A method from ``{"name": ..., settings}`` or as it is written on the command line (``fedprox:mu=0.1``)."""
+def method_name(method: Algorithm) -> str:
+    """The name under which ``method_class`` finds the class of a method."""
+    kind = type(method)
+    return next((name for name, known in METHODS.items() if known is kind), user_class_name(kind))
+
+
+def make_method(spec: str | Mapping[str, Any]) -> Algorithm:
+    """A method from ``{"name": ..., settings}`` or from its spelling on the command line (``fedprox:mu=0.1``)."""
     if isinstance(spec, str):
         name, settings = split_method(spec)
         spec = {"name": name, **settings}
@@ -95,12 +64,12 @@ def made(spec: str | Mapping[str, Any]) -> Algorithm:
     name = settings.pop("name", None)
     if not isinstance(name, str):
         raise FedloomError("a method needs a name, for instance fedavg (see fedloom list methods).")
-    method: Algorithm = validate(find(name), settings, f"method {name}")
+    method: Algorithm = validate(method_class(name), settings, f"method {name}")
     return method
 
 
 def split_method(spec: str) -> tuple[str, dict[str, Any]]:
-    """``fedprox:mu=0.1,adaptive=true`` as a name and settings; ``file.py:Class`` has none.
+    """The name and the settings of ``fedprox:mu=0.1,adaptive=true``; ``file.py:Class`` has no settings.
 
     A dotted key is a setting of a setting: ``fedseq:inner.name=fedprox,inner.mu=0.1``.
     """

@@ -22,7 +22,7 @@ ROW = "own/row"
 
 
 @dataclass(frozen=True)
-class Own(PredictionStage):
+class LastLocalModel(PredictionStage):
     """Predict with the model that the client itself trained last; who never trained predicts as the method says."""
 
     def check(self, algorithm: Algorithm, task: Task) -> None:

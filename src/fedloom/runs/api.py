@@ -15,7 +15,8 @@ from fedloom.core.nested import flatten
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml, validate
-from fedloom.methods.registry import canonical, made, split_method
+from fedloom.methods.registry import canonical_method, make_method, split_method
+from fedloom.prediction.registry import canonical_stage
 from fedloom.runs.config import RunConfig, parse
 from fedloom.runs.history import History
 from fedloom.runs.runner import Observer, execute, prepare
@@ -32,15 +33,16 @@ def method_from(spec: str | Algorithm | type[Algorithm], options: Mapping[str, A
         return spec()
     if isinstance(spec, str):
         name, settings = split_method(split_stages(spec)[0])
-        return made({"name": name, **(options or {}), **settings})
+        return make_method({"name": name, **(options or {}), **settings})
     return spec
 
 
 def label_of(spec: str | Algorithm | PredictionStage) -> str:
     """What a method (or a stage) is called in a comparison: its name and the settings that are not the default."""
     if isinstance(spec, str):
-        parts = [split_method(part) for part in [split_stages(spec)[0], *spec.split("+")[1:]]]
-        return "+".join(_written(canonical(name), given) for name, given in parts)
+        method, *stages = (split_method(part) for part in [split_stages(spec)[0], *spec.split("+")[1:]])
+        first = _written(canonical_method(method[0]), method[1])
+        return "+".join([first, *(_written(canonical_stage(name), given) for name, given in stages)])
     given = {f.name: getattr(spec, f.name) for f in fields(spec) if getattr(spec, f.name) != f.default}
     return _written(type(spec).__name__.lower(), given)
 
@@ -95,7 +97,7 @@ def run(
     algorithm = method_from(method)
     if not isinstance(local, LocalWork):
         local = validate(LocalWork, local_values(task.name, local or {}), "local")
-    name = canonical(split_method(method)[0]) if isinstance(method, str) else type(algorithm).__name__.lower()
+    name = canonical_method(split_method(method)[0]) if isinstance(method, str) else type(algorithm).__name__.lower()
     values = {
         "rounds": rounds,
         "seed": seed,
@@ -188,7 +190,7 @@ def completed(config: RunConfig) -> RunConfig:
     )
     if isinstance(name, str):
         where, _, kind_name = name.rpartition(":")
-        own_file = f"{Path(where).resolve()}:{kind_name}" if where.endswith(".py") else canonical(name)
+        own_file = f"{Path(where).resolve()}:{kind_name}" if where.endswith(".py") else canonical_method(name)
         config = config.model_copy(update={"method": {**config.method, "name": own_file}})
     return config.model_copy(update={"task": task_config, "local": config.local or builder.local})
 

@@ -17,6 +17,7 @@ from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
+from fedloom.core.names import NO_ALIASES, canonical_name
 from fedloom.core.nested import set_nested
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.user_classes import user_class, user_class_name
@@ -24,9 +25,9 @@ from fedloom.core.validation import toml_value, validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.engines import ENGINES
-from fedloom.prediction import STAGES
-from fedloom.selection import ALIASES, SELECTORS
+from fedloom.prediction.registry import STAGE_ALIASES, STAGES
 from fedloom.selection.random import Random
+from fedloom.selection.registry import SELECTOR_ALIASES, SELECTORS
 from fedloom.training.execution import EXECUTIONS
 
 
@@ -125,13 +126,13 @@ class RunConfig(Strict):
 
 def parse(values: Mapping[str, Any], where: str = "the configuration") -> RunConfig:
     """A checked config from nested values."""
-    chosen = named_part(values.get("selection", Random()), SELECTORS, object, "selection", "random", ALIASES)
+    chosen = named_part(values.get("selection", Random()), SELECTORS, object, "selection", "random", SELECTOR_ALIASES)
     stages = values.get("personal", [])
     if isinstance(stages, (str, Mapping)) or not isinstance(stages, Sequence):
         raise FedloomError(
             f"personal={stages!r} in {where}: give a list of stages, for instance [{{name='finetune'}}]."
         )
-    stages = [named_part(stage, STAGES, PredictionStage, "personal stage") for stage in stages]
+    stages = [named_part(stage, STAGES, PredictionStage, "personal stage", aliases=STAGE_ALIASES) for stage in stages]
     config: RunConfig = validate(RunConfig, {**values, "selection": chosen, "personal": stages}, where)
     return config.check()
 
@@ -142,7 +143,7 @@ def named_part(
     base: type,
     what: str,
     default: str | None = None,
-    aliases: Mapping[str, str] | None = None,
+    aliases: Mapping[str, str] = NO_ALIASES,
 ) -> Any:
     """A selector or a stage from ``{"name": ..., settings}``, from its name, or from itself."""
     if not isinstance(value, (str, Mapping)):
@@ -158,11 +159,10 @@ def named_part(
         raise FedloomError(f"a {what} needs a name: one of {', '.join(known)}.")
     if ":" in name:
         return validate(_with_settings(user_class(name, base, what), settings, what), settings, f"{what} {name}")
-    plain_name = name.lower().replace("-", "").replace("_", "").replace(" ", "")
-    plain_name = (aliases or {}).get(plain_name, plain_name)
-    if plain_name not in known:
+    registered = canonical_name(name, known, aliases)
+    if registered not in known:
         raise unknown(what, name, known)
-    return validate(known[plain_name], settings, f"{what} {plain_name}")
+    return validate(known[registered], settings, f"{what} {registered}")
 
 
 def _with_settings(kind: type, settings: Mapping[str, Any], what: str) -> type:

@@ -27,7 +27,6 @@ from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
-from fedloom.core.user_classes import user_class_name
 from fedloom.methods.fedseq.approximators import (
     Normalisation,
     check_approximator,
@@ -36,6 +35,7 @@ from fedloom.methods.fedseq.approximators import (
     principal,
 )
 from fedloom.methods.fedseq.grouping import METRICS, Draw, at_random, by_clusters, check_chains, filled, greedily
+from fedloom.methods.registry import make_method, method_name
 
 OWN = "chain/"
 """What FedSeq adds to the state of its inner method is named with this."""
@@ -70,7 +70,7 @@ class FedSeq(Algorithm):
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, Algorithm):
-            object.__setattr__(self, "inner", {"name": _name(self.inner), **asdict(self.inner)})
+            object.__setattr__(self, "inner", {"name": method_name(self.inner), **asdict(self.inner)})
         for name in ("pretrain_epochs", "max_clients", "passes"):
             if getattr(self, name) < 1:
                 raise FedloomError(f"{name}={getattr(self, name)}: it must be at least 1.")
@@ -87,9 +87,7 @@ class FedSeq(Algorithm):
     @cached_property
     def method(self) -> Algorithm:
         """The method whose rules clients and server follow."""
-        from fedloom.methods.registry import made
-
-        return made(cast("str | dict[str, Any]", self.inner))
+        return make_method(cast("str | dict[str, Any]", self.inner))
 
     @property
     def server(self) -> ServerStep | None:
@@ -219,13 +217,6 @@ class FedSeq(Algorithm):
 def inner_state(server: State) -> State:
     """The part of the state that is the inner method's."""
     return {name: tensor for name, tensor in server.items() if not name.startswith(OWN)}
-
-
-def _name(method: Algorithm) -> str:
-    from fedloom.methods.registry import METHODS
-
-    kind = type(method)
-    return next((name for name, known in METHODS.items() if known is kind), user_class_name(kind))
 
 
 def unfit(method: Algorithm, why: str) -> FedloomError:

@@ -12,8 +12,8 @@ from typing import Any
 from fedloom.core.errors import FedloomError
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.validation import read_toml
-from fedloom.methods.registry import find
-from fedloom.prediction import STAGES
+from fedloom.methods.registry import method_class
+from fedloom.prediction.registry import STAGE_ALIASES, STAGES
 from fedloom.runs.api import label_of, method_from, with_method
 from fedloom.runs.config import named_part
 from fedloom.runs.history import History
@@ -80,8 +80,9 @@ def _label(history: History) -> str:
     """The method and the settings in which it differs from its defaults, so that two settings are never pooled."""
     settings = dict(history.config["method"])
     name = str(settings.pop("name"))
-    method = label_of(method_from(name, settings)) if find(name).__name__.lower() == name else name
+    method = label_of(method_from(name, settings)) if method_class(name).__name__.lower() == name else name
     stages = [
-        named_part(stage, STAGES, PredictionStage, "personal stage") for stage in history.config.get("personal", ())
+        named_part(stage, STAGES, PredictionStage, "personal stage", aliases=STAGE_ALIASES)
+        for stage in history.config.get("personal", ())
     ]
     return "+".join([method, *(label_of(stage) for stage in stages)])

@@ -6,7 +6,7 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.methods.registry import METHODS
-from fedloom.prediction import STAGES
+from fedloom.prediction.registry import STAGES
 from fedloom.runs.api import method_of, with_method
 from fedloom.runs.config import parse
 from fedloom.runs.plans.advise import candidates as c

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedloom.core.errors import unknown
-from fedloom.methods.registry import METHODS, canonical, find, split_method
-from fedloom.prediction import STAGES
+from fedloom.methods.registry import METHODS, method_class, split_method
+from fedloom.prediction.registry import STAGES, canonical_stage
 from fedloom.runs.api import label_of
 
 ANCHOR = "local"
@@ -87,7 +87,7 @@ def _exists(spec: str) -> bool:
 
 def _check_method(text: str) -> None:
     name, *stages = method_of(text).split("+")
-    find(name)
+    method_class(name)
     for stage in stages:
-        if ":" not in stage and canonical(stage) not in STAGES:
+        if ":" not in stage and canonical_stage(stage) not in STAGES:
             raise unknown("stage", stage, STAGES)

@@ -1,0 +1,20 @@
+"""Prediction stages by name (``fedavg+fedpredict``)."""
+
+from __future__ import annotations
+
+from fedloom.core.names import canonical_name
+from fedloom.core.prediction_stage import PredictionStage
+from fedloom.prediction.fedpredict import FedPredict
+from fedloom.prediction.finetune import FineTune
+from fedloom.prediction.last_local_model import LastLocalModel
+from fedloom.prediction.recalibrate import Recalibrate
+
+STAGES: dict[str, type[PredictionStage]] = {
+    stage.__name__.lower(): stage for stage in (FedPredict, FineTune, LastLocalModel, Recalibrate)
+}
+STAGE_ALIASES = {"own": "lastlocalmodel"}
+
+
+def canonical_stage(name: str) -> str:
+    """The registered spelling of a stage's name: ``Last-Local-Model`` and ``own`` are ``lastlocalmodel``."""
+    return canonical_name(name, STAGES, STAGE_ALIASES)
