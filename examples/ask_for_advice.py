@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import fedloom as fl
-from fedloom.report.advice import write
+from fedloom.report.advice_page import write_advice_page
 
 
 def main(folder: Path) -> None:
@@ -20,7 +20,7 @@ def main(folder: Path) -> None:
     for pick in advice.groups:
         cost = advice.costs[pick.use.candidate]
         print(f"{pick.group}: {pick.use.candidate}, {pick.use.test:.1%}, {cost.bytes_up:,.0f} bytes up per round")
-    print("Report:", write(advice, folder / "advice" / "report.html"))
+    print("Report:", write_advice_page(advice, folder / "advice" / "report.html"))
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def finish_advice(
     quiet: bool,
 ) -> None:
     """Play, or go on playing, and say what came out."""
-    from fedloom.report.advice import write
+    from fedloom.report.advice_page import write_advice_page
     from fedloom.runs.plans.advise.advise import give_advice
 
     try:
@@ -88,7 +88,7 @@ def finish_advice(
     except KeyboardInterrupt:
         typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
         raise
-    page = write(advice, folder / "report.html")
+    page = write_advice_page(advice, folder / "report.html")
     if as_json:
         typer.echo(json.dumps(advice.as_dict()))
         return

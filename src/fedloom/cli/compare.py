@@ -87,8 +87,8 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
     """Do what is left of a comparison, then print its table and verdict and write its report."""
     from fedloom.cli.live import LiveTable
     from fedloom.core.validation import read_toml
-    from fedloom.report.html import write
-    from fedloom.report.table import summary, verdict
+    from fedloom.report.run_page import write_report
+    from fedloom.report.summary_table import summary, verdict
     from fedloom.runs.config import RunConfig
     from fedloom.runs.plans.compare import PLAN, continue_comparison
 
@@ -102,7 +102,7 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
         raise
     rows = summary(results, plan.get("reach"))
     if any(record["metrics"] for runs in results.values() for history in runs for record in history.records):
-        write(results, folder / "report.html")
+        write_report(results, folder / "report.html")
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": verdict(rows)}))
         return
@@ -114,14 +114,14 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
 def print_table(rows: list[dict[str, Any]], words: str) -> None:
     """The comparison as a table, each column saying what it is over, what else was measured, and the verdict below."""
     from fedloom.cli.progress import printer
-    from fedloom.report.table import accuracy
+    from fedloom.report.summary_table import accuracy_text
 
     console = printer()
     cells = []
     for row in rows:
         end = f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else "")
         costs = [f"{row['megabytes_sent']:,.1f}", f"{row['steps']:,.0f}"]
-        cells.append([*(accuracy(row, key) for key in ACCURACIES), *costs, end])
+        cells.append([*(accuracy_text(row, key) for key in ACCURACIES), *costs, end])
     headings = [*ACCURACIES.values(), "MB\nsent", "local\nsteps", "rounds"]
     caption = "mean ± standard deviation over seeds; accuracies in %; sent: down, up and between clients"
     console.print(_table(rows, headings, cells, caption))
@@ -129,7 +129,7 @@ def print_table(rows: list[dict[str, Any]], words: str) -> None:
     reach = rows[0].get("reach")
     if there or reach is not None:
         asked = [] if reach is None else [f"rounds to {100 * reach:g} %\non own tests"]
-        more = [[*(accuracy(row, k) for k in there), *(_reached(row) for _ in asked)] for row in rows]
+        more = [[*(accuracy_text(row, k) for k in there), *(_reached(row) for _ in asked)] for row in rows]
         console.print(_table(rows, [*there.values(), *asked], more, ""))
     for row in rows:
         if row["stopped"]:

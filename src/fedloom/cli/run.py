@@ -141,10 +141,10 @@ def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_js
 
 def told(history: History, folder: Path, as_json: bool) -> None:
     """Write a finished run's report and say what came out, for people or for machines."""
-    from fedloom.report.html import write
+    from fedloom.report.run_page import write_report
 
     if any(record["metrics"] for record in history.records):
-        write({history.label: [history]}, folder / "report.html")
+        write_report({history.label: [history]}, folder / "report.html")
     if as_json:
         typer.echo(json.dumps(_result(history, folder)))
         return

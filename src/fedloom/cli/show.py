@@ -23,12 +23,12 @@ def report(
     Example:  fedloom report runs/digits-fedavg-seed0 runs/digits-fedprox-seed0 --out both.html
     """
     from fedloom.cli.compare import print_table
-    from fedloom.report.html import write
-    from fedloom.report.table import summary, verdict
+    from fedloom.report.run_page import write_report
+    from fedloom.report.summary_table import summary, verdict
     from fedloom.runs.plans.compare import histories
 
     found = histories(folders)
-    page = write(found, out or folders[0] / "report.html")
+    page = write_report(found, out or folders[0] / "report.html")
     rows = summary(found)
     if as_json:
         typer.echo(json.dumps({"report": str(page), "methods": rows, "verdict": verdict(rows)}))

@@ -92,7 +92,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     """Do what is left of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable
     from fedloom.core.validation import read_toml
-    from fedloom.report.sweep import write
+    from fedloom.report.sweep_page import write_sweep_page
     from fedloom.runs.config import RunConfig
     from fedloom.runs.plans.sweep import PLAN, members, play
     from fedloom.runs.plans.sweep_table import sweep_verdict
@@ -106,7 +106,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
         typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
         raise
     rows = swept.rows
-    page = write(swept, folder)
+    page = write_sweep_page(swept, folder)
     words = sweep_verdict(rows, swept.metrics)
     if as_json:
         told = {"folder": str(folder), "metrics": swept.metrics, "combinations": rows, "verdict": words}

@@ -13,13 +13,13 @@ from fedloom.plotting.style import (
     LINE,
     colour,
     dash,
-    heading,
     name_ends,
+    name_width,
     new_figure,
-    percent,
-    room,
-    styled,
-    whole_numbers,
+    set_heading,
+    show_percent,
+    show_whole_numbers,
+    with_style,
 )
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ class CurvePanel:
     lines: tuple[MethodCurve, ...]
 
 
-@styled
+@with_style
 def curves_figure(panels: Sequence[CurvePanel], names: Sequence[str]) -> Figure:
     """Draw panels beside each other; ``names`` are those of all methods, also of those without a line."""
-    side = room(names)
+    side = name_width(names)
     width = 10.0 if len(panels) > 1 else 5.3 + side
     figure = new_figure(width, max(3.6, 1.0 + LINE * len(names)), right=side, between=side + 0.65)
     for place, panel in enumerate(panels):
@@ -77,10 +77,10 @@ def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
     logarithmic = bool(totals) and max(totals) > FAR_APART * min(totals)
     for line in panel.lines:
         _draw_line(axes, line, logarithmic)
-    heading(axes, panel.title, panel.note)
+    set_heading(axes, panel.title, panel.note)
     axes.set_xlabel(UNITS[panel.axis])
     axes.set_ylabel("accuracy (%)")
-    percent(axes.yaxis)
+    show_percent(axes.yaxis)
     axes.margins(x=0.02)
     if logarithmic:
         from matplotlib.ticker import StrMethodFormatter
@@ -89,7 +89,7 @@ def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axes.set_xlabel(f"{UNITS[panel.axis]}, log scale")
     elif panel.axis != "megabytes" or max(totals, default=0) > 10:
-        whole_numbers(axes.xaxis, 8 if panel.axis == "round" else 5)
+        show_whole_numbers(axes.xaxis, 8 if panel.axis == "round" else 5)
     name_ends(axes, [(line.name, colour(line.place), float(line.x[-1]), float(line.mean[-1])) for line in panel.lines])
 
 

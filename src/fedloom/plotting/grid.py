@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedloom.plotting.style import BLUE, INK, heading, new_figure, percent, room, short, styled, widened
+from fedloom.plotting.style import (
+    BLUE,
+    INK,
+    name_width,
+    new_figure,
+    set_heading,
+    shorten,
+    show_percent,
+    widen_limits,
+    with_style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +57,7 @@ class GridMetric:
         return self.name.rpartition("model/")[2] + (" (%)" if self.share else "")
 
 
-@styled
+@with_style
 def grid_figure(
     grid: Mapping[str, Sequence[Any]], points: Sequence[GridPoint], metric: GridMetric, seeds: int
 ) -> Figure:
@@ -85,14 +95,14 @@ def _line(values: Sequence[Any], key: str, points: Sequence[GridPoint], metric: 
         axes.set_xticks(x, [f"{value:g}" for value in there])
         axes.minorticks_off()
     else:
-        axes.set_xticks(range(len(order)), [short(str(value)) for value in order])
+        axes.set_xticks(range(len(order)), [shorten(str(value)) for value in order])
         axes.set_xlim(-0.5, len(order) - 0.5)
     axes.set_xlabel(key)
     axes.set_ylabel(metric.unit)
     if metric.share:
-        percent(axes.yaxis)
-        axes.set_ylim(widened(axes.get_ylim(), 0.02))
-    heading(axes, metric.name, _note(seeds, "dot and bar"))
+        show_percent(axes.yaxis)
+        axes.set_ylim(widen_limits(axes.get_ylim(), 0.02))
+    set_heading(axes, metric.name, _note(seeds, "dot and bar"))
     return figure
 
 
@@ -106,8 +116,8 @@ def _map(
 ) -> Figure:
     ys, xs = (sorted(v) if all(map(is_number, v)) else list(v) for v in (grid[down], grid[across]))
     cells = np.full((len(ys), len(xs)), np.nan)
-    names = [short(str(value)) for value in ys]
-    left, wide = 0.4 + room(names), max(4.8, 0.95 * len(xs))
+    names = [shorten(str(value)) for value in ys]
+    left, wide = 0.4 + name_width(names), max(4.8, 0.95 * len(xs))
     figure = new_figure(left + wide + 0.1, 1.2 + 0.55 * len(ys), left=left, bottom=0.6)
     axes = figure.add_subplot()
     for point in points:
@@ -122,11 +132,11 @@ def _map(
     colours = np.array([[(*_rgb(BLUE), 0.0 if np.isnan(s) else s) for s in line] for line in strength])
     axes.imshow(colours, aspect="auto", interpolation="none")
     axes.grid(visible=False)
-    axes.set_xticks(range(len(xs)), [short(str(value), 12) for value in xs])
+    axes.set_xticks(range(len(xs)), [shorten(str(value), 12) for value in xs])
     axes.set_yticks(range(len(ys)), names)
     axes.set_xlabel(across)
     axes.set_ylabel(down)
-    heading(axes, f"{metric.name}{' (%)' if metric.share else ''}", _note(seeds, "cell") + "; bold: best")
+    set_heading(axes, f"{metric.name}{' (%)' if metric.share else ''}", _note(seeds, "cell") + "; bold: best")
     return figure
 
 
@@ -136,7 +146,7 @@ def _rgb(hue: str) -> tuple[float, ...]:
 
 def _dots(points: Sequence[GridPoint], metric: GridMetric, seeds: int) -> Figure:
     shown = points[:MOST_DOTS]
-    names = [short(point.label, 48) for point in shown]
+    names = [shorten(point.label, 48) for point in shown]
     left = 0.3 + 0.078 * max(map(len, names))
     figure = new_figure(left + 5.6, 1.2 + 0.25 * len(shown), left=left)
     axes = figure.add_subplot()
@@ -147,10 +157,10 @@ def _dots(points: Sequence[GridPoint], metric: GridMetric, seeds: int) -> Figure
     axes.grid(axis="x")
     axes.grid(visible=False, axis="y")
     if metric.share:
-        percent(axes.xaxis)
+        show_percent(axes.xaxis)
     axes.set_xlabel(metric.unit)
     which = f"the best {len(shown)} of {len(points)}" if len(points) > len(shown) else "what ran to its end"
-    heading(axes, f"{metric.name}: {which}", _note(seeds, "dot and bar"))
+    set_heading(axes, f"{metric.name}: {which}", _note(seeds, "dot and bar"))
     return figure
 
 

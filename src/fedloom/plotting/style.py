@@ -1,7 +1,7 @@
-"""How a figure looks: few colours that colour-blind readers tell apart, names at the ends of lines, no frame.
+"""The common style of all figures: few colour-blind safe colours, names at the ends of lines, no frame.
 
-Figures are plain ``Figure`` objects, never pyplot's global ones. As SVG, ink, grid and paper become CSS variables,
-so that a figure inside a page follows the page into dark mode and onto printed paper.
+Figures are plain ``Figure`` objects, never pyplot's global ones. In SVG the colours of text, grid and background
+become CSS variables, so that a figure follows its page into dark mode and print.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ _RC: Any = {
 P = ParamSpec("P")
 
 
-def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw in the house style, whatever the caller's own matplotlib settings are."""
+def with_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Decorate a function that draws: it uses this style, whatever the user's matplotlib settings are."""
 
     @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
         import matplotlib as mpl
 
         with mpl.rc_context({**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **_RC}):
             return draw(*args, **kwargs)
 
-    return drawn
+    return draw_in_style
 
 
 def new_figure(
@@ -88,13 +88,13 @@ def new_figure(
     return figure
 
 
-def room(names: Iterable[str]) -> float:
+def name_width(names: Iterable[str]) -> float:
     """The inches that the longest of these names needs beside a panel."""
-    return 0.3 + 0.085 * max((len(short(name)) for name in names), default=0)
+    return 0.3 + 0.085 * max((len(shorten(name)) for name in names), default=0)
 
 
 def colour(index: int) -> str:
-    """The colour of the method at this place of a comparison, the same in every figure."""
+    """The colour of the method with this index in a comparison, the same in every figure."""
     return PALETTE[index % len(PALETTE)]
 
 
@@ -103,41 +103,41 @@ def dash(index: int) -> Any:
     return DASHES[index // len(PALETTE) % len(DASHES)]
 
 
-def short(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name that fits beside a panel."""
+def shorten(name: str, longest: int = LONGEST_NAME) -> str:
+    """A name cut to fit beside a panel."""
     return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
-def heading(axes: Axes, title: str, note: str) -> None:
-    """A panel's title, and below it in small print what its marks mean."""
+def set_heading(axes: Axes, title: str, note: str) -> None:
+    """Set a panel's title and, below it in small print, what its marks mean."""
     axes.set_title(title, pad=19)
     axes.annotate(
         note, (0, 1), xytext=(0, 6), xycoords="axes fraction", textcoords="offset points", color=MUTED, fontsize=8.5
     )
 
 
-def percent(axis: Any) -> None:
+def show_percent(axis: Any) -> None:
     """Show fractions as per cent."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
 
 
-def widened(limits: tuple[float, float], least: float = 0.1) -> tuple[float, float]:
-    """Axis limits around few or equal values that do not make much of tiny differences."""
+def widen_limits(limits: tuple[float, float], least: float = 0.1) -> tuple[float, float]:
+    """Axis limits that span at least ``least``, so that tiny differences do not look large."""
     missing = max(0.0, least - (limits[1] - limits[0])) / 2
     return limits[0] - missing, limits[1] + missing
 
 
-def whole_numbers(axis: Any, most: int = 8) -> None:
-    """Ticks at whole numbers, with commas between thousands."""
+def show_whole_numbers(axis: Any, most: int = 8) -> None:
+    """Put ticks at whole numbers, with commas between thousands."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
     axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def apart(wanted: Sequence[float], gap: float) -> list[float]:
+def spread_apart(wanted: Sequence[float], gap: float) -> list[float]:
     """Places in [0, 1] as near as possible to the wanted ones with at least ``gap`` between any two.
 
     Least squares under order constraints: pool adjacent violators of the places less their share of gaps.
@@ -151,10 +151,10 @@ def apart(wanted: Sequence[float], gap: float) -> list[float]:
             (a, n), (b, m) = blocks[-2:]
             blocks[-2:] = [[(a * n + b * m) / (n + m), n + m]]
     level = [mean for mean, size in blocks for _ in range(int(size))]
-    room = max(0.0, 1 - (len(wanted) - 1) * gap)
+    span = max(0.0, 1 - (len(wanted) - 1) * gap)
     places = [0.0] * len(wanted)
     for rank, i in enumerate(order):
-        places[i] = min(max(level[rank], 0.0), room) + rank * gap
+        places[i] = min(max(level[rank], 0.0), span) + rank * gap
     return places
 
 
@@ -164,7 +164,7 @@ def name_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None
     inside = (axes.transScale + axes.transLimits).transform([(max(x, left), y) for *_, x, y in ends])
     figure = axes.get_figure(root=True)
     height = axes.get_position().height * (figure.get_figheight() if figure else 1)
-    places = [TOPMOST * y for y in apart([float(y) / TOPMOST for _, y in inside], LINE / height / TOPMOST)]
+    places = [TOPMOST * y for y in spread_apart([float(y) / TOPMOST for _, y in inside], LINE / height / TOPMOST)]
     for (name, hue, *_), (x, y), place in zip(ends, inside, places, strict=True):
         leader: dict[str, Any] = {
             "color": hue,
@@ -174,7 +174,7 @@ def name_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None
             "label": "_leader",
         }
         axes.plot([x + 0.008, 1.0, 1.025], [y, y, place], transform=axes.transAxes, **leader)
-        axes.text(1.035, place, short(name), color=hue, va="center", transform=axes.transAxes)
+        axes.text(1.035, place, shorten(name), color=hue, va="center", transform=axes.transAxes)
 
 
 def svg(figure: Figure, name: str, description: str) -> str:

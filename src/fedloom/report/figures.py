@@ -1,8 +1,8 @@
-"""The pictures of a run or a comparison: how accuracy grows, and with what traffic.
+"""The figures of a run or a comparison: accuracy, before and after local training, and traffic.
 
-Each function takes histories, a list of seeds per method under the method's name, and returns a matplotlib
-``Figure``; where nothing was measured that it could show, it says so with a ``FedloomError``. The pictures of
-single clients are in ``clients.py`` and are offered here too, so that this module has them all.
+Each function takes histories (a list of seeds per method, by the method's name) and returns a matplotlib ``Figure``,
+or raises a ``FedloomError`` if nothing was measured that it could show. Figures of single clients are in
+``client_figures.py``.
 """
 
 from __future__ import annotations
@@ -20,34 +20,31 @@ from fedloom.plotting.style import (
     INK,
     MUTED,
     ORANGE,
-    heading,
     name_ends,
+    name_width,
     new_figure,
-    percent,
-    room,
-    short,
-    styled,
-    whole_numbers,
+    set_heading,
+    shorten,
+    show_percent,
+    show_whole_numbers,
+    with_style,
 )
-from fedloom.report.clients import by_size, partition, selection, spread
 from fedloom.runs.history import History
 from fedloom.runs.statistics import Histories, accuracy_panels, curve, traffic, values_by_round
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["accuracy_by", "before_after", "by_size", "bytes", "partition", "selection", "spread"]
-
 BEFORE, AFTER = "received_model/own_test/accuracy/", "trained_model/own_test/accuracy/"
 
 
-def accuracy_by(axis: str, histories: Histories) -> Figure:
+def accuracy_figure(axis: str, histories: Histories) -> Figure:
     """Accuracy by ``round``, ``megabytes`` or ``steps``: of the global model, and of the clients' models."""
     return curves_figure(accuracy_panels(axis, histories), list(histories))
 
 
-@styled
-def before_after(history: History, limits: tuple[float, float] | None = None, name: str | None = None) -> Figure:
+@with_style
+def before_after_figure(history: History, limits: tuple[float, float] | None = None, name: str | None = None) -> Figure:
     """The selected clients' accuracy on their own tests, before and after each round's local training.
 
     ``limits`` of the accuracy axis make several methods' figures comparable; ``name`` stands for the run's own.
@@ -58,7 +55,7 @@ def before_after(history: History, limits: tuple[float, float] | None = None, na
     ]
     if not any(mean for mean, *_ in lines):
         raise FedloomError("Accuracy before and after local training was not measured in this run.")
-    figure = new_figure(5.0, 2.9, right=room(["before"]))
+    figure = new_figure(5.0, 2.9, right=name_width(["before"]))
     axes = figure.add_subplot()
     ends = []
     for mean, std, when, hue in lines:
@@ -69,15 +66,15 @@ def before_after(history: History, limits: tuple[float, float] | None = None, na
             low, high = np.clip([mean.mean - std.mean, mean.mean + std.mean], 0, 1)
             axes.fill_between(mean.x, low, high, color=hue, alpha=0.10, linewidth=0)
         ends.append((when, hue, float(mean.x[-1]), float(mean.mean[-1])))
-    heading(axes, short(name or history.label, 40), "mean of the selected clients; band: ± 1 std over them")
+    set_heading(axes, shorten(name or history.label, 40), "mean of the selected clients; band: ± 1 std over them")
     axes.set_xlabel("round")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(limits)
     axes.margins(x=0.02)
     if all(len(mean.x) == 1 for mean, *_ in lines if mean):
         axes.set_xlim(ends[0][2] - 0.5, ends[0][2] + 0.5)
-    percent(axes.yaxis)
-    whole_numbers(axes.xaxis)
+    show_percent(axes.yaxis)
+    show_whole_numbers(axes.xaxis)
     name_ends(axes, ends)
     return figure
 
@@ -94,8 +91,8 @@ def common_limits(runs: Sequence[History]) -> tuple[float, float] | None:
     return (max(0.0, min(low) - 0.02), min(1.02, max(high) + 0.02)) if low else None
 
 
-@styled
-def bytes(histories: Histories) -> Figure:
+@with_style
+def traffic_figure(histories: Histories) -> Figure:
     """Megabytes over the whole run, mean over seeds: to the server (up), from it (down), and between clients.
 
     The third bar is there only if some method's clients send to each other.
@@ -104,7 +101,7 @@ def bytes(histories: Histories) -> Figure:
     ways = {"up": BLUE, "down": ORANGE}
     if any(one["megabytes_between"] for one in sent):
         ways["between"] = GREEN
-    figure = new_figure(10.0, 0.8 + 0.23 * len(ways) * len(histories), left=room(histories), top=0.1)
+    figure = new_figure(10.0, 0.8 + 0.23 * len(ways) * len(histories), left=name_width(histories), top=0.1)
     axes = figure.add_subplot()
     most, step = 0.0, 0.76 / len(ways)
     for place, one in enumerate(sent):
@@ -122,7 +119,7 @@ def bytes(histories: Histories) -> Figure:
             )
             most = max(most, megabytes)
     axes.set_xlim(0, 1.14 * most or 1)
-    axes.set_yticks(range(len(histories)), [short(name) for name in histories], color=INK)
+    axes.set_yticks(range(len(histories)), [shorten(name) for name in histories], color=INK)
     axes.set_ylim(len(histories) - 0.5, -0.5)
     axes.grid(visible=False)
     axes.set_xlabel("megabytes over the whole run, all clients, mean over seeds (1 MB = 10⁶ bytes)")

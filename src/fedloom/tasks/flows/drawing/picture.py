@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.plotting.style import BLUE, GREEN, INK, MUTED, ORANGE, PAPER, new_figure, styled
+from fedloom.plotting.style import BLUE, GREEN, INK, MUTED, ORANGE, PAPER, new_figure, with_style
 from fedloom.tasks.flows.drawing.kind_families import FAMILIES, family, short_kind
 from fedloom.tasks.flows.drawing.layered_layout import FlowLayout, layered_layout
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
@@ -65,7 +65,7 @@ def draw_flow(flow: Flow, dialect: Dialect, path: str | Path | None = None) -> F
     return figure
 
 
-@styled
+@with_style
 def _draw(flow: Flow, dialect: Dialect) -> Figure:
     cards = {node.id: _Card(node) for node in flow.nodes}
     widths = [cards[node.id].width + CARD_GAP for node in flow.nodes]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedloom.report.advice import advice_figure, write
+from fedloom.report.advice_page import advice_figure, write_advice_page
 from fedloom.runs.plans.advise.advice import Advice, Standing
 from support.advices import PICK, example_advice
 
@@ -23,7 +23,7 @@ def test_the_figure_has_a_dot_for_every_named_candidate(advice: Advice) -> None:
 
 
 def test_the_page_is_whole_and_escapes_what_it_shows(advice: Advice, tmp_path) -> None:
-    text = write(advice, tmp_path / "report.html").read_text()
+    text = write_advice_page(advice, tmp_path / "report.html").read_text()
     assert "<broke>" not in text
     assert "it &lt;broke&gt;." in text
     assert text.count("<tr>") == 1 + 3 + 2 + 3

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from fedloom.core.errors import FedloomError
-from fedloom.report.crossover import crossover
-from fedloom.report.html import page
+from fedloom.report.crossover_figure import crossover_figure
+from fedloom.report.run_page import report_page
 from fedloom.runs.history import History
 
 CURVE = torch.tensor([[10.0, 40.0, 900.0], [0.25, 0.5, 1.0], [0.75, 0.625, 0.5]])
@@ -27,7 +27,7 @@ def history(folder: Path | None, *found: torch.Tensor) -> History:
 
 @pytest.mark.parametrize("threshold", [0.0, 40.0, 900.0])
 def test_the_curves_and_the_threshold_are_the_runs_own(tmp_path, threshold):
-    (axes,) = crossover(history(tmp_path, CURVE, torch.tensor(threshold))).axes
+    (axes,) = crossover_figure(history(tmp_path, CURVE, torch.tensor(threshold))).axes
     drawn = {str(line.get_label()): line for line in axes.lines}
     for name, values in (("local training", CURVE[1]), ("shared model", CURVE[2])):
         assert list(drawn[name].get_xdata()) == CURVE[0].tolist()
@@ -38,13 +38,13 @@ def test_the_curves_and_the_threshold_are_the_runs_own(tmp_path, threshold):
 
 
 def test_the_report_of_a_run_with_a_found_threshold_has_the_picture(tmp_path):
-    text = page({"a": [history(tmp_path, CURVE, torch.tensor(40.0))]})
+    text = report_page({"a": [history(tmp_path, CURVE, torch.tensor(40.0))]})
     assert "The found threshold" in text
     assert "more than 40 points keep a body of their own" in text
 
 
 def test_a_run_in_memory_or_without_a_curve_says_why_there_is_no_picture(tmp_path):
     with pytest.raises(FedloomError, match="give the run a folder with out="):
-        crossover(history(None))
+        crossover_figure(history(None))
     with pytest.raises(FedloomError, match="this run has no curve"):
-        crossover(history(tmp_path))
+        crossover_figure(history(tmp_path))

@@ -1,4 +1,4 @@
-"""The part of a report that says whose answers did not count: a deployed run goes on without them."""
+"""The part of a report that lists replies of sites that were left out of a deployed run, and why."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MOST = 200
 """Rows of the table, at most."""
 
 
-def left_out(histories: Histories) -> Iterator[str]:
-    """A row per answer that was left out: its round, its site, what it was an answer to, and why; or nothing."""
+def left_out_table(histories: Histories) -> Iterator[str]:
+    """A table with a row per reply that was left out: round, site, request and reason. Nothing if there is none."""
     rows = [
         (name, run.config.get("seed", ""), record["round"], one["name"], one["what"], one["reason"])
         for name, runs in histories.items()
@@ -25,7 +25,7 @@ def left_out(histories: Histories) -> Iterator[str]:
     several = sum(map(len, histories.values())) > 1
     heads = [*(("Method", "Seed") if several else ()), "Round", "Site", "Of what", "Reason"]
     yield '<h2 id="left-out">Left out</h2>'
-    yield '<p class="note">Answers of sites that did not count; each round went on without them.</p>'
+    yield '<p class="note">Replies of sites that were left out; each round went on without them.</p>'
     yield '<div class="wide"><table class="words"><thead><tr>'
     yield "".join(f"<th>{head}</th>" for head in heads) + "</tr></thead><tbody>"
     for row in rows[:MOST]:

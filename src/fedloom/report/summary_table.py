@@ -1,7 +1,7 @@
-"""The comparison as numbers, and what may be concluded from them.
+"""The summary table of a comparison, and the verdict on it.
 
-A row per method; every accuracy is the last one measured, averaged over the method's seeds. The verdict names
-who is ahead, and claims a lead only where it is larger than what the seeds themselves vary by.
+There is a row per method. Every accuracy is the last one measured, averaged over the method's seeds. The verdict names
+the best method, and claims a lead only if it exceeds the spread over seeds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedloom.runs.statistics import (
     values_by_round,
 )
 
-Row = dict[str, Any]
+SummaryRow = dict[str, Any]
 
 METRICS = {
     "global_accuracy": GLOBAL,
@@ -43,17 +43,17 @@ WHERE = ("workers", "engine", "ray_address")
 MAY_DIFFER = ("method", "personal", "seed", "out", *WHERE, "checkpoint_every", "made_by.task")
 
 
-def summary(histories: Histories, reach: float | None = None) -> list[Row]:
-    """One row per method: final accuracies (mean and standard deviation over seeds), traffic, work, and its end.
+def summary(histories: Histories, reach: float | None = None) -> list[SummaryRow]:
+    """One row per method: final accuracies (mean and standard deviation over seeds), traffic, steps, why it stopped.
 
     ``<accuracy>_std`` is None with a single seed: one run does not say how much runs vary. With ``reach``, also after
     how many rounds clients' mean accuracy reached it (``rounds_to``, over the ``reached`` seeds that did).
     """
-    return [_row(name, runs) | _reached(runs, reach) for name, runs in histories.items()]
+    return [_row(name, runs) | _rounds_to_reach(runs, reach) for name, runs in histories.items()]
 
 
-def _row(name: str, runs: Sequence[History]) -> Row:
-    row: Row = {"method": name, "seeds": len(runs)}
+def _row(name: str, runs: Sequence[History]) -> SummaryRow:
+    row: SummaryRow = {"method": name, "seeds": len(runs)}
     for key, metric in METRICS.items():
         row[key], row[f"{key}_std"] = over_seeds([last_value(run, metric) for run in runs])
     row["efficiency"], row["efficiency_std"] = over_seeds([_efficiency(run) for run in runs])
@@ -68,21 +68,21 @@ def _row(name: str, runs: Sequence[History]) -> Row:
 
 
 def _efficiency(run: History) -> float | None:
-    """Accuracy per selected client, mean over rounds; None where every round had everybody: there it says nothing."""
+    """Accuracy per selected client, mean over rounds; None if all clients took part in every round."""
     chosen = [len(r["selected"]) + len(r.get("lost", ())) for r in run.records if r["round"]]
     there = client_count(run) - int(run.config.get("new_clients", 0))
     return run.mean(EFFICIENCY) if chosen and min(chosen) < there else None
 
 
-def _reached(runs: Sequence[History], reach: float | None) -> Row:
+def _rounds_to_reach(runs: Sequence[History], reach: float | None) -> SummaryRow:
     if reach is None:
         return {}
     rounds = [found for found in (run.rounds_to(reach) for run in runs) if found is not None]
     return {"reach": reach, "reached": len(rounds), "rounds_to": sum(rounds) / len(rounds) if rounds else None}
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """Who is ahead on the clients' tests and on the global test, and whether that is established."""
+def verdict(rows: Sequence[SummaryRow]) -> str:
+    """Which method is ahead on the clients' tests and on the global test, and whether the lead is established."""
     finished = [row for row in rows if not row["stopped"]]
     found = [_lead([row for row in finished if row[key] is not None], key) for key in TESTS]
     sentences = [sentence for sentence, _ in filter(None, found)]
@@ -101,44 +101,44 @@ def verdict(rows: Sequence[Row]) -> str:
     return " ".join(sentences)
 
 
-def _lead(rows: Sequence[Row], key: str) -> tuple[str, bool] | None:
-    """The sentence on one test, and whether the question stays open."""
+def _lead(rows: Sequence[SummaryRow], key: str) -> tuple[str, bool] | None:
+    """The sentence on one test, and whether the lead is still open."""
     if len(rows) < 2:
         return None
     first, second, *rest = sorted(rows, key=lambda row: -row[key])
     lead = f"{100 * (first[key] - second[key]):.1f} points"
     if first[key] == second[key]:
-        return f"{TESTS[key]} {first['method']} and {second['method']} are level at {accuracy(first, key)}.", True
+        return f"{TESTS[key]} {first['method']} and {second['method']} are level at {accuracy_text(first, key)}.", True
     if any(row[f"{key}_std"] is None for row in rows):
         once = "in this one run" if max(row["seeds"] for row in rows) == 1 else "in these runs"
         return (
-            f"{TESTS[key]} {first['method']} is ahead {once} ({accuracy(first, key)}, {lead} above "
+            f"{TESTS[key]} {first['method']} is ahead {once} ({accuracy_text(first, key)}, {lead} above "
             f"{second['method']}), but with a single seed the lead is not established.",
             True,
         )
-    unclear = [row for row in (second, *rest) if first[key] - row[key] <= _combined(first, row, key)]
+    unclear = [row for row in (second, *rest) if first[key] - row[key] <= _combined_std(first, row, key)]
     if unclear:
         names = join_names([str(row["method"]) for row in unclear])
-        widest = max(_combined(first, row, key) for row in unclear)
+        widest = max(_combined_std(first, row, key) for row in unclear)
         return (
-            f"{TESTS[key]} {first['method']} has the highest mean ({accuracy(first, key)}, {lead} above "
+            f"{TESTS[key]} {first['method']} has the highest mean ({accuracy_text(first, key)}, {lead} above "
             f"{second['method']}), but its lead over {names} is not established: it is within the combined "
             f"standard deviation over seeds ({100 * widest:.1f} points).",
             True,
         )
     return (
-        f"{TESTS[key]} {first['method']} is best: {accuracy(first, key)}, {lead} above {second['method']} "
-        f"({accuracy(second, key)}), which is more than the combined standard deviation over "
-        f"{min(first['seeds'], second['seeds'])} seeds ({100 * _combined(first, second, key):.1f} points).",
+        f"{TESTS[key]} {first['method']} is best: {accuracy_text(first, key)}, {lead} above {second['method']} "
+        f"({accuracy_text(second, key)}), which is more than the combined standard deviation over "
+        f"{min(first['seeds'], second['seeds'])} seeds ({100 * _combined_std(first, second, key):.1f} points).",
         False,
     )
 
 
-def _combined(one: Row, other: Row, key: str) -> float:
+def _combined_std(one: SummaryRow, other: SummaryRow, key: str) -> float:
     return float((one[f"{key}_std"] ** 2 + other[f"{key}_std"] ** 2) ** 0.5)
 
 
-def accuracy(row: Row, key: str) -> str:
+def accuracy_text(row: SummaryRow, key: str) -> str:
     """A row's accuracy for people, as ``87.3 ± 0.6 %``."""
     if row[key] is None:
         return "not measured"
@@ -151,7 +151,7 @@ def differences(histories: Histories) -> list[str]:
 
     Runs of one seed must also have the same fingerprint of data, partition and initial model.
     """
-    flat = [dict(_flat(run.config)) for runs in histories.values() for run in runs]
+    flat = [dict(_flat_items(run.config)) for runs in histories.values() for run in runs]
     keys = sorted({key for config in flat for key in config if not {key, key.split(".")[0]} & set(MAY_DIFFER)})
     found = [key for key in keys if len({repr(config.get(key)) for config in flat}) > 1]
     tasks = {(config.get("seed"), config.get("made_by.task")) for config in flat}
@@ -160,9 +160,9 @@ def differences(histories: Histories) -> list[str]:
     return found
 
 
-def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def _flat_items(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in config.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{key}.")
+            yield from _flat_items(value, f"{above}{key}.")
         else:
             yield above + key, value

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.report.html import page, write
+from fedloom.report.run_page import report_page, write_report
 from fedloom.runs.history import History
 from support.histories import history
 
@@ -31,17 +31,17 @@ SECTIONS = [
 
 
 def test_a_comparison_has_every_section_and_a_verdict() -> None:
-    text = page({"fedavg": [history([0.1, 0.6])], "fedprox": [history([0.1, 0.7])]}, title="Two methods")
+    text = report_page({"fedavg": [history([0.1, 0.6])], "fedprox": [history([0.1, 0.7])]}, title="Two methods")
     for section in [*SECTIONS, "verdict"]:
         assert f'<h2 id="{section}">' in text
     assert "<h1>Two methods</h1>" in text
     assert "not established" in text
     assert "fedloom run config.toml" in text
-    assert 'id="verdict"' not in page({"fedavg": [history([0.1, 0.6])]})
+    assert 'id="verdict"' not in report_page({"fedavg": [history([0.1, 0.6])]})
 
 
 def test_the_page_needs_no_network_and_no_script() -> None:
-    text = page({"fedavg": [history([0.1, 0.6])]})
+    text = report_page({"fedavg": [history([0.1, 0.6])]})
     without_namespaces = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert not re.search(r"https?://|//cdn|@import|<script|<link", without_namespaces)
     assert all(target.startswith(("#", "data:")) for target in re.findall(r'(?:href|src)="([^"]*)"', text))
@@ -49,7 +49,7 @@ def test_the_page_needs_no_network_and_no_script() -> None:
 
 
 def test_ids_are_unique_and_every_reference_has_its_target() -> None:
-    text = page({"a": [history([0.1, 0.6])], "b": [history([0.1, 0.7])]})
+    text = report_page({"a": [history([0.1, 0.6])], "b": [history([0.1, 0.7])]})
     ids = re.findall(r'\sid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
     references = re.findall(r'url\(#([^)]*)\)|href="#([^"]*)"', text)
@@ -71,16 +71,16 @@ def test_all_text_from_outside_is_escaped() -> None:
     run.config |= {"method": {"name": evil}, "task": {"name": evil}, evil: {evil: evil}, "seed": evil}
     run.partition |= {"class_names": [evil] * 3, "client_names": [evil] * 4}
     tags = Tags()
-    tags.feed(page({evil: [run], "b": [history([0.1, 0.6])]}, title=evil))
+    tags.feed(report_page({evil: [run], "b": [history([0.1, 0.6])]}, title=evil))
     assert not tags.seen & {"script", "img"}
 
 
 def test_the_same_histories_give_the_same_bytes() -> None:
-    assert page({"a": [history([0.1, 0.6])]}) == page({"a": [history([0.1, 0.6])]})
+    assert report_page({"a": [history([0.1, 0.6])]}) == report_page({"a": [history([0.1, 0.6])]})
 
 
 def test_numbers_of_the_page_are_those_of_the_run() -> None:
-    text = page({"fedavg": [history([0.1, 0.6]), history([0.1, 0.8])]})
+    text = report_page({"fedavg": [history([0.1, 0.6]), history([0.1, 0.8])]})
     assert "70.0 ± 14.1 %" in text  # global model: 0.6 and 0.8
     assert "35.0 ± 7.1 %" in text  # clients' models: 0.3 and 0.4
 
@@ -88,7 +88,7 @@ def test_numbers_of_the_page_are_those_of_the_run() -> None:
 def test_what_clients_send_to_each_other_is_part_of_the_traffic() -> None:
     chain = history([0.1, 0.6])
     chain.records[1]["bytes_between"] = 4_000_000
-    text = page({"fedseq": [chain]})
+    text = report_page({"fedseq": [chain]})
     assert "<b>7 MB</b>" in text  # 1 up, 2 down, 4 between
     assert "<td>1</td><td>2</td><td>4</td>" in text
 
@@ -100,12 +100,14 @@ def test_who_was_left_out_is_shown_with_round_site_and_reason() -> None:
         {"client": 2, "name": "west", "what": "update", "reason": "row is not finite"},
         {"client": 0, "name": evil, "what": evil, "reason": evil},
     ]
-    text = page({"fedavg": [run]})
+    text = report_page({"fedavg": [run]})
     assert '<h2 id="left-out">' in text
     assert "<td>1</td><td>west</td><td>update</td><td>row is not finite</td>" in text
     assert evil not in text
-    assert 'id="left-out"' not in page({"fedavg": [history([0.1, 0.6])]})
-    assert "<td>fedavg</td><td></td><td>1</td><td>west</td>" in page({"fedavg": [run], "b": [history([0.1, 0.6])]})
+    assert 'id="left-out"' not in report_page({"fedavg": [history([0.1, 0.6])]})
+    assert "<td>fedavg</td><td></td><td>1</td><td>west</td>" in report_page(
+        {"fedavg": [run], "b": [history([0.1, 0.6])]}
+    )
 
 
 def test_a_run_that_leaves_out_thousands_shows_the_first_and_says_so() -> None:
@@ -114,14 +116,14 @@ def test_a_run_that_leaves_out_thousands_shows_the_first_and_says_so() -> None:
         {"client": number, "name": f"site-{number}", "what": "score", "reason": "not connected"}
         for number in range(999)
     ]
-    text = page({"fedavg": [run]})
+    text = report_page({"fedavg": [run]})
     assert text.count("not connected") == 200
     assert "The first 200 of 999" in text
 
 
 @pytest.mark.parametrize("values", [[0.1], [0.1, 0.2], [0.1, float("nan")]])
 def test_short_and_diverged_runs_are_reported(values: list[float]) -> None:
-    text = page({"fedsgd": [history(values, stopped="the loss is NaN")], "b": [history([0.1, 0.5])]})
+    text = report_page({"fedsgd": [history(values, stopped="the loss is NaN")], "b": [history([0.1, 0.5])]})
     assert "fedsgd stopped early (the loss is NaN)" in text
 
 
@@ -130,7 +132,7 @@ def test_a_run_without_clients_partition_and_global_test_says_what_is_missing() 
     bare.clients, bare.partition = [], {}
     for record in bare.records:
         record["metrics"] = {k: v for k, v in record["metrics"].items() if k.startswith("client_model")}
-    text = page({"a": [bare]})
+    text = report_page({"a": [bare]})
     assert all(f'<h2 id="{section}">' in text for section in SECTIONS)
     assert "was not recorded in this run" in text
     assert "not measured" in text
@@ -138,15 +140,15 @@ def test_a_run_without_clients_partition_and_global_test_says_what_is_missing() 
 
 def test_nothing_measured_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedloomError, match="nothing to report"):
-        write({"a": [History({"method": {"name": "a"}})]}, tmp_path / "report.html")
+        write_report({"a": [History({"method": {"name": "a"}})]}, tmp_path / "report.html")
     with pytest.raises(FedloomError, match="'a' has no run"):
-        write({"a": []}, tmp_path / "report.html")
+        write_report({"a": []}, tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_write_replaces_an_old_report_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "new" / "report.html"
     for _ in range(2):
-        assert write({"a": [history([0.1, 0.6])]}, path) == path
+        assert write_report({"a": [history([0.1, 0.6])]}, path) == path
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

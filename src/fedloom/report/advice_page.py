@@ -8,8 +8,18 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedloom.plotting.style import BLUE, INK, MUTED, ORANGE, heading, new_figure, percent, short, styled
-from fedloom.report.html import card, document, save, section
+from fedloom.plotting.style import (
+    BLUE,
+    INK,
+    MUTED,
+    ORANGE,
+    new_figure,
+    set_heading,
+    shorten,
+    show_percent,
+    with_style,
+)
+from fedloom.report.page import card, document, save_page, section
 from fedloom.runs.plans.advise.advice import Advice, Pick, Standing
 from fedloom.runs.plans.advise.text import (
     ROLES,
@@ -29,11 +39,11 @@ if TYPE_CHECKING:
 COLOURS = {"use": BLUE, "runner_up": ORANGE, "local": MUTED}
 
 
-@styled
+@with_style
 def advice_figure(advice: Advice) -> Figure:
     """What the advice names, on the test data of each group of clients."""
     rows = [(pick, role) for pick in (*advice.groups, advice.overall) for role in ROLES if getattr(pick, role)]
-    names = [short(getattr(pick, role).candidate, 44) for pick, role in rows]
+    names = [shorten(getattr(pick, role).candidate, 44) for pick, role in rows]
     left = 0.3 + 0.078 * max(map(len, names))
     figure = new_figure(left + 5.6, 1.2 + 0.27 * (len(rows) + len(advice.groups)), left=left, right=1.1)
     axes = figure.add_subplot()
@@ -52,15 +62,17 @@ def advice_figure(advice: Advice) -> Figure:
     axes.grid(axis="x")
     axes.grid(visible=False, axis="y")
     if advice.score == "accuracy":
-        percent(axes.xaxis)
+        show_percent(axes.xaxis)
     axes.set_xlabel(f"{advice.score} on the clients' test parts{' (%)' if advice.score == 'accuracy' else ''}")
-    heading(axes, "What to use, by client size", "blue: use; orange: runner-up; grey: alone; bar: ± 1 std over seeds")
+    set_heading(
+        axes, "What to use, by client size", "blue: use; orange: runner-up; grey: alone; bar: ± 1 std over seeds"
+    )
     return figure
 
 
-def write(advice: Advice, path: Path) -> Path:
+def write_advice_page(advice: Advice, path: Path) -> Path:
     """Write the advice as a page, and return its path."""
-    return save(document(f"Advice for {advice.task}", _body(advice)), path)
+    return save_page(document(f"Advice for {advice.task}", _body(advice)), path)
 
 
 def _body(advice: Advice) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The pictures of single clients: who holds what, who was selected, and for whom a method works.
+"""Figures of single clients: which data they hold, when they were selected, and how accurate their models are.
 
-A mean over clients hides what federated learning is about. Every picture here stays readable from one client to
-a thousand: dots and bubbles while they can be told apart, quantiles and a heat map beyond.
+A mean over clients hides how much they differ. Every figure stays readable from one client to a thousand: dots and
+bubbles for few clients, quantiles and a heat map for many.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from fedloom.plotting.style import (
     MUTED,
     PAPER,
     colour,
-    heading,
+    name_width,
     new_figure,
-    percent,
-    room,
-    short,
-    styled,
-    whole_numbers,
-    widened,
+    set_heading,
+    shorten,
+    show_percent,
+    show_whole_numbers,
+    widen_limits,
+    with_style,
 )
 from fedloom.runs.history import History
 from fedloom.runs.statistics import GROUPS, Floats, Histories, client_accuracies, client_count, over_seeds
@@ -45,39 +45,39 @@ MOST_LINES = 1000  # clients in a raster
 GOLDEN = 0.6180339887498949
 
 
-@styled
-def spread(histories: Histories) -> Figure:
-    """How the final accuracy is distributed over clients, each method in its own line."""
+@with_style
+def spread_figure(histories: Histories) -> Figure:
+    """How the final accuracy is distributed over clients, one line per method."""
     found = {name: np.sort(client_accuracies(runs)) for name, runs in histories.items()}
     if not any(len(values) for values in found.values()):
         raise FedloomError("Accuracy of single clients was not measured at the end of these runs.")
-    figure = new_figure(10.0, 1.1 + 0.5 * len(found), left=room(found))
+    figure = new_figure(10.0, 1.1 + 0.5 * len(found), left=name_width(found))
     axes = figure.add_subplot()
     thinned = any(len(values) > MOST_DOTS for values in found.values())
     for place, values in enumerate(found.values()):
         if len(values):
-            _strip(axes, place, values, colour(place))
+            _draw_strip(axes, place, values, colour(place))
         else:
             axes.text(0.01, place, "not measured", color=MUTED, va="center", transform=axes.get_yaxis_transform())
     pooled = " of all seeds" if any(len(runs) > 1 for runs in histories.values()) else ""
     dots = f"dots: {MOST_DOTS} evenly spaced quantiles of the clients" if thinned else "dots: clients"
-    heading(
+    set_heading(
         axes,
         "Each client's model on its own test set, at the end",
         f"{dots}{pooled}; bar: middle half of the clients; line: median; diamond: mean",
     )
-    axes.set_yticks(range(len(found)), [short(name) for name in found], color=INK)
+    axes.set_yticks(range(len(found)), [shorten(name) for name in found], color=INK)
     axes.set_ylim(len(found) - 0.5, -0.5)
     axes.set_xlabel("accuracy (%)")
     axes.grid(axis="x")
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.02)
-    axes.set_xlim(widened(axes.get_xlim()))
-    percent(axes.xaxis)
+    axes.set_xlim(widen_limits(axes.get_xlim()))
+    show_percent(axes.xaxis)
     return figure
 
 
-def _strip(axes: Axes, place: int, values: Floats, hue: str) -> None:
+def _draw_strip(axes: Axes, place: int, values: Floats, hue: str) -> None:
     dots = values if len(values) <= MOST_DOTS else np.quantile(values, (np.arange(MOST_DOTS) + 0.5) / MOST_DOTS)
     jitter = (np.arange(len(dots)) * GOLDEN % 1 - 0.5) * 0.5  # even, and the same in every run
     axes.scatter(dots, place + jitter, s=11, color=hue, alpha=0.55, linewidths=0)
@@ -87,14 +87,14 @@ def _strip(axes: Axes, place: int, values: Floats, hue: str) -> None:
     axes.plot(values.mean(), place, marker="D", markersize=5.5, color=hue, markeredgecolor=INK, markeredgewidth=0.8)
 
 
-@styled
-def by_size(histories: Histories) -> Figure:
+@with_style
+def size_group_figure(histories: Histories) -> Figure:
     """Final accuracy of small, intermediate and big clients."""
     groups = [g for g in GROUPS if any(len(client_accuracies(runs, g)) for runs in histories.values())]
     if not groups:
         raise FedloomError("Accuracy of single clients was not measured at the end of these runs.")
     several = min(len(runs) for runs in histories.values()) > 1
-    figure = new_figure(10.0, 3.5, right=room(histories) + 0.2)
+    figure = new_figure(10.0, 3.5, right=name_width(histories) + 0.2)
     axes = figure.add_subplot()
     step = min(0.14, 0.8 / len(histories))
     for place, (name, runs) in enumerate(histories.items()):
@@ -105,9 +105,9 @@ def by_size(histories: Histories) -> Figure:
         marker = "osD"[place // 7 % 3]
         if np.isnan(y).all():
             continue
-        axes.errorbar(x + offset, y, error, color=hue, fmt=marker, markersize=6, elinewidth=1.4, label=short(name))
+        axes.errorbar(x + offset, y, error, color=hue, fmt=marker, markersize=6, elinewidth=1.4, label=shorten(name))
     what = "over seeds" if several else "over the clients of the group"
-    heading(
+    set_heading(
         axes, "Each client's model on its own test set, by client size", f"error bar: ± 1 standard deviation {what}"
     )
     axes.set_xticks(range(len(groups)), [f"{group} clients" for group in groups], color=INK)
@@ -120,8 +120,8 @@ def by_size(histories: Histories) -> Figure:
         axes.annotate(_group_size(histories, group), (place, 0), ha="center", color=MUTED, fontsize=8.5, **below)
     axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylabel("accuracy (%)")
-    axes.set_ylim(widened(axes.get_ylim()))
-    percent(axes.yaxis)
+    axes.set_ylim(widen_limits(axes.get_ylim()))
+    show_percent(axes.yaxis)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return figure
 
@@ -143,8 +143,8 @@ def _group_size(histories: Histories, group: str) -> str:
     return f"{clients} with {span} training samples"
 
 
-@styled
-def partition(history: History) -> Figure:
+@with_style
+def partition_figure(history: History) -> Figure:
     """Training samples per client and class, and above it each client's total."""
     table = history.partition
     counts = np.array(table.get("counts", []), dtype=np.float64)
@@ -156,30 +156,32 @@ def partition(history: History) -> Figure:
         order = np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1)))
         counts = counts[order]
     height = float(np.clip(0.24 * classes, 1.0, 5.0))
-    class_names = [short(str(name), 16) for name in table.get("class_names") or range(classes)]
-    client_names = [short(str(name), 12 if clients > 8 else 18) for name in table.get("client_names") or range(clients)]
+    class_names = [shorten(str(name), 16) for name in table.get("class_names") or range(classes)]
+    client_names = [
+        shorten(str(name), 12 if clients > 8 else 18) for name in table.get("client_names") or range(clients)
+    ]
     upright = not crowded and sum(len(name) + 2 for name in client_names) > MOST_LETTERS
-    bottom = 0.2 + room(client_names) if upright else 0.5
-    figure = new_figure(10.0, height + 1.6 + bottom, left=max(0.75, 0.25 + room(class_names)), bottom=bottom)
+    bottom = 0.2 + name_width(client_names) if upright else 0.5
+    figure = new_figure(10.0, height + 1.6 + bottom, left=max(0.75, 0.25 + name_width(class_names)), bottom=bottom)
     grid = figure.add_gridspec(2, 1, height_ratios=[0.75, height], hspace=0.3 / (0.75 + height))
     top, axes = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
     top.bar(np.arange(clients), counts.sum(axis=1), width=1.0 if crowded else 0.6, color=BLUE, alpha=0.75)
     top.set_ylabel("samples")
-    whole_numbers(top.yaxis, 3)
+    show_whole_numbers(top.yaxis, 3)
     top.tick_params(labelbottom=False, bottom=False)
     if crowded:
-        axes.imshow(counts.T**0.5, aspect="auto", cmap=_fade(), interpolation="none", vmin=0)
+        axes.imshow(counts.T**0.5, aspect="auto", cmap=_blue_colormap(), interpolation="none", vmin=0)
         note = (
             f"colour: from none (blank) to {counts.max():,.0f} samples (full), by square root; "
             "clients sorted by their most frequent class, then by size"
         )
         axes.set_xlabel(f"{clients:,} clients, sorted")
     else:
-        _bubbles(axes, counts, cell=min(600 / clients, 72 * height / classes))
+        _draw_bubbles(axes, counts, cell=min(600 / clients, 72 * height / classes))
         note = f"a bubble's area is its number of samples; the largest is {counts.max():,.0f}"
         axes.set_xlabel("client")
         axes.set_xticks(range(clients), client_names, rotation=90 if upright else 0)
-    heading(top, f"Training samples of {clients:,} client{'s' * (clients > 1)}, by class", note)
+    set_heading(top, f"Training samples of {clients:,} client{'s' * (clients > 1)}, by class", note)
     every = 1 + (classes - 1) // 30
     axes.set_yticks(range(0, classes, every), class_names[::every])
     axes.set_ylim(classes - 0.5, -0.5)
@@ -190,22 +192,22 @@ def partition(history: History) -> Figure:
     return figure
 
 
-def _bubbles(axes: Axes, counts: Floats, cell: float) -> None:
+def _draw_bubbles(axes: Axes, counts: Floats, cell: float) -> None:
     client, label = np.nonzero(counts)
     largest = min(0.95 * cell, 30.0) ** 2
     axes.scatter(client, label, s=largest * counts[client, label] / counts.max(), color=BLUE, alpha=0.75, linewidths=0)
 
 
-def _fade() -> Colormap:
+def _blue_colormap() -> Colormap:
     from matplotlib.colors import ListedColormap
 
     red, green, blue = (int(BLUE[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return ListedColormap([(red, green, blue, strength) for strength in np.linspace(0, 1, 32)])
 
 
-@styled
-def selection(history: History) -> Figure:
-    """Who was selected when, and how often."""
+@with_style
+def selection_figure(history: History) -> Figure:
+    """Which clients were selected in which round, and how often."""
     rounds = [(r["round"], [int(c) for c in r["selected"]]) for r in history.records if r.get("selected")]
     if not rounds:
         raise FedloomError("No client was selected in this run.")
@@ -214,7 +216,7 @@ def selection(history: History) -> Figure:
     often = f"{clients:,} client{'s' * (clients > 1)}, {len(rounds):,} round{'s' * (len(rounds) > 1)}"
     if clients > MOST_LINES:
         figure = new_figure(10.0, 2.6, left=0.95)
-        _histogram(figure.add_subplot(), times, often)
+        _draw_histogram(figure.add_subplot(), times, often)
         return figure
     figure = new_figure(10.0, float(np.clip(1.2 + 0.11 * clients, 2.6, 4.6)))
     grid = figure.add_gridspec(1, 2, width_ratios=[2.6, 1])
@@ -223,37 +225,37 @@ def selection(history: History) -> Figure:
     for number, chosen in rounds:
         when[chosen, number - 1] = 1
     extent = (0.5, when.shape[1] + 0.5, clients - 0.5, -0.5)
-    raster.imshow(when, aspect="auto", cmap=_fade(), interpolation="none", vmin=0, vmax=1.33, extent=extent)
+    raster.imshow(when, aspect="auto", cmap=_blue_colormap(), interpolation="none", vmin=0, vmax=1.33, extent=extent)
     raster.grid(visible=False)
     if when.size <= MOST_CELLS:
         raster.set_xticks(np.arange(when.shape[1] + 1) + 0.5, minor=True)
         raster.set_yticks(np.arange(clients + 1) - 0.5, minor=True)
         raster.grid(which="minor", axis="both", color=PAPER, linewidth=1.2)
         raster.tick_params(which="minor", length=0)
-    heading(raster, "Who was selected when", f"a mark: this client took part in this round; {often}")
+    set_heading(raster, "Who was selected when", f"a mark: this client took part in this round; {often}")
     raster.set_xlabel("round")
     raster.set_ylabel("client (its number)")
-    whole_numbers(raster.xaxis)
-    whole_numbers(raster.yaxis)
+    show_whole_numbers(raster.xaxis)
+    show_whole_numbers(raster.yaxis)
     if clients > MOST_BARS:
-        _histogram(side, times, "over the whole run")
+        _draw_histogram(side, times, "over the whole run")
         return figure
     side.barh(np.arange(clients), times, height=0.7, color=BLUE, alpha=0.75)
     side.set_ylim(clients - 0.5, -0.5)
-    heading(side, "How often", "one bar per client")
+    set_heading(side, "How often", "one bar per client")
     side.set_xlabel("rounds it took part in")
     side.grid(visible=False)
-    whole_numbers(side.xaxis, 5)
-    whole_numbers(side.yaxis)
+    show_whole_numbers(side.xaxis, 5)
+    show_whole_numbers(side.yaxis)
     return figure
 
 
-def _histogram(axes: Axes, times: NDArray[np.int64], note: str) -> None:
+def _draw_histogram(axes: Axes, times: NDArray[np.int64], note: str) -> None:
     values, clients = np.unique(times, return_counts=True)
     axes.bar(values, clients, width=0.8, color=BLUE, alpha=0.75)
-    heading(axes, "How often", note)
+    set_heading(axes, "How often", note)
     axes.set_xlabel("rounds a client took part in")
     axes.set_ylabel("clients")
     axes.set_xlim(values.min() - 0.6, values.max() + 0.6)
-    whole_numbers(axes.xaxis, 6)
-    whole_numbers(axes.yaxis, 5)
+    show_whole_numbers(axes.xaxis, 6)
+    show_whole_numbers(axes.yaxis, 5)

@@ -7,14 +7,14 @@ from html import escape
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.report.html import card, document, save, section, toml
+from fedloom.report.page import card, config_toml, document, save_page, section
 from fedloom.runs.plans.grid import short_keys
 from fedloom.runs.plans.sweep import Sweep
 from fedloom.runs.plans.sweep_table import MARKS, SweepRow, sweep_verdict, value_text
 from fedloom.runs.statistics import join_names
 
 
-def write(sweep: Sweep, folder: Path) -> Path:
+def write_sweep_page(sweep: Sweep, folder: Path) -> Path:
     """Write ``sweep.png``, ``sweep.svg`` and ``report.html`` into a folder, and return the page's path."""
     try:
         figure = sweep.plot()
@@ -23,10 +23,10 @@ def write(sweep: Sweep, folder: Path) -> Path:
     else:
         for ending in ("png", "svg"):
             figure.savefig(folder / f"sweep.{ending}", bbox_inches="tight", dpi=150)
-    return save(page(sweep), folder / "report.html")
+    return save_page(sweep_page(sweep), folder / "report.html")
 
 
-def page(sweep: Sweep) -> str:
+def sweep_page(sweep: Sweep) -> str:
     """The sweep as one self-contained page."""
     rows = sweep.rows
     keys = join_names([*sweep.grid])
@@ -59,4 +59,4 @@ def _body(sweep: Sweep, rows: Sequence[SweepRow]) -> Iterator[str]:
         "lucky, so measure it anew before you quote it. MB sent is up, down and between clients.</p>"
     )
     yield f'<h2 id="config">Config of {escape(rows[0]["label"])}</h2>'
-    yield f"<pre>{escape(toml(sweep.runs[rows[0]['label']][0].config))}</pre>"
+    yield f"<pre>{escape(config_toml(sweep.runs[rows[0]['label']][0].config))}</pre>"

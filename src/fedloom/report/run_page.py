@@ -1,32 +1,24 @@
-"""The report of a run or a comparison: one HTML file that opens anywhere, without a network.
+"""The report of a run or a comparison, as one HTML page.
 
-Figures are inline SVG and the style is inline CSS; there is no script. Every number says what it is over, every
-section is there even if its figure is not (then a sentence says what was not measured), and all text that comes
-from a config or a user is escaped.
+Every number says what it is a mean over. Every section is there even if its figure is not: then a sentence says what
+was not measured. ``page.py`` has the parts that all pages share.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
-from importlib import metadata, resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.plotting.style import svg
-from fedloom.report import figures
-from fedloom.report.crossover import crossover
-from fedloom.report.excluded import left_out
-from fedloom.report.table import Row, accuracy, differences, summary, verdict
+from fedloom.report import client_figures, figures
+from fedloom.report.crossover_figure import crossover_figure
+from fedloom.report.left_out_sites import left_out_table
+from fedloom.report.page import card, config_toml, document, save_page, section
+from fedloom.report.summary_table import SummaryRow, accuracy_text, differences, summary, verdict
 from fedloom.runs.history import History
 from fedloom.runs.statistics import Histories, client_count
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COLUMNS = {
     "Method": "",
@@ -42,65 +34,38 @@ COLUMNS = {
     "Rounds": "",
 }
 MOST_PANELS = 12
-PIXELS_PER_INCH = 107  # a full-width figure fills the page, and all letters have one size
 
 
-def write(histories: Histories, path: str | Path, title: str | None = None) -> Path:
+def write_report(histories: Histories, path: str | Path, title: str | None = None) -> Path:
     """Write the report of one or several methods (a list of seeds each) to ``path``, and return the path."""
     for name, runs in histories.items():
         if not runs:
-            raise FedloomError(f"method '{name}' has no run to report.")
+            raise FedloomError(f"Method '{name}' has no run to report.")
     if not any(record["metrics"] for runs in histories.values() for run in runs for record in run.records):
-        raise FedloomError("there is nothing to report: no run has measured anything yet.")
-    return save(page(histories, title), path)
+        raise FedloomError("There is nothing to report: no run has measured anything yet.")
+    return save_page(report_page(histories, title), path)
 
 
-def save(text: str, path: str | Path) -> Path:
-    """Write a page so that it is there whole or not at all, and return its path."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
-
-
-def page(histories: Histories, title: str | None = None) -> str:
+def report_page(histories: Histories, title: str | None = None) -> str:
     """The report as text."""
     rows = summary(histories)
     first = next(iter(histories.values()))[0]
-    name = title or f"{', '.join(histories) if len(histories) < 4 else f'{len(histories)} methods'} on {_task(first)}"
+    name = (
+        title or f"{', '.join(histories) if len(histories) < 4 else f'{len(histories)} methods'} on {_task_name(first)}"
+    )
     body = (
         _lead(histories, first),
         *_headline(rows),
         *_verdict(histories, rows),
         *_table(rows),
-        *left_out(histories),
+        *left_out_table(histories),
         *_figures(histories),
         *_config(histories),
     )
     return document(name, body)
 
 
-def document(name: str, body: Iterable[str]) -> str:
-    """A whole page of this house's style under a heading."""
-    style = resources.files("fedloom.report").joinpath("page.css").read_text(encoding="utf-8")
-    inside = "\n".join((f"<h1>{escape(name)}</h1>", *body))
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(name)}</title>'
-        f"<style>\n{style}</style></head>\n<body>\n{inside}\n"
-        f"<footer>Written by Fedloom {escape(metadata.version('fedloom'))}.</footer>\n</body></html>\n"
-    )
-
-
-def _task(history: History) -> str:
+def _task_name(history: History) -> str:
     task = history.config.get("task", {})
     return str(task.get("name", "its task") if isinstance(task, Mapping) else task)
 
@@ -113,7 +78,7 @@ def _lead(histories: Histories, first: History) -> str:
     seeds = sorted({len(runs) for runs in histories.values()})
     each = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
     parts = (
-        f"Task {_task(first)}",
+        f"Task {_task_name(first)}",
         _plural(client_count(first), "client"),
         _plural(max((r["round"] for r in first.records), default=0), "round"),
         f"{each} seed{'' if seeds[-1] == 1 else 's'} per method" if len(histories) > 1 else _plural(seeds[0], "seed"),
@@ -121,7 +86,7 @@ def _lead(histories: Histories, first: History) -> str:
     return f'<p class="lead">{escape(" · ".join(parts))}</p>'
 
 
-def _headline(rows: Sequence[Row]) -> Iterator[str]:
+def _headline(rows: Sequence[SummaryRow]) -> Iterator[str]:
     yield '<h2 id="headline">Headline numbers</h2>'
     yield '<div class="cards">'
     for key, what, over in (
@@ -136,7 +101,7 @@ def _headline(rows: Sequence[Row]) -> Iterator[str]:
         best = max(measured, key=lambda row: float(row[key]))
         seeds = "one seed" if best["seeds"] == 1 else f"mean ± standard deviation of {best['seeds']} seeds"
         highest = f"highest of {len(rows)} methods: {best['method']}; " if len(rows) > 1 else ""
-        yield card(accuracy(best, key), what, f"{highest}{over}; after round {best['last_measured']}; {seeds}")
+        yield card(accuracy_text(best, key), what, f"{highest}{over}; after round {best['last_measured']}; {seeds}")
     traffic = [row["megabytes_sent"] for row in rows]
     steps = [row["steps"] for row in rows]
     over = f"up, down and between clients, whole run{_over(rows, traffic)}"
@@ -145,7 +110,7 @@ def _headline(rows: Sequence[Row]) -> Iterator[str]:
     yield "</div>"
 
 
-def _over(rows: Sequence[Row], values: Sequence[float]) -> str:
+def _over(rows: Sequence[SummaryRow], values: Sequence[float]) -> str:
     seeds = "; mean over seeds" if any(row["seeds"] > 1 for row in rows) else ""
     return seeds + (
         "" if len(rows) == 1 else "; from method to method" if len(set(values)) > 1 else "; for every method"
@@ -161,12 +126,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:.3g}"
 
 
-def card(number: str, what: str, over: str) -> str:
-    """A number, what it is, and what it is over."""
-    return f'<div class="card"><span class="what">{what}</span><b>{escape(number)}</b><span>{escape(over)}</span></div>'
-
-
-def _verdict(histories: Histories, rows: Sequence[Row]) -> Iterator[str]:
+def _verdict(histories: Histories, rows: Sequence[SummaryRow]) -> Iterator[str]:
     if len(rows) > 1:
         yield '<h2 id="verdict">Verdict</h2>'
         yield f'<p class="verdict">{escape(verdict(rows)).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")}</p>'
@@ -176,14 +136,14 @@ def _verdict(histories: Histories, rows: Sequence[Row]) -> Iterator[str]:
         yield f'<p class="verdict warning">Beside method and seed these runs differ in {keys}: compare with care.</p>'
 
 
-def _table(rows: Sequence[Row]) -> Iterator[str]:
+def _table(rows: Sequence[SummaryRow]) -> Iterator[str]:
     heads = [f"<th>{head}{f'<small>{small}</small>' if small else ''}</th>" for head, small in COLUMNS.items()]
     yield '<h2 id="numbers">Numbers</h2>'
     yield '<div class="wide"><table><thead><tr>' + "".join(heads) + "</tr></thead><tbody>"
     for row in rows:
         cells = [str(row["method"]), str(row["seeds"])]
-        cells += [accuracy(row, key) for key in ("global_accuracy", "client_accuracy", "worst_decile")]
-        cells += [accuracy(row, "client_spread").removesuffix(" %")]
+        cells += [accuracy_text(row, key) for key in ("global_accuracy", "client_accuracy", "worst_decile")]
+        cells += [accuracy_text(row, "client_spread").removesuffix(" %")]
         cells += [_number(row[f"megabytes_{way}"]) for way in ("up", "down", "between")]
         cells += [_number(row[key]) for key in ("steps", "rounds")]
         yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
@@ -206,10 +166,10 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 def _figures(histories: Histories) -> Iterator[str]:
     by = {"round": "Accuracy by round", "megabytes": "Accuracy by megabytes", "steps": "Accuracy by local steps"}
     for axis, heading in by.items():
-        yield from section(f"by-{axis}", heading, [partial(figures.accuracy_by, axis, histories)])
+        yield from section(f"by-{axis}", heading, [partial(figures.accuracy_figure, axis, histories)])
     yield from _before_after(histories)
-    yield from section("spread", "Spread over clients", [partial(figures.spread, histories)])
-    yield from section("size", "Client-size groups", [partial(figures.by_size, histories)])
+    yield from section("spread", "Spread over clients", [partial(client_figures.spread_figure, histories)])
+    yield from section("size", "Client-size groups", [partial(client_figures.size_group_figure, histories)])
     runs = [run for seeds in histories.values() for run in seeds]
     longest = max(runs, key=lambda run: len(run.records))
     twins = [run for run in runs if run.config.get("seed") == longest.config.get("seed")]
@@ -218,13 +178,15 @@ def _figures(histories: Histories) -> Iterator[str]:
     note = (
         f"{seed}; the same for every method." if shared else f"{seed} of {longest.label}; other methods' data differ."
     )
-    yield from section("partition", "Data partition", [partial(figures.partition, longest)], note * (len(runs) > 1))
+    yield from section(
+        "partition", "Data partition", [partial(client_figures.partition_figure, longest)], note * (len(runs) > 1)
+    )
     note = f"{seed} of {longest.label}." * (len(runs) > 1)
-    yield from section("selection", "Selection", [partial(figures.selection, longest)], note)
-    yield from section("bytes", "Bytes sent", [partial(figures.bytes, histories)])
+    yield from section("selection", "Selection", [partial(client_figures.selection_figure, longest)], note)
+    yield from section("bytes", "Bytes sent", [partial(figures.traffic_figure, histories)])
     probed = [run for run in runs if run.config.get("method", {}).get("threshold") == "auto"][:MOST_PANELS]
     if probed:
-        yield from section("crossover", "The found threshold", [partial(crossover, run) for run in probed])
+        yield from section("crossover", "The found threshold", [partial(crossover_figure, run) for run in probed])
 
 
 def _before_after(histories: Histories) -> Iterator[str]:
@@ -235,28 +197,8 @@ def _before_after(histories: Histories) -> Iterator[str]:
     if len(histories) > len(shown):
         note += f" Shown are the first {MOST_PANELS} methods."
     limits = figures.common_limits(list(shown.values()))
-    draw = [partial(figures.before_after, run, limits, name) for name, run in shown.items()]
+    draw = [partial(figures.before_after_figure, run, limits, name) for name, run in shown.items()]
     yield from section("before-after", "Before and after local training", draw, note)
-
-
-def section(name: str, heading: str, draw: Sequence[Callable[[], Figure]], note: str = "") -> Iterator[str]:
-    """A heading and its figures, or the sentence that says why there is none."""
-    yield f'<h2 id="{name}">{heading}</h2>'
-    pictures = []
-    reason = ""
-    for number, picture in enumerate(draw):
-        try:
-            figure = picture()
-        except FedloomError as why:
-            reason = str(why)
-            continue
-        width = f"max-width: {PIXELS_PER_INCH * figure.get_figwidth():.0f}px"
-        pictures.append(f'<figure style="{width}">{svg(figure, f"{name}-{number}", heading)}</figure>')
-    if not pictures:
-        yield f'<p class="note">{escape(reason)}</p>'
-        return
-    yield f'<p class="note">{escape(note)}</p>' if note else ""
-    yield f'<div class="grid">{"".join(pictures)}</div>' if len(draw) > 1 else pictures[0]
 
 
 def _config(histories: Histories) -> Iterator[str]:
@@ -264,7 +206,7 @@ def _config(histories: Histories) -> Iterator[str]:
     for name, runs in histories.items():
         seeds = ", ".join(str(run.config.get("seed", "not recorded")) for run in runs)
         yield f"<details><summary>{escape(name)} (seed {escape(seeds)})</summary>"
-        yield f"<pre>{escape(toml(runs[0].config))}</pre></details>"
+        yield f"<pre>{escape(config_toml(runs[0].config))}</pre></details>"
     yield '<h2 id="reproduce">How to reproduce</h2>'
     several = (
         " Change <code>seed</code> for the other seeds." if any(len(runs) > 1 for runs in histories.values()) else ""
@@ -274,18 +216,3 @@ def _config(histories: Histories) -> Iterator[str]:
         f"defaults written out) and run it with the same version of Fedloom.{several}</p>"
         "<pre>fedloom run config.toml</pre>"
     )
-
-
-def toml(config: Mapping[str, Any]) -> str:
-    """A config as it is written in a file."""
-    import tomli_w
-
-    return tomli_w.dumps(_without_none(config))
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list | tuple):
-        return [_without_none(inner) for inner in value if inner is not None]
-    return value

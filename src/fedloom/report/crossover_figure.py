@@ -1,4 +1,4 @@
-"""The picture behind a hybrid's found threshold: from which size on a client does better alone."""
+"""The figure behind a hybrid method's threshold: from which size on a client is better off with local training."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fedloom.plotting.style import (
     BLUE,
     INK,
     ORANGE,
-    heading,
     name_ends,
+    name_width,
     new_figure,
-    percent,
-    room,
-    styled,
-    widened,
+    set_heading,
+    show_percent,
+    widen_limits,
+    with_style,
 )
 from fedloom.runs.history import History
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@styled
-def crossover(history: History) -> Figure:
+@with_style
+def crossover_figure(history: History) -> Figure:
     """Validation accuracy of local training and of the shared model over client size, and the threshold."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     curve = curve_of(history.server_state())
     names = {"shared model": (BLUE, curve.shared.numpy()), "local training": (ORANGE, curve.local.numpy())}
-    figure = new_figure(10.0, 3.4, right=room(names))
+    figure = new_figure(10.0, 3.4, right=name_width(names))
     axes, sizes = figure.add_subplot(), curve.sizes.numpy()
     for name, (hue, values) in names.items():
         axes.plot(sizes, values, marker="o", markersize=4.5, linewidth=0.8, color=hue, label=name)
@@ -39,14 +39,14 @@ def crossover(history: History) -> Figure:
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.axvline(max(curve.threshold, float(sizes[0]) / 1.1), color=INK, linewidth=1.2, linestyle=(0, (4, 2)))
-    heading(
+    set_heading(
         axes,
         f"{history.label}: clients with more than {curve.threshold:,.0f} points keep a body of their own",
         f"dots: clients, mean of the last probing rounds (seed {history.config.get('seed')}); dashed: the threshold",
     )
     axes.set_xlabel("points of a client (train, validation and test)")
     axes.set_ylabel("validation accuracy (%)")
-    axes.set_ylim(widened(axes.get_ylim()))
-    percent(axes.yaxis)
+    axes.set_ylim(widen_limits(axes.get_ylim()))
+    show_percent(axes.yaxis)
     name_ends(axes, [(name, hue, float(sizes[-1]), float(values[-1])) for name, (hue, values) in names.items()])
     return figure
