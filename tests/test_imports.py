@@ -46,7 +46,6 @@ ALLOWANCE: set[tuple[str, str]] = {
     ("methods", "training"),
     ("methods", "models"),
     ("runs", "report"),
-    ("tasks", "training"),
     ("tasks", "runs"),
 }
 """Known violations, ``(folder, imported folder)``: remove a line with its last import. It never grows."""

@@ -12,11 +12,11 @@ from fedloom.core.cycle import Cycle, Memory
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import SquaredError, Task
+from fedloom.core.threads import single_thread
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.perfedavg import PerFedAvg
 from fedloom.models import build
 from fedloom.training.batches import Assignment
-from fedloom.training.threads import single_thread
 from support.synthetic import Branching, cohort, distance, federation, mlp, trained
 
 UNEQUAL = [40, 33, 31, 19, 18, 7, 5, 4, 3, 2, 1]

@@ -13,10 +13,10 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.data.federation import Federation, Ragged
 from fedloom.models import build
 from fedloom.training.batches import Assignment
-from fedloom.training.threads import single_thread
 from support.checkpoints import WORK, final, same
 from support.synthetic import Branching, cohort, distance, federation, mlp
 

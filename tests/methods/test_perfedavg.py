@@ -11,7 +11,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
 from fedloom.core.task import Task
-from fedloom.training.threads import single_thread
+from fedloom.core.threads import single_thread
 from support.checkpoints import final, same
 from support.synthetic import cohort, distance, federation, mlp, quadratic
 

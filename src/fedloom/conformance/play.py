@@ -12,6 +12,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.engines.inline import Inline
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.loop import play_prelude, play_round
@@ -19,7 +20,6 @@ from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.runs.config import parse
 from fedloom.runs.runner import prepare
 from fedloom.training.local_trainer import LocalTrainer
-from fedloom.training.threads import single_thread
 
 
 @dataclass(frozen=True)

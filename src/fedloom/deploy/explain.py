@@ -18,6 +18,7 @@ from torch import Tensor
 import fedloom
 from fedloom.core.message import Message
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.deploy.protocol.forms import first_two, on_few_samples
 from fedloom.deploy.protocol.wire import Answer, Request, pack
 from fedloom.deploy.settings import ServerSettings
@@ -31,7 +32,6 @@ from fedloom.runs.api import completed, make_task, method_of
 from fedloom.runs.config import RunConfig
 from fedloom.runs.history import History
 from fedloom.runs.runner import Prepared, prepare
-from fedloom.training.threads import single_thread
 
 SELECTION, WORK, SCORING = "selection", "work", "scoring"
 """The purposes of messages to sites."""

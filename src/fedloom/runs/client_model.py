@@ -14,12 +14,12 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.task import FederationView, Task
+from fedloom.core.threads import single_thread
 from fedloom.rounds.jobs import PREDICTING
 from fedloom.runs.api import completed, load_config, make_task, method_of
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.runner import prepare
-from fedloom.training.threads import single_thread
 
 SHOWN = 6
 """How many clients an error names."""

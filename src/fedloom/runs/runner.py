@@ -27,6 +27,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import Choice
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.loop import is_over, play_prelude, play_round
@@ -37,7 +38,6 @@ from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whol
 from fedloom.runs.config import RunConfig, as_plain, to_toml
 from fedloom.runs.history import History
 from fedloom.training.execution import decide
-from fedloom.training.threads import single_thread
 
 log = logging.getLogger("fedloom")
 Observer = Callable[[dict[str, Any]], None]

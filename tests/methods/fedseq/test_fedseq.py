@@ -19,12 +19,12 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import generator
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.methods.fedseq.fedseq import OWN
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.api import label_of, method_from
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.local_trainer import LocalTrainer
-from fedloom.training.threads import single_thread
 from support.checkpoints import WORK, final, same
 from support.deaf import missing, played, prepared
 from support.quadratic import quadratic

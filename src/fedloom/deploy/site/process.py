@@ -23,6 +23,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.nested import select_prefix
+from fedloom.core.threads import single_thread
 from fedloom.deploy import flower
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import Answer, Refused, Request, pack, unpack
@@ -31,7 +32,6 @@ from fedloom.deploy.site.saved_model import save_model
 from fedloom.deploy.site.state import Lost, SiteState
 from fedloom.rounds.jobs import PREDICTING, ClientRuntime, Job, Tensors
 from fedloom.training.evaluation import scores_of
-from fedloom.training.threads import single_thread
 
 log = logging.getLogger("fedloom")
 LARGEST = 1 << 40

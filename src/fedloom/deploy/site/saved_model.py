@@ -25,6 +25,7 @@ from torch import Tensor, nn
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
+from fedloom.core.threads import single_thread
 from fedloom.core.validation import read_toml, validate
 from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
 from fedloom.deploy.protocol.schema import Schema, schema_of
@@ -37,7 +38,6 @@ from fedloom.runs.client_model import client_model
 from fedloom.runs.config import RunConfig, Strict
 from fedloom.tasks.registry import TASKS
 from fedloom.training.evaluation import EVALUATION_BATCH
-from fedloom.training.threads import single_thread
 
 FORMAT = 1
 MODEL, ABOUT = "model.safetensors", "model.json"

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.models.fullgn import FullGN
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
 from fedloom.tasks.flows.formats.read_flow import read_draft
@@ -26,7 +27,6 @@ from fedloom.tasks.flows.learning.flow_schema import UNKNOWN, of_edge, of_flow, 
 from fedloom.tasks.flows.learning.flow_task import FLOW_TASKS
 from fedloom.tasks.flows.learning.saved_flow_model import SavedModel, read_model
 from fedloom.tasks.flows.rules import DIALECTS, Dialect, validate_draft
-from fedloom.training.threads import single_thread
 
 
 class Suggestion(NamedTuple):
