@@ -31,7 +31,7 @@ def write_csv(path: Path) -> None:
 def main(folder: Path) -> None:
     path = folder / "digits.csv"
     write_csv(path)
-    federation = fl.own(path, target="digit", client="workshop")
+    federation = fl.read(path, target="digit", client="workshop")
     for client in range(federation.clients):
         train, test = federation.train[client], federation.test[client]
         print(f"{federation.name(client)}: {len(train)} samples to train on, {len(test)} to test")

@@ -24,7 +24,7 @@ _WHERE = {
     "fedloom.data.partition.registry": (
         "iid", "dirichlet", "shards", "classes_per_client", "quantities", "power_law", "natural",
     ),
-    "fedloom.data.read": ("own", "from_arrays"),
+    "fedloom.data.read": ("read", "from_arrays"),
     "fedloom.data.federation": ("Federation", "Ragged"),
     "fedloom.core.algorithm": ("Algorithm", "State"),
     "fedloom.core.cohort": ("Cohort",),
@@ -78,16 +78,20 @@ _WHERE = {
     "fedloom.prediction.finetune": ("FineTune",),
     "fedloom.prediction.last_local_model": ("LastLocalModel",),
     "fedloom.prediction.recalibrate": ("Recalibrate",),
-    "fedloom.data.concept_drift": ("drifting",),
-    "fedloom.data.withheld_class": ("withholding",),
+    "fedloom.data.concept_drift": ("with_concept_drift",),
+    "fedloom.data.withheld_class": ("with_withheld_class",),
     "fedloom.core.errors": ("FedloomError",),
 }  # fmt: skip
+_RENAMED = {"own": "read", "drifting": "with_concept_drift", "withholding": "with_withheld_class"}
+"""Public names of earlier versions, and what they are called now."""
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``import fedloom`` costs next to nothing."""
+    if name in _RENAMED:
+        raise AttributeError(f"fedloom.{name} is now called fedloom.{_RENAMED[name]}: use the new name.")
     if name not in _HOME:
         raise AttributeError(f"module 'fedloom' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)

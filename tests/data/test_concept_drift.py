@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.data.concept_drift import drifting
+from fedloom.data.concept_drift import with_concept_drift
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.withheld_class import withholding
+from fedloom.data.withheld_class import with_withheld_class
 from fedloom.runs.api import completed, make_task, method_of
 from fedloom.runs.config import as_plain, parse
 from fedloom.runs.runner import fingerprint
@@ -59,9 +59,9 @@ def test_a_drift_is_one_circle_of_clients_that_hand_on_whole_shares(clients, sha
     number = round(share * clients)
     if number < 2:
         with pytest.raises(FedloomError, match="at least two must change"):
-            drifting(before, [3], share, seed)
+            with_concept_drift(before, [3], share, seed)
         return
-    has = owners(before, drifting(before, [3], share, seed).at(3))
+    has = owners(before, with_concept_drift(before, [3], share, seed).at(3))
     moved = [client for client in range(clients) if has[client] != client]
     assert sorted(has) == list(range(clients))
     assert len(moved) == number
@@ -73,7 +73,7 @@ def test_a_drift_is_one_circle_of_clients_that_hand_on_whole_shares(clients, sha
 
 def test_the_data_change_hands_from_the_named_rounds_on_and_each_drift_tops_the_one_before():
     before = held([5, 6, 7, 8])
-    after = drifting(before, [3, 8], seed=1)
+    after = with_concept_drift(before, [3, 8], seed=1)
     assert after.at(0) is after.at(2) is after
     assert owners(before, after) == [0, 1, 2, 3]
     first, second = after.at(3), after.at(8)
@@ -86,15 +86,15 @@ def test_the_data_change_hands_from_the_named_rounds_on_and_each_drift_tops_the_
 
 def test_the_seed_decides_who_drifts_and_nothing_else_does():
     before = held(list(range(1, 11)))
-    drawn = {tuple(owners(before, drifting(before, [4], 0.4, seed).at(4))) for seed in range(6)}
+    drawn = {tuple(owners(before, with_concept_drift(before, [4], 0.4, seed).at(4))) for seed in range(6)}
     assert len(drawn) > 1
-    again = [owners(before, drifting(before, rounds, 0.4, 2).at(4)) for rounds in ([4], [4, 9])]
+    again = [owners(before, with_concept_drift(before, rounds, 0.4, 2).at(4)) for rounds in ([4], [4, 9])]
     assert again[0] == again[1]
 
 
 def test_a_withheld_class_stays_withheld_in_the_data_it_was_taken_from():
-    before = withholding(federation([30, 40, 50]), 2, [1])
-    after = drifting(before, [2]).at(2)
+    before = with_withheld_class(federation([30, 40, 50]), 2, [1])
+    after = with_concept_drift(before, [2]).at(2)
     label, (victim,) = after.withheld
     assert label == 2
     assert torch.equal(after.train[victim], before.train[1])
@@ -115,12 +115,12 @@ def test_a_withheld_class_stays_withheld_in_the_data_it_was_taken_from():
 )
 def test_what_cannot_be_is_refused_in_one_sentence(settings, reason):
     with pytest.raises(FedloomError, match=reason):
-        drifting(held([4, 5, 6]), **settings)
+        with_concept_drift(held([4, 5, 6]), **settings)
 
 
 def test_a_federation_drifts_by_one_plan():
     with pytest.raises(FedloomError, match="drifts already"):
-        drifting(drifting(held([4, 5]), [3]), [5])
+        with_concept_drift(with_concept_drift(held([4, 5]), [3]), [5])
 
 
 # -- runs
@@ -134,7 +134,7 @@ def run(method, task: Task, **settings) -> fl.History:
 def test_from_the_drift_on_clients_train_and_test_on_what_they_then_hold(execution):
     """Two clients alone, with the losses (w - 4)²/2 and (w + 2)²/2, which they swap in round 3."""
     task = quadratic([4.0, -2.0])
-    task = replace(task, federation=drifting(task.federation, [3]))
+    task = replace(task, federation=with_concept_drift(task.federation, [3]))
     w, rate = [0.0, 0.0], 0.3
     for record in run("local", task, local={"epochs": 1, "lr": rate}, execution=execution).records:
         optima = [4.0, -2.0] if record["round"] < 3 else [-2.0, 4.0]
@@ -146,7 +146,7 @@ def test_from_the_drift_on_clients_train_and_test_on_what_they_then_hold(executi
 
 def test_before_the_drift_nothing_is_different_and_the_pooled_data_never_are():
     calm = Task("t", held(SIZES), mlp())
-    task = replace(calm, federation=drifting(calm.federation, [3]))
+    task = replace(calm, federation=with_concept_drift(calm.federation, [3]))
     bare, drifted = run("fedavg", calm), run("fedavg", task)
     assert bare.records[:3] == drifted.records[:3]
     assert bare.records[3] != drifted.records[3]
@@ -162,7 +162,7 @@ class Stop(Exception):  # noqa: N818
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep", "centralised", "fedavg+fedpredict:dynamic=true"])
 def test_workers_and_a_stop_change_no_byte(tmp_path, method):
     calm = Task("t", held(SIZES), mlp())
-    task = replace(calm, federation=drifting(calm.federation, [2, 4]))
+    task = replace(calm, federation=with_concept_drift(calm.federation, [2, 4]))
     settings = {"rounds": 5, "selection": {"number": 3}}
 
     def stop(record):
@@ -187,7 +187,7 @@ def test_workers_and_a_stop_change_no_byte(tmp_path, method):
 def test_a_tasks_fingerprint_covers_its_drift():
     calm = Task("t", held(SIZES), mlp())
     plans = [[3], [4], [3, 4]]
-    prints = [fingerprint(replace(calm, federation=drifting(calm.federation, rounds))) for rounds in plans]
+    prints = [fingerprint(replace(calm, federation=with_concept_drift(calm.federation, rounds))) for rounds in plans]
     assert len({fingerprint(calm), *prints}) == 4
     swapped = replace(calm.federation, valid=calm.federation.test, test=calm.federation.valid)
     assert fingerprint(replace(calm, federation=swapped)) != fingerprint(calm)

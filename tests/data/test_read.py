@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import fedloom
 import fedloom.data as fd
 from fedloom.core.errors import FedloomError
 
@@ -22,7 +23,7 @@ def csv_file(path: Path, rows: int = 40, client: bool = True) -> Path:
 
 
 def test_a_csv_with_clients_and_names(tmp_path: Path) -> None:
-    made = fd.own(csv_file(tmp_path / "a.csv"))
+    made = fd.read(csv_file(tmp_path / "a.csv"))
     assert made.names == [f"site {k}" for k in range(4)]
     assert list(made.class_names) == ["cat", "dog"]
     assert made.columns["x"].shape == (40, 2)
@@ -33,8 +34,8 @@ def test_a_csv_with_clients_and_names(tmp_path: Path) -> None:
 
 def test_a_csv_without_clients_is_divided(tmp_path: Path) -> None:
     path = csv_file(tmp_path / "a.csv", client=False)
-    assert fd.own(path).clients == 10
-    assert fd.own(path, clients=3, partition="dirichlet(1)", ignore=["age"]).columns["x"].shape == (40, 1)
+    assert fd.read(path).clients == 10
+    assert fd.read(path, clients=3, partition="dirichlet(1)", ignore=["age"]).columns["x"].shape == (40, 1)
 
 
 def test_numbered_clients_are_in_number_order() -> None:
@@ -50,16 +51,16 @@ def test_npz_and_parquet_give_the_same(tmp_path: Path) -> None:
     y, client = np.arange(30) % 3, np.arange(30) // 10
     np.savez(tmp_path / "a.npz", x=x, y=y, client=client)
     parquet.write_table(arrow.table({"a": x[:, 0], "b": x[:, 1], "label": y, "client": client}), tmp_path / "a.parquet")
-    one, two = fd.own(tmp_path / "a.npz"), fd.own(tmp_path / "a.parquet")
+    one, two = fd.read(tmp_path / "a.npz"), fd.read(tmp_path / "a.parquet")
     assert one.columns["x"].equal(two.columns["x"])
     assert one.train.order.equal(two.train.order)
     assert list(one.names) == list(two.names) == ["0", "1", "2"]
     parquet.write_table(arrow.table({"a": [1.0, None], "label": [0, 1]}), tmp_path / "b.parquet")
     with pytest.raises(FedloomError, match="column 'a', row 2: the cell is empty"):
-        fd.own(tmp_path / "b.parquet")
+        fd.read(tmp_path / "b.parquet")
     parquet.write_table(arrow.table({"a": ["u", "v"], "label": [0, 1]}), tmp_path / "b.parquet")
     with pytest.raises(FedloomError, match="column 'a' is string"):
-        fd.own(tmp_path / "b.parquet")
+        fd.read(tmp_path / "b.parquet")
 
 
 def leaf(users: dict[str, int], label: int = 0) -> str:
@@ -74,29 +75,29 @@ def test_leaf_train_and_test_folders_are_the_clients_own_parts(tmp_path: Path) -
     for part, users in (("train", {"f1": 8, "f2": 6}), ("test", {"f1": 2, "f2": 3})):
         (tmp_path / part).mkdir()
         (tmp_path / part / "all.json").write_text(leaf(users))
-    made = fd.own(tmp_path)
+    made = fd.read(tmp_path)
     assert made.names == ["f1", "f2"]
     assert made.train.sizes.tolist() == [8, 6]
     assert made.test.sizes.tolist() == [2, 3]
     assert len(made.global_test) == 5
     (tmp_path / "test" / "more.json").write_text(leaf({"f9": 2}))
     with pytest.raises(FedloomError, match="client f9 is in test and not in train"):
-        fd.own(tmp_path)
+        fd.read(tmp_path)
 
 
 def test_one_leaf_file(tmp_path: Path) -> None:
     path = tmp_path / "all_data.json"
     path.write_text(leaf({"a": 10, "b": 12}))
-    assert fd.own(path, valid_share=0.1).clients == 2
+    assert fd.read(path, valid_share=0.1).clients == 2
     path.write_text(json.dumps({"user_data": {"a": {"x": ["abc"], "y": ["d"]}}}))
     with pytest.raises(FedloomError, match="inputs of user a are text"):
-        fd.own(path)
+        fd.read(path)
     path.write_text(json.dumps({"user_data": {"a": {"x": [[1], [1, 2]], "y": [0, 1]}}}))
     with pytest.raises(FedloomError, match="inputs of user a differ in length"):
-        fd.own(path)
+        fd.read(path)
     path.write_text("[]")
     with pytest.raises(FedloomError, match="not a LEAF file"):
-        fd.own(path)
+        fd.read(path)
 
 
 def test_one_npz_per_client(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_one_npz_per_client(tmp_path: Path) -> None:
         for client in range(11):
             x = np.full((count, 1, 4, 4), client, dtype=np.float32)
             np.savez(tmp_path / part / f"{client}.npz", x=x, y=np.arange(count) % 3)
-    made = fd.own(tmp_path)
+    made = fd.read(tmp_path)
     assert made.names == [str(client) for client in range(11)]
     assert set(made.train.sizes.tolist()) == {9}
     assert (made.columns["x"][made.test[10]] == 10).all()
@@ -115,7 +116,7 @@ def test_pfllibs_pickled_files_are_refused_with_the_way_out(tmp_path: Path) -> N
     (tmp_path / "train").mkdir()
     np.savez_compressed(tmp_path / "train" / "0.npz", data=np.array({"x": np.zeros(2), "y": np.zeros(2)}, dtype=object))
     with pytest.raises(FedloomError, match=r"pickled object, which Fedloom never loads.*numpy\.savez\(file, x="):
-        fd.own(tmp_path)
+        fd.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_pfllibs_pickled_files_are_refused_with_the_way_out(tmp_path: Path) -> N
 def test_a_wrong_csv_is_named_by_column_and_row(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(FedloomError, match=told) as caught:
-        fd.own(tmp_path / "a.csv", classes=3)
+        fd.read(tmp_path / "a.csv", classes=3)
     assert "\n" not in str(caught.value)
 
 
@@ -165,13 +166,13 @@ def test_wrong_arrays_are_refused_in_a_sentence(x, y, more: dict, told: str) -> 
 
 def test_wrong_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FedloomError, match="does not exist"):
-        fd.own(tmp_path / "no.csv")
+        fd.read(tmp_path / "no.csv")
     (tmp_path / "a.xls").write_text("")
     with pytest.raises(FedloomError, match=r"'\.xls' is not read"):
-        fd.own(tmp_path / "a.xls")
+        fd.read(tmp_path / "a.xls")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FedloomError, match=r"no \*\.json file"):
-        fd.own(tmp_path / "empty")
+        fd.read(tmp_path / "empty")
 
 
 def test_labels_may_be_truth_values_and_clients_zero_is_an_error() -> None:
@@ -194,3 +195,12 @@ def test_statistics_are_of_the_training_samples() -> None:
     assert mean.numpy() == pytest.approx(own.mean(0), rel=1e-6)
     assert std[:2].numpy() == pytest.approx(own.std(0)[:2], rel=1e-4)
     assert std[2] == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("own", "read"), ("drifting", "with_concept_drift"), ("withholding", "with_withheld_class")]
+)
+def test_an_old_public_name_is_refused_with_the_new_one(old, new):
+    with pytest.raises(AttributeError, match=rf"fedloom\.{old} is now called fedloom\.{new}"):
+        getattr(fedloom, old)
+    assert callable(getattr(fedloom, new))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.data.concept_drift import drifting
+from fedloom.data.concept_drift import with_concept_drift
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.withheld_class import withholding
+from fedloom.data.withheld_class import with_withheld_class
 from fedloom.runs.api import completed, make_task
 from fedloom.runs.config import parse
 from support.synthetic import mlp, quadratic
@@ -48,7 +48,7 @@ def labels(federation: Federation, part: str, client: int) -> list[int]:
 @given(st.sets(st.sampled_from([0, 2, 3, 4]), min_size=1))
 def test_the_class_is_gone_from_train_and_validation_of_the_chosen_and_nothing_else_is(chosen):
     before = held(MANY)
-    after = withholding(before, 3, sorted(chosen))
+    after = with_withheld_class(before, 3, sorted(chosen))
     assert after.withheld == (3, tuple(sorted(chosen)))
     for client, own in enumerate(MANY):
         left = [label for label in own if label != 3] if client in chosen else own
@@ -59,11 +59,11 @@ def test_the_class_is_gone_from_train_and_validation_of_the_chosen_and_nothing_e
 
 def test_a_number_of_clients_is_drawn_among_those_who_can_lose_the_class():
     before = held([*MANY, [3, 3], [3, 1]], [*MANY, [3], [1]])
-    drawn = {withholding(before, 3, 2, seed).withheld[1] for seed in range(20)}
+    drawn = {with_withheld_class(before, 3, 2, seed).withheld[1] for seed in range(20)}
     assert len(drawn) > 1
     assert {client for pair in drawn for client in pair} == {0, 2, 3, 4}  # 1 lacks it, 5 has only it, 6 tests none
     assert all(len(pair) == 2 for pair in drawn)
-    assert withholding(before, 3, 2, 7).withheld == withholding(before, 3, 2, 7).withheld
+    assert with_withheld_class(before, 3, 2, 7).withheld == with_withheld_class(before, 3, 2, 7).withheld
 
 
 @pytest.mark.parametrize(
@@ -83,23 +83,23 @@ def test_a_number_of_clients_is_drawn_among_those_who_can_lose_the_class():
 )
 def test_what_cannot_be_is_refused_in_one_sentence(label, clients, reason):
     with pytest.raises(FedloomError, match=reason):
-        withholding(held([*MANY, [3, 3], [3, 1]], [*MANY, [3], [1]]), label, clients)
+        with_withheld_class(held([*MANY, [3, 3], [3, 1]], [*MANY, [3], [1]]), label, clients)
 
 
 def test_it_is_refused_where_there_are_no_classes_and_after_a_drift():
     with pytest.raises(FedloomError, match="have no classes"):
-        withholding(quadratic([1.0, 2.0]).federation, 0, [0])
+        with_withheld_class(quadratic([1.0, 2.0]).federation, 0, [0])
     with pytest.raises(FedloomError, match="before the data drift"):
-        withholding(drifting(held(MANY), [3]), 3, [0])
+        with_withheld_class(with_concept_drift(held(MANY), [3]), 3, [0])
     with pytest.raises(FedloomError, match="one class, once"):
-        withholding(withholding(held(MANY), 3, [0]), 2, [0])
+        with_withheld_class(with_withheld_class(held(MANY), 3, [0]), 2, [0])
 
 
 # -- the recall
 
 
 def task(clients: list[int]) -> Task:
-    return Task("t", withholding(held(MANY), 3, clients), mlp(classes=4))
+    return Task("t", with_withheld_class(held(MANY), 3, clients), mlp(classes=4))
 
 
 def run(method: str, task: Task, **settings) -> fl.History:

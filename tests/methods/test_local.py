@@ -50,7 +50,7 @@ def gradients(task: Task) -> torch.Tensor:
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_one_client_with_all_data_is_centralised_to_the_byte(tmp_path, execution):
     task = small()
-    alone = replace(task, federation=task.federation.pooled())
+    alone = replace(task, federation=task.federation.as_one_client())
     assert torch.equal(alone.federation.train[0], task.federation.train.order)
     one = row(tmp_path / "one", "fedavg", alone, execution=execution)
     all_of_it = row(tmp_path / "all", "centralised", task, execution=execution)

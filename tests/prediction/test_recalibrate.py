@@ -15,7 +15,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.withheld_class import withholding
+from fedloom.data.withheld_class import with_withheld_class
 from fedloom.prediction.recalibrate import Recalibrate
 from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import federation, mlp, quadratic
@@ -86,7 +86,7 @@ def test_with_nothing_of_the_shared_model_a_client_stays_itself_and_with_all_of_
 
 def withheld() -> Task:
     """Random data whose first client lost class 3 from its training part."""
-    return Task("t", withholding(federation([40, 60, 50, 30]), 3, [0]), mlp())
+    return Task("t", with_withheld_class(federation([40, 60, 50, 30]), 3, [0]), mlp())
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -98,14 +98,14 @@ def _load(
     from fedloom.core.errors import FedloomError
     from fedloom.data.datasets.registry import load
     from fedloom.data.partition.registry import dirichlet, partitioner
-    from fedloom.data.read import own
+    from fedloom.data.read import read
 
     if alpha is not None and partition is not None:
         raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")
     chosen: Any = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition else None
     if Path(name).suffix or Path(name).is_dir():
         label, owner = target or "label", client_column or "client"
-        return own(name, target=label, client=owner, ignore=ignore, clients=clients, partition=chosen, seed=seed)
+        return read(name, target=label, client=owner, ignore=ignore, clients=clients, partition=chosen, seed=seed)
     return load(name, clients=clients, partition=chosen, seed=seed)
 
 

@@ -7,8 +7,8 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.data.figure import describe, picture
 from fedloom.data.folder import data_folder
 from fedloom.data.input_statistics import input_statistics
+from fedloom.data.partition.base import Partition, Partitioner
 from fedloom.data.partition.feature_skew import with_feature_skew
-from fedloom.data.partition.partitioners import Partition, Partitioner
 from fedloom.data.partition.registry import (
     PARTITIONS,
     classes_per_client,
@@ -16,13 +16,12 @@ from fedloom.data.partition.registry import (
     iid,
     natural,
     partition_config,
-    partition_summary,
     partitioner,
     power_law,
     quantities,
     shards,
 )
-from fedloom.data.read import from_arrays, own
+from fedloom.data.read import from_arrays, read
 
 __all__ = [
     "DATASETS",
@@ -44,13 +43,12 @@ __all__ = [
     "input_statistics",
     "load",
     "natural",
-    "own",
     "partition_config",
-    "partition_summary",
     "partitioner",
     "picture",
     "power_law",
     "quantities",
+    "read",
     "shards",
     "with_communal",
     "with_feature_skew",

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from fedloom.core.validation import validate
-from fedloom.data.concept_drift import Drift, drifting
+from fedloom.data.concept_drift import Drift, with_concept_drift
 from fedloom.data.federation import Federation
-from fedloom.data.withheld_class import Withhold, withholding
+from fedloom.data.withheld_class import Withhold, with_withheld_class
 
 
 def with_changes(
@@ -26,8 +26,8 @@ def with_changes(
     settings: dict[str, Any] = {}
     if withhold is not None:
         settings["withhold"] = asdict(validate(Withhold, withhold, "withhold"))
-        federation = withholding(federation, seed=seed, **settings["withhold"])
+        federation = with_withheld_class(federation, seed=seed, **settings["withhold"])
     if drift is not None:
         settings["drift"] = asdict(validate(Drift, drift, "drift"))
-        federation = drifting(federation, seed=seed, **settings["drift"])
+        federation = with_concept_drift(federation, seed=seed, **settings["drift"])
     return federation, settings

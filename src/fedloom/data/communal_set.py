@@ -42,5 +42,5 @@ def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Fede
         )
     test = federation.test
     stays = ~torch.isin(test.order, communal)
-    left = Ragged.grouped(test.order[stays].numpy(), test.owners[stays].numpy(), len(test))
+    left = Ragged.by_owner(test.order[stays].numpy(), test.owners[stays].numpy(), len(test))
     return replace(federation, communal=communal, global_test=held[~torch.isin(held, communal)], test=left)

@@ -20,7 +20,7 @@ from fedloom.data.federation import Federation, Ragged
 
 @dataclass(frozen=True)
 class Drift:
-    """The settings of ``drifting``, as a task's configuration holds them (``task.drift``)."""
+    """The settings of ``with_concept_drift``, as a task's configuration holds them (``task.drift``)."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
@@ -28,7 +28,7 @@ class Drift:
     share: float = 1.0
 
 
-def drifting(federation: Federation, rounds: Sequence[int], share: float = 1.0, seed: int = 0) -> Federation:
+def with_concept_drift(federation: Federation, rounds: Sequence[int], share: float = 1.0, seed: int = 0) -> Federation:
     """A federation in which, from each of ``rounds`` on, a share of the clients holds the data of others.
 
     Each drift comes on top of the ones before. Clients keep their names; a withheld class stays withheld in the data

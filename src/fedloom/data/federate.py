@@ -20,7 +20,8 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.partition.partitioners import Natural, Partition, Partitioner
+from fedloom.data.partition.base import Partition, Partitioner
+from fedloom.data.partition.natural import Natural
 
 TRAIN, VALID, TEST, NOBODY = 0, 1, 2, 3
 
@@ -85,7 +86,7 @@ def federate(
     positions, owners = left[owners >= 0], owners[owners >= 0]
     part = _split(positions, owners, samples, natural is not None, test_share, valid_share, seed)
     train, valid, test = (
-        Ragged.grouped(positions[part == code], owners[part == code], count) for code in (TRAIN, VALID, TEST)
+        Ragged.by_owner(positions[part == code], owners[part == code], count) for code in (TRAIN, VALID, TEST)
     )
     if samples.own_test is not None and samples.global_test is None:
         held = np.sort(test.order.numpy())

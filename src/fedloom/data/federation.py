@@ -40,7 +40,7 @@ class Ragged:
         return Ragged(torch.from_numpy(order), torch.from_numpy(starts))
 
     @staticmethod
-    def grouped(positions: np.ndarray, owners: np.ndarray, clients: int) -> Ragged:
+    def by_owner(positions: np.ndarray, owners: np.ndarray, clients: int) -> Ragged:
         """Pack positions that name their owner: ``positions[i]`` goes to client ``owners[i]``, order kept."""
         starts = np.zeros(clients + 1, dtype=np.int64)
         np.cumsum(np.bincount(owners, minlength=clients), out=starts[1:])
@@ -116,7 +116,7 @@ class Federation:
         return self.counted if self.counted is not None else self.train.sizes + self.valid.sizes + self.test.sizes
 
     @property
-    def made_of(self) -> Sequence[Tensor]:
+    def fingerprint_tensors(self) -> Sequence[Tensor]:
         """What the data are besides their columns and parts; it counts in a run's fingerprint."""
         return ()
 
@@ -141,7 +141,7 @@ class Federation:
         begun = [federation for since, federation in self.later if since <= round_number]
         return begun[-1] if begun else self
 
-    def validated(self) -> Federation:
+    def with_validation_as_test(self) -> Federation:
         """The same clients with their validation parts in the place of their test parts, and no global test set.
 
         For choosing between methods without a look at what they will be tested on.
@@ -151,15 +151,15 @@ class Federation:
                 "no client has a validation part, and choosing on test data is no test: set task.valid_share, "
                 "for instance to 0.2."
             )
-        later = tuple((since, federation.validated()) for since, federation in self.later)
+        later = tuple((since, federation.with_validation_as_test()) for since, federation in self.later)
         return replace(self, test=self.valid, global_test=_nothing(), later=later, counted=self.points)
 
-    def pooled(self, without: Sequence[int] = ()) -> Federation:
+    def as_one_client(self, without: Sequence[int] = ()) -> Federation:
         """The same data with one client that holds everybody's training samples, in client order."""
         order = (
             torch.cat([self.train[k] for k in range(self.clients) if k not in without]) if without else self.train.order
         )
-        later = tuple((since, federation.pooled(without)) for since, federation in self.later)
+        later = tuple((since, federation.as_one_client(without)) for since, federation in self.later)
         one = Ragged(order, torch.tensor([0, len(order)]))
         nobody = Ragged.empty(1)
         return replace(self, train=one, test=nobody, valid=nobody, names=(), withheld=None, later=later, counted=None)

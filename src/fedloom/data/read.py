@@ -19,9 +19,12 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
-from fedloom.data.partition.partitioners import Iid, Natural, Partitioner, Quantities
+from fedloom.data.partition.base import Partitioner
+from fedloom.data.partition.iid import Iid
+from fedloom.data.partition.natural import Natural
+from fedloom.data.partition.quantity_skew import Quantities
 from fedloom.data.partition.registry import partitioner
-from fedloom.data.readers.labels import numbered
+from fedloom.data.readers.labels import number_labels
 from fedloom.data.readers.leaf import read_client_files, read_leaf
 from fedloom.data.readers.tables import read_csv, read_parquet
 
@@ -48,7 +51,7 @@ def from_arrays(
     With ``client`` and no ``partition`` each client is its own; otherwise the samples are divided by ``partition``
     (iid when not given) among ``clients`` (10 when not given). ``own_test`` marks samples to be kept for testing.
     """
-    samples = own_samples(x, y, client, classes=classes, features=features, own_test=own_test, where=title)
+    samples = samples_from_arrays(x, y, client, classes=classes, features=features, own_test=own_test, where=title)
     usual: Partitioner = Natural() if samples.natural is not None else Iid()
     chosen = usual if partition is None else partitioner(partition)
     if not isinstance(chosen, Natural):
@@ -69,7 +72,7 @@ def from_arrays(
     )
 
 
-def own_samples(
+def samples_from_arrays(
     x: Any,
     y: Any,
     client: Any = None,
@@ -98,7 +101,7 @@ def own_samples(
     if len(inputs) < 2:
         raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
     check_finite(inputs, features, where)
-    labels, names, count = numbered(targets, classes, where)
+    labels, names, count = number_labels(targets, classes, where)
     natural, clients = None, list[str]()
     if client is not None:
         holder = np.asarray(client)
@@ -148,7 +151,7 @@ def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> Non
             )
 
 
-def own(
+def read(
     path: str | Path,
     *,
     target: str = "label",

@@ -19,7 +19,7 @@ from fedloom.data.federation import Federation, Ragged
 
 @dataclass(frozen=True)
 class Withhold:
-    """The settings of ``withholding``, as a task's configuration holds them (``task.withhold``)."""
+    """The settings of ``with_withheld_class``, as a task's configuration holds them (``task.withhold``)."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
@@ -27,7 +27,7 @@ class Withhold:
     clients: list[int] | int
 
 
-def withholding(federation: Federation, label: int, clients: Sequence[int] | int, seed: int = 0) -> Federation:
+def with_withheld_class(federation: Federation, label: int, clients: Sequence[int] | int, seed: int = 0) -> Federation:
     """A federation in which some clients have no sample of a class in their train and validation parts.
 
     ``clients`` are their numbers, or how many of them to draw among those who have the class in train and test and

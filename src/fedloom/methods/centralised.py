@@ -17,4 +17,4 @@ class Centralised(FedAvg):
     travels: ClassVar[bool] = False
 
     def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
-        return federation.pooled(new)
+        return federation.as_one_client(new)

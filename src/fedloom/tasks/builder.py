@@ -17,7 +17,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.concept_drift import Drift
-from fedloom.data.partition.partitioners import Partitioner
+from fedloom.data.partition.base import Partitioner
 from fedloom.data.withheld_class import Withhold
 
 

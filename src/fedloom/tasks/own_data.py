@@ -18,7 +18,7 @@ from fedloom.data.communal_set import with_communal
 from fedloom.data.federation import Federation
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import partition_config, partitioner
-from fedloom.data.read import own
+from fedloom.data.read import read
 from fedloom.models import build
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.transforms import Normalise
@@ -46,7 +46,7 @@ class OwnDataBuilder:
         """Read the data, divide them among clients (their own, where they are named), and build the model."""
         if settings.path is None:
             raise FedloomError("task 'own' needs the path of your data: give --data FILE, or task.path in the config.")
-        federation = own(
+        federation = read(
             settings.path,
             target=settings.target,
             client=settings.client_column,

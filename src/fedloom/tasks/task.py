@@ -15,7 +15,7 @@ from torch import nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.concept_drift import Drift
-from fedloom.data.partition.partitioners import Partitioner
+from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.registry import dirichlet
 from fedloom.data.withheld_class import Withhold
 from fedloom.tasks.builder import TaskSettings

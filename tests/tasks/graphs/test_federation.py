@@ -65,17 +65,17 @@ def test_the_global_test_set_is_the_test_nodes_of_the_whole_graph():
 
 def test_pooled_data_are_the_training_nodes_of_the_whole_graph_each_once():
     source, federation = small()
-    pooled = federation.pooled()
+    pooled = federation.as_one_client()
     assert (pooled.clients, pooled.graphs) == (1, federation.graphs)
     assert torch.equal(federation.graphs.ids[pooled.train[0]], source.parts["train"].nonzero().flatten())
     assert set(federation.graphs.blocks_of(pooled.train[0]).tolist()) == {federation.graphs.whole}
     known = set(federation.graphs.ids[federation.train[0]].tolist())
-    assert set(federation.graphs.ids[federation.pooled([1]).train[0]].tolist()) == known
+    assert set(federation.graphs.ids[federation.as_one_client([1]).train[0]].tolist()) == known
 
 
 def test_a_validated_federation_tests_on_validation_nodes_only():
     _, federation = small()
-    seen = federation.validated()
+    seen = federation.with_validation_as_test()
     assert torch.equal(seen.test.order, federation.valid.order)
     assert len(seen.global_test) == 0
     assert torch.equal(seen.points, federation.points)
@@ -179,7 +179,7 @@ def test_the_vectorised_execution_says_why_it_is_a_loop(caplog):
 def test_all_data_in_one_place_train_on_the_whole_graph():
     task = graph_task(clubs(), 4, model_options={"hidden": 16, "dropout": 0.0})
     history = fl.run(task, "centralised", local=LocalWork(lr=0.5, batch_size=0, epochs=2), rounds=3)
-    model, whole = copy.deepcopy(task.model), task.federation.pooled().train[0]
+    model, whole = copy.deepcopy(task.model), task.federation.as_one_client().train[0]
     for _ in range(6):
         loss = F.cross_entropy(model(whole), task.targets(whole))
         for weight, gradient in zip(model.parameters(), torch.autograd.grad(loss, model.parameters()), strict=True):

@@ -19,8 +19,10 @@ from fedloom.data.datasets.texts import CHARACTERS, PIECE, WINDOW, WORDS, read_s
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
 from fedloom.data.folder import data_folder, find
+from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.label_skew import Dirichlet
-from fedloom.data.partition.partitioners import Natural, Partitioner, Quantities
+from fedloom.data.partition.natural import Natural
+from fedloom.data.partition.quantity_skew import Quantities
 from fedloom.data.partition.registry import partitioner
 
 Kind = Literal["image", "signal", "characters", "words"]

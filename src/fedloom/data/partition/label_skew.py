@@ -14,17 +14,17 @@ import numpy as np
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
-from fedloom.data.partition.partitioners import Partition, by_label, one_label_each
+from fedloom.data.partition.base import Partition, order_by_label, single_labels
 
 
 @dataclass(frozen=True)
 class Dirichlet(Partition):
-    """Label skew: each class is shared by Dir(alpha); a small alpha is a strong skew, 0 is one class per client.
+    """Label skew: each class is divided by shares from Dir(alpha). A small alpha is a strong skew, 0 one class each.
 
-    A draw in which some client has fewer than ``minimum`` samples (or half the mean, if that is less) is drawn again.
-    When ``tries`` draws are not enough, which is usual for many clients and a small alpha, the draw whose smallest
-    client is largest is completed: the poorest clients take what they miss from the richest, out of its largest class.
-    ``most_even`` makes all the draws and keeps the one whose sizes differ least (FedSeq, Rizzardi 2022).
+    A draw in which some client has fewer than ``minimum`` samples (or half the mean, if that is less) is repeated.
+    When ``tries`` draws are not enough, which is usual for many clients and a small alpha, the draw with the largest
+    smallest client is filled up: each client below the minimum takes samples from the largest client's largest class.
+    ``most_even`` always makes all draws and takes the one whose sizes differ least (FedSeq, Rizzardi 2022).
     """
 
     alpha: float
@@ -39,9 +39,9 @@ class Dirichlet(Partition):
             raise FedloomError(f"minimum={self.minimum}, tries={self.tries}: both must be at least 1.")
 
     def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
-        labels = one_label_each(labels, "dirichlet")
+        labels = single_labels(labels, "dirichlet")
         random = numpy_generator(seed, "partition")
-        order = by_label(labels, random)
+        order = order_by_label(labels, random)
         owners = np.empty(len(labels), dtype=np.int64)
         if self.alpha == 0:
             shards = np.arange(len(labels)) * clients // len(labels)
@@ -60,11 +60,11 @@ class Dirichlet(Partition):
         for _ in range(tries - 1):
             if not self.most_even and best.sum(1).min() >= floor:
                 break
-            best = max(best, self._draw(totals, clients, random), key=self._merit)
-        _complete(best, floor)
+            best = max(best, self._draw(totals, clients, random), key=self._quality)
+        _fill_to_minimum(best, floor)
         return best
 
-    def _merit(self, table: np.ndarray) -> float:
+    def _quality(self, table: np.ndarray) -> float:
         sizes = table.sum(1)
         return -float(sizes.std()) if self.most_even else float(sizes.min())
 
@@ -81,7 +81,7 @@ class Dirichlet(Partition):
         return table
 
 
-def _complete(table: np.ndarray, floor: int) -> None:
+def _fill_to_minimum(table: np.ndarray, floor: int) -> None:
     """Bring every row of a clients × classes table to ``floor`` samples, in place, taking from the largest rows."""
     sizes = table.sum(1)
     rich = [(-int(size), client) for client, size in enumerate(sizes) if size > floor]
@@ -116,7 +116,7 @@ class Shards(Partition):
                 f"{clients} clients × {self.per_client} shards are more than the {len(labels)} samples: use fewer."
             )
         random = numpy_generator(seed, "partition")
-        order = by_label(one_label_each(labels, "shards"), random)
+        order = order_by_label(single_labels(labels, "shards"), random)
         holder = random.permutation(shards) % clients
         owners = np.empty(len(labels), dtype=np.int64)
         owners[order] = holder[np.arange(len(labels)) * shards // len(labels)]
@@ -134,12 +134,12 @@ class ClassesPerClient(Partition):
             raise FedloomError(f"per_client={self.per_client}: a client needs at least one class.")
 
     def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
-        totals = np.bincount(one_label_each(labels, "classes-per-client"))
+        totals = np.bincount(single_labels(labels, "classes-per-client"))
         present = np.flatnonzero(totals)
         if self.per_client > len(present):
             raise FedloomError(f"per_client={self.per_client}: the data hold only {len(present)} classes.")
         random = numpy_generator(seed, "partition")
-        order = by_label(labels, random)
+        order = order_by_label(labels, random)
         starts = np.cumsum(totals) - totals
         wheel = random.permutation(present)  # neighbours on the wheel are distinct, so are a client's classes
         turns = random.permutation(clients)[:, None] * self.per_client + np.arange(self.per_client)

@@ -1,4 +1,4 @@
-"""Partitioners by name: what a config file or a command line writes, and back.
+"""Partitioners by name: from what a config file or the command line says, and back.
 
 ``partitioner("dirichlet(0.1)")``, ``partitioner({"name": "dirichlet", "alpha": 0.1})`` and ``dirichlet(0.1)`` are the
 same object, and ``partition_config`` writes any of them out complete.
@@ -12,45 +12,43 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.data.partition import partitioners as p
+from fedloom.data.partition.base import Partition, Partitioner
+from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.label_skew import ClassesPerClient, Dirichlet, Shards
+from fedloom.data.partition.natural import Natural
+from fedloom.data.partition.quantity_skew import PowerLaw, Quantities
 
-PARTITIONS: dict[str, type[p.Partition]] = {
-    "iid": p.Iid,
+PARTITIONS: dict[str, type[Partition]] = {
+    "iid": Iid,
     "dirichlet": Dirichlet,
     "shards": Shards,
     "classes-per-client": ClassesPerClient,
-    "quantities": p.Quantities,
-    "power-law": p.PowerLaw,
-    "natural": p.Natural,
+    "quantities": Quantities,
+    "power-law": PowerLaw,
+    "natural": Natural,
 }
 
 
-def partition_summary(name: str) -> str:
-    """The first line of a partitioner's docstring, for lists."""
-    return (PARTITIONS[name].__doc__ or "").strip().splitlines()[0]
-
-
-def partitioner(spec: p.Partitioner | str | Mapping[str, Any]) -> p.Partitioner:
-    """The partitioner that a name, a ``name(numbers)`` string or a mapping with ``name`` means."""
+def partitioner(spec: Partitioner | str | Mapping[str, Any]) -> Partitioner:
+    """The partitioner of a specification: a name, ``name(numbers)``, a mapping with ``name``, or a partitioner."""
     if isinstance(spec, str):
         match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", spec)
         if not match:
             raise FedloomError(f"partition '{spec}': write a name with its numbers, for example dirichlet(0.1).")
         name = match[1].lower().replace("_", "-")
         numbers = [_number(text, spec) for text in (match[2] or "").split(",") if text.strip()]
-        made = _named(name)
-        if made is p.Quantities:
+        made = _partition_class(name)
+        if made is Quantities:
             return _make(made, name, {"sizes": tuple(numbers)})
         return _make(made, name, dict(zip([f.name for f in fields(made)], numbers, strict=False)))  # type: ignore[arg-type]
     if isinstance(spec, Mapping):
         options = dict(spec)
         name = str(options.pop("name", "")).lower().replace("_", "-")
-        return _make(_named(name), name, options)
+        return _make(_partition_class(name), name, options)
     return spec
 
 
-def partition_config(made: p.Partitioner) -> dict[str, Any]:
+def partition_config(made: Partitioner) -> dict[str, Any]:
     """The mapping that ``partitioner`` turns back into an equal partitioner, every option written out."""
     for name, kind in PARTITIONS.items():
         if type(made) is kind:
@@ -59,7 +57,7 @@ def partition_config(made: p.Partitioner) -> dict[str, Any]:
     return {"name": getattr(made, "__qualname__", type(made).__qualname__)}
 
 
-def _named(name: str) -> type[p.Partition]:
+def _partition_class(name: str) -> type[Partition]:
     if name not in PARTITIONS:
         raise unknown("partition", name, PARTITIONS)
     return PARTITIONS[name]
@@ -79,7 +77,7 @@ def _number(text: str, spec: str) -> float | int | bool:
         raise FedloomError(f"partition '{spec}': '{text}' is not a number.") from None
 
 
-def _make(kind: type[p.Partition], name: str, options: Mapping[str, Any]) -> p.Partition:
+def _make(kind: type[Partition], name: str, options: Mapping[str, Any]) -> Partition:
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     for option in options:
         if option not in known:
@@ -88,39 +86,69 @@ def _make(kind: type[p.Partition], name: str, options: Mapping[str, Any]) -> p.P
         return kind(**options)
     except TypeError:
         missing = ", ".join(sorted(known - set(options)))
-        raise FedloomError(f"the partition '{name}' needs more than was given (it takes {missing}).") from None
+        raise FedloomError(f"the partition '{name}' lacks an option: give {missing}.") from None
 
 
-def iid(stratified: bool = False) -> p.Iid:
-    """Equal random shares, or class-stratified ones."""
-    return p.Iid(stratified)
+def iid(stratified: bool = False) -> Iid:
+    """Equal random shares.
+
+    Args:
+        stratified: Whether every client also gets an equal share of each class.
+    """
+    return Iid(stratified)
 
 
 def dirichlet(alpha: float, minimum: int = 10) -> Dirichlet:
-    """Label skew by Dir(alpha), every client with at least ``minimum`` samples; alpha 0 is one class per client."""
+    """Label skew: each class is divided among clients by shares drawn from Dir(alpha).
+
+    Args:
+        alpha: The concentration. A small alpha is a strong skew; 0 gives each client samples of one class.
+        minimum: The fewest samples a client may have.
+    """
     return Dirichlet(alpha, minimum)
 
 
 def shards(per_client: int = 2) -> Shards:
-    """McMahan's pathological split: ``per_client`` random label shards each."""
+    """The pathological split of McMahan et al. (2017): samples are sorted by label and cut into equal shards.
+
+    Args:
+        per_client: How many random shards each client gets.
+    """
     return Shards(per_client)
 
 
 def classes_per_client(per_client: int = 2) -> ClassesPerClient:
-    """Exactly ``per_client`` classes for each client."""
+    """Label skew with a fixed number of classes per client.
+
+    Args:
+        per_client: How many classes each client holds.
+    """
     return ClassesPerClient(per_client)
 
 
-def quantities(sizes: Sequence[int]) -> p.Quantities:
-    """Client k gets ``sizes[k]`` random samples."""
-    return p.Quantities(tuple(sizes))
+def quantities(sizes: Sequence[int]) -> Quantities:
+    """Quantity skew by a list of sizes.
+
+    Args:
+        sizes: Client k gets ``sizes[k]`` random samples; the rest belong to nobody.
+    """
+    return Quantities(tuple(sizes))
 
 
-def power_law(exponent: float = 1.0, minimum: int = 2) -> p.PowerLaw:
-    """Sizes that fall as rank^-exponent."""
-    return p.PowerLaw(exponent, minimum)
+def power_law(exponent: float = 1.0, minimum: int = 2) -> PowerLaw:
+    """Quantity skew: the r-th largest client has a size proportional to r^-exponent.
+
+    Args:
+        exponent: How fast sizes fall; 0 gives equal sizes.
+        minimum: The fewest samples a client may have.
+    """
+    return PowerLaw(exponent, minimum)
 
 
-def natural(minimum: int = 1) -> p.Natural:
-    """One client per natural key with at least ``minimum`` samples."""
-    return p.Natural(minimum)
+def natural(minimum: int = 1) -> Natural:
+    """One client per natural key of the data: a writer, a speaker, the client column of a table.
+
+    Args:
+        minimum: Keys with fewer samples are left out.
+    """
+    return Natural(minimum)

@@ -7,7 +7,7 @@ import numpy as np
 from fedloom.core.errors import FedloomError
 
 
-def numbered(labels: np.ndarray, classes: int | None, where: str) -> tuple[np.ndarray, list[str], int]:
+def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[np.ndarray, list[str], int]:
     """Class numbers, class names (empty when the labels are numbers already) and the number of classes.
 
     Text that reads as numbers is numbers; other text is sorted names. Numbers must be whole and in 0…classes-1.

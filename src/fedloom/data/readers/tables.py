@@ -46,30 +46,31 @@ def _columns(
     named = [target, *ignore, *([] if client == "client" or wanted else [client])]
     for name in named:
         if name not in header:
-            raise FedloomError(f"{path.name} has no column '{name}': its columns are {listed(header)}.")
+            raise FedloomError(f"{path.name} has no column '{name}': its columns are {name_list(header)}.")
     features = [name for name in header if name not in {target, client, *ignore}]
     if not features:
         raise FedloomError(f"{path.name} has no feature column beside '{target}': add the inputs.")
-    return in_order(features, wanted, path.name)
+    return order_features(features, wanted, path.name)
 
 
-def in_order(features: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
+def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
     """The feature columns as they come; or, where some are wanted, these in their order, and no others."""
     missing = [name for name in wanted if name not in features]
     if missing:
         raise FedloomError(
-            f"{where} has no feature column '{missing[0]}': it has {listed(features)}, and must have {listed(wanted)}."
+            f"{where} has no feature column '{missing[0]}': it has {name_list(features)}, "
+            f"and must have {name_list(wanted)}."
         )
     extra = [name for name in features if name not in wanted] if wanted else []
     if extra:
         raise FedloomError(
-            f"{where} has the column '{extra[0]}', which is none of the features {listed(wanted)}: take it out, or "
+            f"{where} has the column '{extra[0]}', which is none of the features {name_list(wanted)}: take it out, or "
             "ignore it."
         )
     return list(wanted or features)
 
 
-def listed(names: Sequence[str]) -> str:
+def name_list(names: Sequence[str]) -> str:
     """Names in a sentence, not too many of them."""
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return f"{', '.join(names[:LISTED])}{more}"

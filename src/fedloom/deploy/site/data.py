@@ -23,10 +23,10 @@ from fedloom.core.task import IGNORED
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.folder import read_arrays
-from fedloom.data.partition.partitioners import Iid
-from fedloom.data.read import own_samples
+from fedloom.data.partition.iid import Iid
+from fedloom.data.read import samples_from_arrays
 from fedloom.data.readers.image_folder import read_pictures
-from fedloom.data.readers.labels import numbered
+from fedloom.data.readers.labels import number_labels
 from fedloom.data.readers.tables import TABLES, read_tabular
 from fedloom.deploy.protocol.schema import Schema
 from fedloom.deploy.server.remote_federation import Columns, joined
@@ -96,7 +96,7 @@ def checked(x: Any, y: Any, schema: Schema, where: str, features: Sequence[str] 
     if targets.ndim == 0 or targets.shape[1:] != schema.target_shape:
         asked = f"targets of shape {schema.target_shape}" if schema.target_shape else "one label per sample"
         raise FedloomError(f"{where}: y has shape {targets.shape}, and the task takes {asked}.")
-    plain = own_samples(x, np.zeros(len(targets), dtype=np.int64), features=features, where=where)
+    plain = samples_from_arrays(x, np.zeros(len(targets), dtype=np.int64), features=features, where=where)
     inputs = fitting(plain.columns["x"], schema, where)
     numbers = _sequences(targets, schema, where) if schema.target_shape else class_numbers(targets, schema, where)
     columns = {"x": inputs, "y": torch.from_numpy(numbers).to(schema.target_type)}
@@ -123,13 +123,13 @@ def fitting(x: Tensor, schema: Schema, where: str) -> Tensor:
 def class_numbers(labels: np.ndarray, schema: Schema, where: str) -> np.ndarray:
     """The schema's class numbers of labels: its class names, or numbers from 0. A site may lack classes."""
     if labels.dtype.kind not in "USO":
-        return numbered(labels, schema.classes, where)[0]
+        return number_labels(labels, schema.classes, where)[0]
     words = [str(label).strip() for label in labels]
     number = {name: place for place, name in enumerate(schema.class_names)}
     if all(word in number for word in words):
         return np.array([number[word] for word in words], dtype=np.int64)
     if all(_reads_as_number(word) for word in words):
-        return numbered(np.array(words), schema.classes, where)[0]
+        return number_labels(np.array(words), schema.classes, where)[0]
     row, word = next(
         (row, word)
         for row, word in enumerate(words, 1)

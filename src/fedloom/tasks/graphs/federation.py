@@ -66,12 +66,12 @@ class GraphFederation(Federation):
         return super().points if self.clients != self.graphs.clients else self.graphs.sizes
 
     @property
-    def made_of(self) -> list[Tensor]:
+    def fingerprint_tensors(self) -> list[Tensor]:
         """What the data are besides their columns: who holds which node, and the whole graph's edges and features."""
         whole = self.graphs.original(self.graphs.whole)
         return [self.graphs.ids, whole.edges, whole.features.columns, whole.features.values]
 
-    def pooled(self, without: Sequence[int] = ()) -> GraphFederation:
+    def as_one_client(self, without: Sequence[int] = ()) -> GraphFederation:
         """One client with the whole graph, whose training nodes are those that any client (but some) trains on."""
         ids = self.graphs.ids
         known = [ids[self.train[client]] for client in range(self.clients) if client not in without]

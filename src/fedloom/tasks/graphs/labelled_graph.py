@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
-from fedloom.data.readers.labels import numbered
+from fedloom.data.readers.labels import number_labels
 from fedloom.models.graph import Graph, unique_edges
 from fedloom.models.sparse import Sparse
 
@@ -184,7 +184,7 @@ def _classes(labels: np.ndarray, nodes: int, names: Sequence[str], name: str) ->
     if unknown.all():
         raise FedloomError(f"{name}: no node has a label: label some of each class.")
     filled = np.where(unknown, labels[~unknown][0], labels)
-    numbers, found, count = numbered(filled, len(names) or None, name)
+    numbers, found, count = number_labels(filled, len(names) or None, name)
     return torch.from_numpy(np.where(unknown, -1, numbers)), tuple(names) or tuple(found), count
 
 

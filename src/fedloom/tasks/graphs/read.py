@@ -16,7 +16,7 @@ import torch
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.data.folder import data_folder, read_arrays, write_arrays
-from fedloom.data.readers.tables import in_order
+from fedloom.data.readers.tables import order_features
 from fedloom.models.sparse import Sparse
 from fedloom.tasks.graphs.labelled_graph import PARTS, LabelledGraph, labelled_graph, one_of
 
@@ -161,7 +161,7 @@ def _folder(folder: Path, normalise: bool | None, wanted: Sequence[str] = ()) ->
                     f"edges.csv, row {place + 1}: the {column} '{key}' is not in nodes.csv: add it or drop the edge."
                 )
             edges[side, place] = number[key]
-    features = in_order([name for name in header if name not in _NO_FEATURES], wanted, "nodes.csv")
+    features = order_features([name for name in header if name not in _NO_FEATURES], wanted, "nodes.csv")
     return labelled_graph(
         edges,
         _numbers(rows, header, features),

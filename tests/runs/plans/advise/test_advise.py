@@ -20,7 +20,7 @@ from support.synthetic import federation, mlp
 
 def test_screening_sees_validation_parts_and_no_test_sample():
     made = fl.task("digits", clients=6, alpha=1.0, valid_share=0.2, seed=1).federation
-    seen = made.validated()
+    seen = made.with_validation_as_test()
     assert torch.equal(seen.test.order, made.valid.order)
     assert torch.equal(seen.train.order, made.train.order)
     tests = set(made.test.order.tolist()) | set(made.global_test.tolist())
@@ -28,13 +28,13 @@ def test_screening_sees_validation_parts_and_no_test_sample():
         assert not tests & set(part.order.tolist())
     assert len(seen.global_test) == 0
     with pytest.raises(FedloomError, match="no client has a validation part"):
-        fl.task("digits", clients=6).federation.validated()
+        fl.task("digits", clients=6).federation.with_validation_as_test()
 
 
 def test_data_that_drift_are_screened_on_their_later_validation_parts_too():
     made = fl.task("digits", clients=4, alpha=1.0, valid_share=0.2).federation
     other = replace(made, valid=made.test, test=made.valid)
-    seen = replace(made, later=((3, other),)).validated()
+    seen = replace(made, later=((3, other),)).with_validation_as_test()
     assert torch.equal(seen.at(3).test.order, made.test.order)
 
 
@@ -68,7 +68,7 @@ def test_a_candidate_is_scored_on_validation_data_while_it_plays_and_on_test_dat
     run = fl.run(task, "fedper", rounds=3, seed=1)
     for row in run.clients:
         assert test.scores[row["group"]][f"1/{row['client']}"] == row["accuracy"]
-    shown = fl.run(replace(task, federation=task.federation.validated()), "fedper", rounds=3, seed=1)
+    shown = fl.run(replace(task, federation=task.federation.with_validation_as_test()), "fedper", rounds=3, seed=1)
     for row in shown.clients:
         assert valid.scores[row["group"]][f"1/{row['client']}"] == row["accuracy"]
 

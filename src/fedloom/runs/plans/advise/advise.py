@@ -131,7 +131,9 @@ class Screening:
 
     def __post_init__(self) -> None:
         self.tasks = Workshop(self.given, remembers=MOST_SEEDS)
-        self.screened = replace(self.tasks, seen=lambda task: replace(task, federation=task.federation.validated()))
+        self.screened = replace(
+            self.tasks, seen=lambda task: replace(task, federation=task.federation.with_validation_as_test())
+        )
 
     @property
     def seed(self) -> int:
@@ -153,7 +155,7 @@ class Screening:
                 f"advice for small, intermediate and big clients needs three clients, and this federation has "
                 f"{federation.clients}: use fedloom compare."
             )
-        federation.validated()
+        federation.with_validation_as_test()
         if not int(federation.test.sizes.sum()):
             raise FedloomError("no client has a test part to confirm the choice on: set task.test_share, say to 0.2.")
 

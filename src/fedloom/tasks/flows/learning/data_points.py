@@ -95,7 +95,7 @@ class FlowInputs:
         return self.table.schema
 
     @property
-    def made_of(self) -> list[Tensor]:
+    def fingerprint_tensors(self) -> list[Tensor]:
         """What the data are besides their points."""
         return [self.table.nodes, self.table.edges, self.table.graphs]
 

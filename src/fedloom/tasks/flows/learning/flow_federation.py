@@ -118,7 +118,7 @@ def federation_of(
 
     def held(*some: int) -> Ragged:
         chosen = np.flatnonzero(np.isin(part, some))
-        return Ragged.grouped(chosen, owner[chosen], len(organisations))
+        return Ragged.by_owner(chosen, owner[chosen], len(organisations))
 
     nominal = np.bincount(owner[part != EXTRA], minlength=len(organisations))
     federation = Federation(

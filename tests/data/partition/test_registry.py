@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import fedloom.data as fd
 from fedloom.core.errors import FedloomError
+from fedloom.data.partition.base import Partition
 from fedloom.data.partition.label_skew import Dirichlet
-from fedloom.data.partition.partitioners import Partition
 
 quick = settings(max_examples=20, deadline=None)
 
@@ -177,7 +177,3 @@ def test_a_config_gives_the_same_partitioner_back(text: str) -> None:
 def test_a_wrong_partition_is_refused_in_a_sentence(spec, told: str) -> None:
     with pytest.raises(FedloomError, match=told):
         fd.partitioner(spec)
-
-
-def test_every_partition_has_a_summary() -> None:
-    assert all(len(fd.partition_summary(name)) > 20 for name in fd.PARTITIONS)

@@ -1,0 +1,76 @@
+"""Partitioners: how the samples of one data set become the samples of many clients.
+
+A partitioner is called with the labels, the number of clients, a seed and, where the data have one, a natural key per
+sample. It returns the sorted positions of each client; a sample belongs to at most one client. Subclasses of
+``Partition`` only say who owns each sample (one number per sample, -1 for nobody), so a hundred thousand clients are
+one vector.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+import numpy as np
+
+from fedloom.core.errors import FedloomError
+
+
+class Partitioner(Protocol):
+    """Divides samples among clients: called with the labels, it returns each client's positions."""
+
+    def __call__(
+        self, labels: np.ndarray, clients: int | None, seed: int, natural: np.ndarray | None = None, /
+    ) -> list[np.ndarray]: ...
+
+
+class Partition(ABC):
+    """Base class: checks the request, asks the subclass for the owners, and packs them into sorted lists."""
+
+    def __call__(
+        self, labels: np.ndarray, clients: int | None, seed: int, natural: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        owners, count = self.divide(labels, clients, seed, natural)
+        order = np.argsort(owners, kind="stable")
+        ends = np.searchsorted(owners[order], np.arange(count + 1))
+        return [order[a:b] for a, b in itertools.pairwise(ends)]
+
+    def divide(
+        self, labels: np.ndarray, clients: int | None, seed: int, natural: np.ndarray | None = None
+    ) -> tuple[np.ndarray, int]:
+        """The client of each sample (-1 for nobody) and the number of clients, after checking the request."""
+        count = self.count(labels, clients, natural)
+        if count < 1:
+            raise FedloomError(f"clients={count}: a federation needs at least one client.")
+        if count > len(labels):
+            raise FedloomError(
+                f"clients={count} is more than the {len(labels)} samples to share: use at most {len(labels)} clients."
+            )
+        return self.owners(labels, count, seed, natural).astype(np.int32, copy=False), count
+
+    def count(self, labels: np.ndarray, clients: int | None, natural: np.ndarray | None) -> int:
+        """How many clients the partition makes when the user asks for ``clients``."""
+        if clients is None:
+            raise FedloomError("the number of clients is missing: say how many share the data, for example clients=20.")
+        return clients
+
+    @abstractmethod
+    def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
+        """The client of each sample, or -1."""
+
+
+def single_labels(labels: np.ndarray, name: str) -> np.ndarray:
+    """The labels, or an error if they are not one number per sample."""
+    if labels.ndim != 1:
+        raise FedloomError(
+            f"the partition '{name}' needs one label per sample and these targets are sequences: "
+            "use iid, power-law, quantities or natural."
+        )
+    return labels
+
+
+def order_by_label(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Positions sorted by label, in random order within a label."""
+    shuffled = random.permutation(len(labels))
+    return shuffled[np.argsort(labels[shuffled], kind="stable")]

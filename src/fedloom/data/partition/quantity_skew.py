@@ -1,0 +1,64 @@
+"""Quantity skew: clients that hold different numbers of samples, by a list or by a power law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.seeds import numpy_generator
+from fedloom.data.partition.base import Partition
+
+
+def _assign_sizes(sizes: np.ndarray, samples: int, random: np.random.Generator) -> np.ndarray:
+    owners = np.full(samples, -1, dtype=np.int64)
+    owners[random.permutation(samples)[: sizes.sum()]] = np.repeat(np.arange(len(sizes)), sizes)
+    return owners
+
+
+@dataclass(frozen=True)
+class Quantities(Partition):
+    """Quantity skew by a list: client k gets ``sizes[k]`` random samples; what is left over belongs to nobody."""
+
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
+        if not self.sizes or min(self.sizes) < 1:
+            raise FedloomError("quantities: give a list of sizes, each at least 1, one per client.")
+
+    def count(self, labels: np.ndarray, clients: int | None, natural: np.ndarray | None) -> int:
+        if clients not in (None, len(self.sizes)):
+            raise FedloomError(f"clients={clients}, but the list of quantities names {len(self.sizes)} sizes.")
+        return len(self.sizes)
+
+    def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
+        if sum(self.sizes) > len(labels):
+            raise FedloomError(f"the quantities add up to {sum(self.sizes)}, more than the {len(labels)} samples.")
+        return _assign_sizes(np.array(self.sizes), len(labels), numpy_generator(seed, "partition"))
+
+
+@dataclass(frozen=True)
+class PowerLaw(Partition):
+    """Quantity skew: the r-th largest client's size falls as r^-exponent, with at least ``minimum`` samples each."""
+
+    exponent: float = 1.0
+    minimum: int = 2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.exponent < float("inf") or self.minimum < 1:
+            raise FedloomError(
+                f"exponent={self.exponent}, minimum={self.minimum}: the exponent is a number from 0 up "
+                "and the minimum at least 1."
+            )
+
+    def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
+        random = numpy_generator(seed, "partition")
+        floor = min(self.minimum, len(labels) // clients)
+        weights = np.arange(1, clients + 1, dtype=np.float64) ** -self.exponent
+        exact = (len(labels) - floor * clients) * weights / weights.sum()
+        sizes = np.floor(exact).astype(np.int64)
+        left = len(labels) - floor * clients - int(sizes.sum())
+        sizes[np.argsort(sizes - exact, kind="stable")[:left]] += 1
+        return _assign_sizes(random.permutation(sizes + floor), len(labels), random)
