@@ -9,11 +9,20 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.reproduce import STUDIES
-from fedloom.reproduce.study import Asked, Finding, Outcome, Study, Table, ahead, finished, spread
+from fedloom.reproduce.study import (
+    Study,
+    StudyFinding,
+    StudyOutcome,
+    StudyRequest,
+    StudyTable,
+    ahead_finding,
+    mean_text,
+    run_study,
+)
 from fedloom.runs.plans.plan import Member
 
-TABLE = Table("t", ("a", "b"), (("1", "2"),))
-OUTCOME = Outcome("s", "A title", (TABLE,), (Finding("It holds.", "yes.", True),), ("note",))
+TABLE = StudyTable("t", ("a", "b"), (("1", "2"),))
+OUTCOME = StudyOutcome("s", "A title", (TABLE,), (StudyFinding("It holds.", "yes.", True),), ("note",))
 
 
 def study(data: tuple[str, ...] = ()) -> Study:
@@ -21,9 +30,9 @@ def study(data: tuple[str, ...] = ()) -> Study:
 
 
 def test_a_mean_is_in_points_with_its_spread_over_seeds():
-    assert spread([0.5, 0.6]) == "55.0 ± 7.1"
-    assert spread([0.5]) == "50.0"
-    assert spread([3.0, 5.0], 1.0) == "4.0 ± 1.4"
+    assert mean_text([0.5, 0.6]) == "55.0 ± 7.1"
+    assert mean_text([0.5]) == "50.0"
+    assert mean_text([3.0, 5.0], 1.0) == "4.0 ± 1.4"
 
 
 @pytest.mark.parametrize(
@@ -37,17 +46,17 @@ def test_a_mean_is_in_points_with_its_spread_over_seeds():
     ],
 )
 def test_who_is_ahead_is_said_by_the_difference_of_the_same_seeds(one, other, by, holds, noise):
-    finding = ahead("says", "ours", one, other, by)
+    finding = ahead_finding("says", "ours", one, other, by)
     assert finding.holds is holds
     assert ("within noise" in finding.ours) is noise
 
 
 def test_a_finding_that_is_only_shown_has_no_mark_for_or_against():
-    assert [Finding("", "", holds).mark for holds in (True, False, None)] == ["✓", "✗", "–"]
+    assert [StudyFinding("", "", holds).mark for holds in (True, False, None)] == ["✓", "✗", "–"]
 
 
 def test_what_a_study_found_is_written_beside_its_runs(tmp_path):
-    finished(study(), Asked(1, tmp_path / "new" / "folder"))
+    run_study(study(), StudyRequest(1, tmp_path / "new" / "folder"))
     told = json.loads((tmp_path / "new" / "folder" / "outcome.json").read_text())
     assert told["findings"] == [{"says": "It holds.", "ours": "yes.", "holds": True}]
     page = (tmp_path / "new" / "folder" / "outcome.md").read_text()
@@ -57,27 +66,27 @@ def test_what_a_study_found_is_written_beside_its_runs(tmp_path):
 
 def test_settings_change_all_runs_and_a_run_that_diverges_is_told(tmp_path):
     members = [Member("m", "m", {"task": {"name": "digits", "clients": 3}, "rounds": 1, "method": {"name": "fedavg"}})]
-    (history,) = Asked(1, tmp_path / "a", settings=("rounds=2", "task.clients=2")).play(members)["m"]
+    (history,) = StudyRequest(1, tmp_path / "a", settings=("rounds=2", "task.clients=2")).run(members)["m"]
     assert history.records[-1]["round"] == 2
     assert len(history.clients) == 2
-    wild = Asked(1, tmp_path / "b", settings=("local.lr=1e30",))
+    wild = StudyRequest(1, tmp_path / "b", settings=("local.lr=1e30",))
     with pytest.raises(FedloomError, match="m with seed 0 stopped: fedavg diverged"):
-        wild.play(members)
-    assert wild.play(members, may_stop=True)["m"][0].stopped
+        wild.run(members)
+    assert wild.run(members, may_stop=True)["m"][0].stopped
 
 
 @pytest.mark.parametrize(
     ("data", "asked", "words"),
-    [((), "n8n", "one corpus only"), (("synthetic", "n8n"), "mnist", "it knows synthetic, n8n")],
+    [((), "n8n", "only one corpus"), (("synthetic", "n8n"), "mnist", "use synthetic or n8n")],
 )
 def test_a_corpus_that_a_study_does_not_have_is_refused(tmp_path, data, asked, words):
     with pytest.raises(FedloomError, match=words):
-        finished(study(data), Asked(1, tmp_path, data=asked))
+        run_study(study(data), StudyRequest(1, tmp_path, data=asked))
 
 
 def test_no_seed_is_refused():
     with pytest.raises(FedloomError, match="seeds=0"):
-        Asked(0, Path("nowhere"))
+        StudyRequest(0, Path("nowhere"))
 
 
 def test_every_study_of_the_issue_is_there():

@@ -10,7 +10,7 @@ import typer
 from fedloom.cli import options as o
 
 if TYPE_CHECKING:
-    from fedloom.reproduce.study import Outcome
+    from fedloom.reproduce.study import StudyOutcome
 
 
 def reproduce(
@@ -40,7 +40,7 @@ def reproduce(
     from fedloom.cli.live import LiveTable
     from fedloom.core.errors import unknown
     from fedloom.reproduce import STUDIES
-    from fedloom.reproduce.study import Asked, finished
+    from fedloom.reproduce.study import StudyRequest, run_study
     from fedloom.runs.config import RunConfig
 
     if name is None:
@@ -51,10 +51,10 @@ def reproduce(
     study = STUDIES[name]
     corpus = data or (study.data[0] if study.data else "")
     folder = out or Path("runs") / (f"{name}-{corpus}" if corpus else name)
-    plan = Asked(study.seeds if seeds is None else seeds, folder, workers or 1, corpus, tuple(settings or ()))
+    plan = StudyRequest(study.seeds if seeds is None else seeds, folder, workers or 1, corpus, tuple(settings or ()))
     rounds = {member.label: int(member.values.get("rounds", RunConfig().rounds)) for member in study.members(plan)}
     with LiveTable(list(rounds), plan.seeds, rounds, quiet or as_json, what="run") as live:
-        outcome = finished(study, plan.watched(lambda label, seed: [live.observer(label, seed)]))
+        outcome = run_study(study, plan.with_observers(lambda label, seed: [live.observer(label, seed)]))
     if as_json:
         typer.echo(outcome.to_json())
         return
@@ -75,7 +75,7 @@ def _list() -> None:
     printer().print(table)
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: StudyOutcome) -> None:
     from rich.table import Table
 
     from fedloom.cli.progress import printer

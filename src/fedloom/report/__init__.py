@@ -1,1 +1,1 @@
-"""Tables, figures and the HTML report of runs: ``table``, ``figures`` and ``html``."""
+"""HTML pages, figures and tables of finished runs, sweeps and advices."""

@@ -1,8 +1,8 @@
-"""Experiments of documents, as commands: ``fedloom reproduce NAME``."""
+"""Experiments of papers and theses as commands: ``fedloom reproduce NAME``."""
 
 from __future__ import annotations
 
-from fedloom.reproduce import flows, gala
+from fedloom.reproduce import flow_studies, gala_studies
 from fedloom.reproduce.study import Study
 
-STUDIES: dict[str, Study] = {study.name: study for study in (*flows.STUDIES, *gala.STUDIES)}
+STUDIES: dict[str, Study] = {study.name: study for study in (*flow_studies.STUDIES, *gala_studies.STUDIES)}

@@ -1,8 +1,8 @@
-"""What a study is: runs that stand for a document's experiment, and its findings held against our numbers.
+"""A study: the runs that repeat an experiment of a paper or thesis, and its findings compared with our numbers.
 
-A study names its runs, plays them (each in a folder of its own, so that a stopped study goes on where it was), and
-makes tables and findings of what they measured. A finding is the document's sentence, our numbers beside it, and
-whether it holds here; nothing is left out because it does not.
+A study names its runs, runs them (each in its own folder, so that a stopped study continues where it was), and turns
+what they measured into tables and findings. A finding is the document's sentence, our numbers, and whether it holds
+here. Findings that do not hold are shown like all others.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fedloom.runs.plans.plan import Member, Watch, Workshop, go_on
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A sentence of the document, what we measured, and whether it holds (None: shown, not judged)."""
+class StudyFinding:
+    """A statement of the document, what we measured, and whether it holds (None: shown, not judged)."""
 
     says: str
     ours: str
@@ -36,8 +36,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of a study: a title, the names of its columns, and cells as they are shown."""
+class StudyTable:
+    """A table of a study: title, column names, and cells as text."""
 
     title: str
     columns: tuple[str, ...]
@@ -45,23 +45,23 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a study found."""
+class StudyOutcome:
+    """The results of a study."""
 
     name: str
     title: str
-    tables: tuple[Table, ...]
-    findings: tuple[Finding, ...]
+    tables: tuple[StudyTable, ...]
+    findings: tuple[StudyFinding, ...]
     notes: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-    """The numbers behind the tables, for those who go on with them."""
+    """The numbers behind the tables."""
 
     def to_json(self) -> str:
-        """Everything, as JSON."""
+        """All results as JSON."""
         return json.dumps(asdict(self), indent=1, ensure_ascii=False)
 
     def to_markdown(self) -> str:
-        """Everything, as a page of Markdown."""
+        """All results as a page of Markdown."""
         lines = [f"# {self.title}", ""]
         for table in self.tables:
             lines += [f"**{table.title}**", "", _row(table.columns), _row(["---"] * len(table.columns))]
@@ -75,8 +75,8 @@ def _row(cells: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a user asks of a study: how many seeds, where the runs go, and settings to change in all of them."""
+class StudyRequest:
+    """How to run a study: number of seeds, output folder, and settings to change in all of its runs."""
 
     seeds: int
     out: Path
@@ -87,15 +87,15 @@ class Asked:
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
-            raise FedloomError(f"seeds={self.seeds}: at least one is needed.")
+            raise FedloomError(f"seeds={self.seeds}: a study needs at least one seed.")
 
-    def watched(self, watch: Watch) -> Asked:
-        """The same, with observers for each run."""
+    def with_observers(self, watch: Watch) -> StudyRequest:
+        """A copy with observers for each run."""
         return replace(self, watch=watch)
 
-    def play(self, members: Sequence[Member], may_stop: bool = False) -> dict[str, list[History]]:
-        """A history per member and seed: read, gone on with, or run. A run that diverged is refused, unless it may."""
-        changed = [Member(m.label, m.place, override(_copied(m.values), self.settings), m.algorithm) for m in members]
+    def run(self, members: Sequence[Member], may_stop: bool = False) -> dict[str, list[History]]:
+        """A history per member and seed: read, resumed or run. A run that stopped early is an error, unless it may."""
+        changed = [Member(m.label, m.place, override(_copy(m.values), self.settings), m.algorithm) for m in members]
         workshop = Workshop(workers=self.workers, remembers=2)
         found = go_on(self.out, changed, range(self.seeds), self.watch, workshop)
         for label, histories in found.items():
@@ -105,8 +105,8 @@ class Asked:
         return found
 
 
-def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -115,40 +115,40 @@ class Study:
 
     name: str
     about: str
-    run: Callable[[Asked], Outcome]
-    members: Callable[[Asked], Sequence[Member]]
-    """The runs of the study, to show how far it is."""
+    run: Callable[[StudyRequest], StudyOutcome]
+    members: Callable[[StudyRequest], Sequence[Member]]
+    """The runs of the study, to show its progress."""
     seeds: int = 3
     data: tuple[str, ...] = ()
-    """The corpora on which it can be played; the first is the default."""
+    """The corpora it can run on; the first is the default."""
 
 
-def finished(study: Study, asked: Asked) -> Outcome:
-    """Play a study and write what it found beside its runs: outcome.json and outcome.md."""
-    if asked.data and asked.data not in study.data:
-        known = f"it knows {', '.join(study.data)}" if study.data else "it has one corpus only: leave --data out"
-        raise FedloomError(f"study {study.name} has no data '{asked.data}': {known}.")
-    outcome = study.run(asked)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    write_whole(asked.out / "outcome.json", outcome.to_json().encode())
-    write_whole(asked.out / "outcome.md", outcome.to_markdown().encode())
+def run_study(study: Study, request: StudyRequest) -> StudyOutcome:
+    """Run a study and write its results beside its runs: outcome.json and outcome.md."""
+    if request.data and request.data not in study.data:
+        known = f"use {' or '.join(study.data)}" if study.data else "it has only one corpus, so leave --data out"
+        raise FedloomError(f"Study {study.name} has no data '{request.data}': {known}.")
+    outcome = study.run(request)
+    request.out.mkdir(parents=True, exist_ok=True)
+    write_whole(request.out / "outcome.json", outcome.to_json().encode())
+    write_whole(request.out / "outcome.md", outcome.to_markdown().encode())
     return outcome
 
 
-def spread(values: Sequence[float], scale: float = 100.0) -> str:
-    """Mean ± standard deviation over seeds, in points."""
+def mean_text(values: Sequence[float], scale: float = 100.0) -> str:
+    """Mean ± standard deviation over seeds, in percentage points."""
     some = f" ± {scale * stdev(values):.1f}" if len(values) > 1 else ""
     return f"{scale * fmean(values):.1f}{some}"
 
 
-def ahead(says: str, ours: str, one: Sequence[float], other: Sequence[float], by: float = 0.0) -> Finding:
-    """Whether one mean is above another by more than ``by`` (shares, not points), seed by seed.
+def ahead_finding(says: str, ours: str, one: Sequence[float], other: Sequence[float], by: float = 0.0) -> StudyFinding:
+    """The finding that one mean is above another by more than ``by`` (a share, not points), seed by seed.
 
-    The sentence says how much, and whether two standard errors of the difference could have made it.
+    Its text has the difference, and says so if that is within two standard errors.
     """
     gaps = [a - b for a, b in zip(one, other, strict=True)]
     mean = fmean(gaps)
     error = stdev(gaps) / len(gaps) ** 0.5 if len(gaps) > 1 else 0.0
     noise = ", within noise" if len(gaps) > 1 and abs(mean - by) <= 2 * error else ""
-    told = f"{100 * mean:+.1f} ± {100 * error:.1f} points" if len(gaps) > 1 else f"{100 * mean:+.1f} points"
-    return Finding(says, f"{ours}: {told}{noise}.", mean > by)
+    difference = f"{100 * mean:+.1f} ± {100 * error:.1f} points" if len(gaps) > 1 else f"{100 * mean:+.1f} points"
+    return StudyFinding(says, f"{ours}: {difference}{noise}.", mean > by)

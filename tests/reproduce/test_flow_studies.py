@@ -6,19 +6,19 @@ import pytest
 
 import fedloom as fl
 from fedloom.reproduce import STUDIES
-from fedloom.reproduce.flow_runs import (
+from fedloom.reproduce.flow_study_runs import (
     BATCH,
     LARGEST,
     SETTINGS,
-    above,
+    above_finding,
     by_group,
+    corpus_setting,
+    group_table,
     member,
-    setting,
     slope,
-    table,
-    withheld,
+    withheld_action,
 )
-from fedloom.reproduce.study import Asked
+from fedloom.reproduce.study import StudyRequest
 from fedloom.tasks.flows.synthetic.client_sizes import group, thresholds
 
 
@@ -36,7 +36,7 @@ def test_a_value_is_the_mean_of_a_group_over_the_last_five_rounds():
     values = by_group({"m": [history(curve, curve[::-1])]})
     assert values["m"]["small"] == [pytest.approx(0.4)]
     assert values["m"]["big"] == [pytest.approx(0.2)]
-    assert table("t", values).rows == (("m", "40.0", "40.0", "20.0"),)
+    assert group_table("t", values).rows == (("m", "40.0", "40.0", "20.0"),)
 
 
 def test_a_curve_that_falls_late_has_a_negative_slope():
@@ -47,33 +47,33 @@ def test_a_curve_that_falls_late_has_a_negative_slope():
 
 def test_a_margin_is_said_in_the_sentence():
     values = {name: {"small": [value], "big": [value]} for name, value in (("a", 0.5), ("b", 0.4))}
-    assert above(values, "small", "a", "b", 0.05).holds
-    assert "by 5 points" in above(values, "small", "a", "b", 0.05).says
-    assert not above(values, "small", "a", "b", 0.2).holds
-    assert above(values, "big", "b", "a", -0.2).holds
+    assert above_finding(values, "small", "a", "b", 0.05).holds
+    assert "by 5 points" in above_finding(values, "small", "a", "b", 0.05).says
+    assert not above_finding(values, "small", "a", "b", 0.2).holds
+    assert above_finding(values, "big", "b", "a", -0.2).holds
 
 
 @pytest.mark.parametrize("data", list(SETTINGS))
 @pytest.mark.parametrize("name", [n for n in STUDIES if n.startswith("flows") and n != "flows-new-action"])
 def test_the_runs_of_a_study_have_folders_of_their_own(name, data, tmp_path):
-    members = STUDIES[name].members(Asked(1, tmp_path, data=data))
+    members = STUDIES[name].members(StudyRequest(1, tmp_path, data=data))
     assert len({m.place for m in members}) == len({m.label for m in members}) == len(members)
 
 
 def test_groups_by_training_points_are_the_groups_by_all_points():
     """A run's groups look at training points, the document's at all of them: on this corpus they are the same."""
-    task = fl.task(**setting("synthetic").task)
-    low, high = setting("synthetic").bounds
+    task = fl.task(**corpus_setting("synthetic").task)
+    low, high = corpus_setting("synthetic").bounds
     for client, points in enumerate(task.federation.points.tolist()):
         train = int(task.federation.train.sizes[client])
         mine = "small" if train <= low else "big" if train >= high else "intermediate"
         assert mine == group(points, LARGEST)
-    assert setting("synthetic").threshold == thresholds(LARGEST)[0]
+    assert corpus_setting("synthetic").threshold == thresholds(LARGEST)[0]
 
 
 def test_the_withheld_action_is_named_by_its_class():
-    chosen = withheld("synthetic")
-    task = fl.task(**setting("synthetic").task, withhold=chosen)
+    chosen = withheld_action("synthetic")
+    task = fl.task(**corpus_setting("synthetic").task, withhold=chosen)
     assert task.federation.class_names[chosen["label"]] == "DataSet"
     for client in chosen["clients"]:
         trained = task.targets(task.federation.train[client])
@@ -82,7 +82,7 @@ def test_the_withheld_action_is_named_by_its_class():
 
 
 def test_hybrids_get_the_corpus_threshold():
-    assert member("synthetic", "Dual").values["method"]["threshold"] == setting("synthetic").threshold
+    assert member("synthetic", "Dual").values["method"]["threshold"] == corpus_setting("synthetic").threshold
     assert member("synthetic", "Dual").values["local"]["batch_size"] == BATCH
 
 

@@ -1,7 +1,8 @@
-"""Runs on action flows, and how they are scored: the machinery of the flow studies.
+"""Runs of the flow studies: their configuration, and how they are scored.
 
 A value is the mean over the clients of a size group, then over the last five rounds, as in the thesis. Groups are by
-what a client holds; small clients of the synthetic corpus have extra test flows, so that their mean is worth something.
+a client's number of points. Small clients of the synthetic corpus have extra test flows, so that their mean is less
+noisy.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.reproduce.study import Finding, Table, ahead, spread
+from fedloom.reproduce.study import StudyFinding, StudyTable, ahead_finding, mean_text
 from fedloom.runs.api import with_method
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, file_name
@@ -27,20 +28,23 @@ SMALL, BIG = thresholds(LARGEST)
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A corpus at a scale of minutes: its task, its local work, from which sizes on clients are no longer small or are
-    big (training points), and the hybrids' threshold (all points)."""
+class CorpusSetting:
+    """A corpus, scaled down so that a run takes minutes.
+
+    ``bounds`` are the numbers of training points that separate small, intermediate and big clients. ``threshold`` is
+    that of the hybrid methods, in points of all parts.
+    """
 
     task: Mapping[str, Any]
     lr: float
     bounds: tuple[int, int]
     threshold: int
-    withheld: tuple[str, list[int] | int] = ("DataSet", [8, 13])
-    """An action that about every twentieth node is, and the clients (or how many of them) that never train on it."""
+    withheld_action: tuple[str, list[int] | int] = ("DataSet", [8, 13])
+    """An action of about every twentieth node, and the clients (or their number) that never train on it."""
 
 
 SETTINGS = {
-    "synthetic": Setting(
+    "synthetic": CorpusSetting(
         {
             "name": "flows",
             "clients": 15,
@@ -53,7 +57,7 @@ SETTINGS = {
         bounds=(round(0.7 * SMALL), round(0.7 * BIG)),
         threshold=SMALL,
     ),
-    "n8n": Setting(
+    "n8n": CorpusSetting(
         {
             "name": "n8n",
             "clients": 30,
@@ -64,10 +68,10 @@ SETTINGS = {
         lr=0.1,
         bounds=(110, 300),
         threshold=157,
-        withheld=("n8n-nodes-base.set", 2),
+        withheld_action=("n8n-nodes-base.set", 2),
     ),
 }
-"""The synthetic corpus keeps the document's sizes, on a shorter scale; n8n's owners are what they are."""
+"""The synthetic corpus has the document's client sizes, scaled down; n8n has those of its owners."""
 
 SPECS = {
     "Local": "local",
@@ -79,21 +83,21 @@ SPECS = {
     "AvgLG": "fedhybridavglg",
     "Dual": "fedhybridavglgdual",
 }
-"""The document's methods, as they are written here."""
+"""The document's methods, as written on the command line."""
 
 
-def setting(data: str) -> Setting:
+def corpus_setting(data: str) -> CorpusSetting:
     """The setting of a corpus."""
     if data not in SETTINGS:
-        raise FedloomError(f"there is no corpus '{data}' for this study: use {' or '.join(SETTINGS)}.")
+        raise FedloomError(f"This study has no corpus '{data}': use {' or '.join(SETTINGS)}.")
     return SETTINGS[data]
 
 
 @cache
-def withheld(data: str) -> dict[str, Any]:
-    """The withheld action of a corpus, as a task's configuration names it: by the number of its class."""
-    kind, clients = setting(data).withheld
-    names = make(**setting(data).task).federation.class_names
+def withheld_action(data: str) -> dict[str, Any]:
+    """The withheld action of a corpus in a task's configuration: the number of its class, and its clients."""
+    kind, clients = corpus_setting(data).withheld_action
+    names = make(**corpus_setting(data).task).federation.class_names
     return {"label": list(names).index(kind), "clients": clients}
 
 
@@ -107,8 +111,8 @@ def member(
     every: int = 1,
     task: Mapping[str, Any] | None = None,
 ) -> Member:
-    """One run: a method on a corpus, with fine-tuning before it is scored if ``tuned``."""
-    where = setting(data)
+    """One run: a method on a corpus, with fine-tuning before evaluation if ``tuned``."""
+    where = corpus_setting(data)
     spec = SPECS[name] + (f":threshold={where.threshold}" if "hybrid" in SPECS[name] else "")
     spec += "+finetune" if tuned else ""
     rate = where.lr if lr is None else lr
@@ -126,18 +130,18 @@ def member(
 
 
 Values = dict[str, dict[str, list[float]]]
-"""By label of a run, then by size group: a value per seed."""
+"""A value per seed, by label of the run and size group."""
 
 
 def by_group(histories: Mapping[str, Sequence[History]]) -> Values:
     """The mean accuracy of each size group over the last rounds, for every run and seed."""
     return {
-        label: {group: [_last(history, group) for history in some] for group in GROUPS}
+        label: {group: [_last_rounds_mean(history, group) for history in some] for group in GROUPS}
         for label, some in histories.items()
     }
 
 
-def _last(history: History, group: str) -> float:
+def _last_rounds_mean(history: History, group: str) -> float:
     return fmean(history.series(f"client_model/own_test/accuracy/{group}")[1][-LAST:])
 
 
@@ -148,16 +152,16 @@ def slope(history: History, group: str) -> float:
     return fmean(values[-third:]) - fmean(values[third : 2 * third])
 
 
-def table(title: str, values: Values) -> Table:
+def group_table(title: str, values: Values) -> StudyTable:
     """Accuracies in points: a row per run, a column per size group."""
-    rows = tuple((label, *(spread(groups[group]) for group in GROUPS)) for label, groups in values.items())
-    return Table(title, ("method", *GROUPS), rows)
+    rows = tuple((label, *(mean_text(groups[group]) for group in GROUPS)) for label, groups in values.items())
+    return StudyTable(title, ("method", *GROUPS), rows)
 
 
-def above(values: Values, group: str, better: str, worse: str, by: float = 0.0, says: str = "") -> Finding:
+def above_finding(values: Values, group: str, better: str, worse: str, by: float = 0.0, says: str = "") -> StudyFinding:
     """A finding of the document: one method above another in a group (by more than ``by``, in shares)."""
     one, other = values[better][group], values[worse][group]
     sentence = says or f"{group}: {better} is above {worse}" + (f" by {100 * by:g} points" if by > 0 else "") + "."
     if by < 0 and not says:
         sentence = f"{group}: {better} is not below {worse} (by {-100 * by:g} points at most)."
-    return ahead(sentence, f"{spread(one)} and {spread(other)}", one, other, by)
+    return ahead_finding(sentence, f"{mean_text(one)} and {mean_text(other)}", one, other, by)

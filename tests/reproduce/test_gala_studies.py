@@ -8,10 +8,21 @@ import pytest
 
 import fedloom as fl
 from fedloom.reproduce import STUDIES
-from fedloom.reproduce.gala import ORDER, orderings, tables
-from fedloom.reproduce.overlapping import AVG, CENTRAL, GALA, LOCAL, MODES, MOST, NONE_P, Case, Plan, _mean
-from fedloom.reproduce.study import Asked
-from fedloom.reproduce.tavakoli import REPORTED
+from fedloom.reproduce.gala_reported import REPORTED
+from fedloom.reproduce.gala_studies import ORDER, accuracy_tables, orderings
+from fedloom.reproduce.gala_study_runs import (
+    AVG,
+    CENTRAL,
+    GALA,
+    LOCAL,
+    MODES,
+    MOST,
+    NONE_P,
+    GalaPlan,
+    TrainingCase,
+    _weighted_mean,
+)
+from fedloom.reproduce.study import StudyRequest
 from fedloom.runs.plans.plan import Workshop
 from support.paths import DATA_FOLDER
 
@@ -23,13 +34,13 @@ ROWS = [
 
 
 def test_clients_count_by_labels_or_by_labels_times_nodes():
-    assert _mean(ROWS, AVG, "accuracy") == pytest.approx((1 * 0.2 + 3 * 0.6) / 4)
-    assert _mean(ROWS, GALA, "accuracy") == pytest.approx((10 * 0.2 + 6 * 0.6) / 16)
-    assert _mean(ROWS, GALA, "global_accuracy") == pytest.approx((10 * 0.5 + 6 * 0.7 + 81 * 0.1) / 97)
+    assert _weighted_mean(ROWS, AVG, "accuracy") == pytest.approx((1 * 0.2 + 3 * 0.6) / 4)
+    assert _weighted_mean(ROWS, GALA, "accuracy") == pytest.approx((10 * 0.2 + 6 * 0.6) / 16)
+    assert _weighted_mean(ROWS, GALA, "global_accuracy") == pytest.approx((10 * 0.5 + 6 * 0.7 + 81 * 0.1) / 97)
 
 
 def test_a_method_with_phases_gets_the_documents_first_tolerance():
-    plan = Plan("cora", (Case(8),), (AVG, GALA, MOST, NONE_P))
+    plan = GalaPlan("cora", (TrainingCase(8),), (AVG, GALA, MOST, NONE_P))
     labels = [member.label for member in plan.members()]
     assert labels == [
         "fedavgexit+own K=8 E=3",
@@ -41,15 +52,15 @@ def test_a_method_with_phases_gets_the_documents_first_tolerance():
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name.startswith("gala")])
 def test_the_runs_of_a_study_have_folders_of_their_own(name, tmp_path):
-    members = STUDIES[name].members(Asked(1, tmp_path))
+    members = STUDIES[name].members(StudyRequest(1, tmp_path))
     assert len({member.place for member in members}) == len({member.label for member in members}) == len(members)
 
 
 def test_an_ordering_holds_when_our_numbers_say_so_and_shows_the_documents_gap():
-    plan = Plan("cora", (Case(8),), (AVG, GALA))
-    scores = {(way, Case(8), mode): [0.6, 0.61] for way in plan.ways for mode in MODES}
-    scores[GALA, Case(8), "global"] = [0.63, 0.66]
-    scores[GALA, Case(8), "local"] = [0.5, 0.5]
+    plan = GalaPlan("cora", (TrainingCase(8),), (AVG, GALA))
+    scores = {(method, TrainingCase(8), mode): [0.6, 0.61] for method in plan.methods for mode in MODES}
+    scores[GALA, TrainingCase(8), "global"] = [0.63, 0.66]
+    scores[GALA, TrainingCase(8), "local"] = [0.5, 0.5]
     good, bad = orderings(plan, scores, ((GALA, AVG),))
     assert good.holds
     assert "by 15.4 points" in good.says
@@ -69,10 +80,10 @@ def test_a_study_plays_scores_and_goes_on_where_it_was(tmp_path, monkeypatch):
     if not (DATA_FOLDER / "cora.npz").is_file():
         pytest.skip("cora: no cora.npz in the data folder")
     monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
-    plan = Plan("cora", (Case(4),), (CENTRAL, LOCAL, AVG, GALA))
-    asked = Asked(1, tmp_path, settings=("rounds=4", "eval_every=4"))
-    scores = plan.play(asked)
-    (table,) = tables(plan, scores)
+    plan = GalaPlan("cora", (TrainingCase(4),), (CENTRAL, LOCAL, AVG, GALA))
+    asked = StudyRequest(1, tmp_path, settings=("rounds=4", "eval_every=4"))
+    scores = plan.run(asked)
+    (table,) = accuracy_tables(plan, scores)
     assert [row[0] for row in table.rows] == ["Centralised", "Local", "FedAvg", "Fed-GALA"]
     assert len(orderings(plan, scores, ORDER[:1])) == 2
     folder = next(tmp_path.glob("fedavgexit*"))
@@ -81,10 +92,10 @@ def test_a_study_plays_scores_and_goes_on_where_it_was(tmp_path, monkeypatch):
     task.layout.fill(task.model, history_row(folder))
     test = task.federation.global_test
     shared = float((task.model.eval()(test).argmax(1) == task.targets(test)).float().mean())
-    assert scores[AVG, Case(4), "shared global"] == [pytest.approx(shared)]
+    assert scores[AVG, TrainingCase(4), "shared global"] == [pytest.approx(shared)]
     assert history.records[-1]["round"] == 4
     before = (folder / "metrics.jsonl").stat().st_mtime_ns
-    assert plan.play(asked) == scores
+    assert plan.run(asked) == scores
     assert (folder / "metrics.jsonl").stat().st_mtime_ns == before  # read, not run again
 
 
