@@ -73,7 +73,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     part.replace(path)
 
 
-def read_table(path: Path, needed: Sequence[str]) -> dict[str, list[str]]:
+def read_tsv_columns(path: Path, needed: Sequence[str]) -> dict[str, list[str]]:
     """Read the named columns of a tab-separated text file with a header, gzipped or not."""
     try:
         data = path.read_bytes()
@@ -91,7 +91,7 @@ def read_table(path: Path, needed: Sequence[str]) -> dict[str, list[str]]:
     return {name: [row[header.index(name)] for row in rows] for name in needed}
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write a gzipped tab-separated file with a header, whole or not at all; tabs and line ends become spaces."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")

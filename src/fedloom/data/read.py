@@ -26,7 +26,7 @@ from fedloom.data.partition.quantity_skew import Quantities
 from fedloom.data.partition.registry import partitioner
 from fedloom.data.readers.labels import number_labels
 from fedloom.data.readers.leaf import read_client_files, read_leaf
-from fedloom.data.readers.tables import read_csv, read_parquet
+from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
 
 
 def from_arrays(
@@ -176,10 +176,8 @@ def read(
         x, y, holder, test = reader(path)
         return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
     match path.suffix.lower():
-        case ".csv" | ".tsv":
-            table = read_csv(path, target, client, ignore)
-        case ".parquet":
-            table = read_parquet(path, target, client, ignore)
+        case suffix if suffix in TABLE_ENDINGS:
+            table = read_table(path, target, client, ignore)
         case ".npz":
             arrays = read_arrays(path, ["x", "y"], ["client"])
             return from_arrays(arrays["x"], arrays["y"], arrays.get("client"), classes=classes, **options)

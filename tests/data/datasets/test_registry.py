@@ -15,7 +15,7 @@ import torch
 import fedloom.data as fd
 from fedloom.core.errors import FedloomError
 from fedloom.data.datasets.texts import CHARACTERS, read_shakespeare, read_stackexchange
-from fedloom.data.folder import find, read_arrays, read_table, write_arrays, write_table
+from fedloom.data.folder import find, read_arrays, read_tsv_columns, write_arrays, write_tsv
 from support.paths import DATA_FOLDER
 
 PEOPLE = {"mnist-writers": 539, "har": 30}
@@ -93,9 +93,7 @@ def test_har_windows_of_different_parts_do_not_overlap() -> None:
 def test_shakespeare_windows_are_text_and_the_next_character(tmp_path: Path) -> None:
     text = [f"Line {number} of what the king has to say, and some more words." for number in range(30)]
     path = tmp_path / "shakespeare_roles.tsv.gz"
-    write_table(
-        path, ["play", "role", "line"], [("a_play", "KING", line) for line in text] + [("a_play", "FOOL", "No")]
-    )
+    write_tsv(path, ["play", "role", "line"], [("a_play", "KING", line) for line in text] + [("a_play", "FOOL", "No")])
     found = read_shakespeare(path, stride=7)
     whole = "\n".join(text)
     x, y = found.columns["x"], found.columns["y"]
@@ -111,7 +109,7 @@ def test_stackexchange_pieces_are_words_and_the_next_words(tmp_path: Path) -> No
     path = tmp_path / "stackexchange_users.tsv.gz"
     long = " ".join(["again"] * 25)
     rows = [("s", "2", "2020-01-02", "b a"), ("s", "2", "2020-01-01", "a a c"), ("s", "10", "2020-01-01", long)]
-    write_table(path, ["site", "user", "date", "text"], rows)
+    write_tsv(path, ["site", "user", "date", "text"], rows)
     found = read_stackexchange(path)
     again, a, b, c = 4, 5, 6, 7  # by frequency, then by name
     assert found.classes == 10_004
@@ -165,10 +163,10 @@ def test_arrays_survive_the_format_and_objects_do_not(tmp_path: Path) -> None:
 
 def test_tables_name_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv.gz"
-    write_table(path, ["a", "b"], [("1\t1", "2\n"), ("3", "4")])
-    assert read_table(path, ["b", "a"]) == {"b": ["2", "4"], "a": ["1 1", "3"]}
+    write_tsv(path, ["a", "b"], [("1\t1", "2\n"), ("3", "4")])
+    assert read_tsv_columns(path, ["b", "a"]) == {"b": ["2", "4"], "a": ["1 1", "3"]}
     with pytest.raises(FedloomError, match="no column 'c'"):
-        read_table(path, ["c"])
+        read_tsv_columns(path, ["c"])
     (tmp_path / "u.tsv").write_text("a\tb\n1\t2\n1\n")
     with pytest.raises(FedloomError, match="row 2: 1 cells"):
-        read_table(tmp_path / "u.tsv", ["a"])
+        read_tsv_columns(tmp_path / "u.tsv", ["a"])

@@ -10,6 +10,7 @@ from PIL import Image
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
+from fedloom.data.readers.image_folder import read_image_folder
 from fedloom.deploy.protocol.blueprint import Blueprint, Sizes
 from fedloom.deploy.protocol.schema import Schema
 from fedloom.deploy.settings import SiteData, SiteSettings
@@ -269,13 +270,10 @@ def test_a_folder_of_images_gives_its_pixels_and_the_schemas_classes(digits, tmp
 
 
 def test_colour_images_of_bytes_stay_bytes(tmp_path):
-    schema = Schema(kind="columns", sites=("a",), shape=(3, 4, 5), dtype="uint8", classes=2, class_names=("cat", "dog"))
-    from fedloom.data.readers.image_folder import read_pictures
-
     pixels = np.random.default_rng(2).integers(0, 256, (2, 4, 5, 3), np.uint8)
     for number, some in enumerate(pixels):
         picture(tmp_path / "pets" / "dog" / f"{number}.png", some)
-    x, y = read_pictures(tmp_path / "pets", schema)
+    x, y = read_image_folder(tmp_path / "pets", (3, 4, 5), ("cat", "dog"))
     assert np.array_equal(x, pixels.transpose(0, 3, 1, 2))
     assert x.dtype == np.uint8
     assert y.tolist() == [1, 1]
@@ -291,7 +289,7 @@ PICTURES = {
         "album/3/9.png has 3 channels, and the task's images have 1",
     ),
     "bits": ("3/9.png", np.zeros((8, 8), np.uint16), "album/3/9.png has more than 8 bits per channel"),
-    "ending": ("3/9.bmp", GREY, "album/3/9.bmp is no PNG or JPEG image"),
+    "ending": ("3/9.bmp", GREY, "album/3/9.bmp is not a PNG or JPEG image"),
 }
 
 

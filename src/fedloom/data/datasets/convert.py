@@ -19,7 +19,7 @@ import numpy as np
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.datasets.archive import Members, open_members
-from fedloom.data.folder import read_table, write_arrays, write_table
+from fedloom.data.folder import read_tsv_columns, write_arrays, write_tsv
 
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -32,7 +32,7 @@ def convert(name: str, source: Path, target: Path) -> None:
     if name in ("shakespeare", "stackexchange"):
         header = ["play", "role", "line"] if name == "shakespeare" else ["site", "user", "date", "text"]
         rows = _leaf_lines(source) if source.suffix == ".json" and name == "shakespeare" else _table(source, header)
-        write_table(target, header, rows)
+        write_tsv(target, header, rows)
         return
     with open_members(source) as members:
         write_arrays(target, CONVERTERS[name](members))
@@ -41,7 +41,7 @@ def convert(name: str, source: Path, target: Path) -> None:
 def _table(source: Path, header: list[str]) -> Iterator[tuple[str, ...]]:
     if source.is_dir():
         raise FedloomError(f"{source} is a folder: give the table, tab-separated with the columns {', '.join(header)}.")
-    table = read_table(source, header)
+    table = read_tsv_columns(source, header)
     return zip(*(table[name] for name in header), strict=True)
 
 

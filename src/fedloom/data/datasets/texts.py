@@ -17,7 +17,7 @@ import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.federate import Samples
-from fedloom.data.folder import read_table
+from fedloom.data.folder import read_tsv_columns
 
 CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80
@@ -35,7 +35,7 @@ def read_shakespeare(path: Path, stride: int = 20) -> Samples:
     """
     if stride < 1:
         raise FedloomError(f"stride={stride}: windows start every so many characters, at least 1.")
-    table = read_table(path, ["play", "role", "line"])
+    table = read_tsv_columns(path, ["play", "role", "line"])
     lines: dict[tuple[str, str], list[str]] = {}
     for play, role, line in zip(table["play"], table["role"], table["line"], strict=True):
         lines.setdefault((play, role), []).append(line)
@@ -74,7 +74,7 @@ def read_stackexchange(path: Path) -> Samples:
 
     Numbers: 0 padding, 1 begin, 2 end, 3 any other word, then the 10,000 most frequent words.
     """
-    table = read_table(path, ["site", "user", "date", "text"])
+    table = read_tsv_columns(path, ["site", "user", "date", "text"])
     users = [f"{site}/{user}" for site, user in zip(table["site"], table["user"], strict=True)]
     order = sorted(range(len(users)), key=lambda post: (users[post], table["date"][post], post))
     posts = [_WORD.findall(table["text"][post].lower()) for post in order]

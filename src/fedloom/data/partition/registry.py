@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from fedloom.core.errors import FedloomError, unknown
@@ -82,11 +82,13 @@ def _make(kind: type[Partition], name: str, options: Mapping[str, Any]) -> Parti
     for option in options:
         if option not in known:
             raise unknown(f"option of the partition {name}", option, known)
+    missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in options]  # type: ignore[arg-type]
+    if missing:
+        raise FedloomError(f"the partition '{name}' needs a value for {', '.join(missing)}.")
     try:
         return kind(**options)
-    except TypeError:
-        missing = ", ".join(sorted(known - set(options)))
-        raise FedloomError(f"the partition '{name}' lacks an option: give {missing}.") from None
+    except TypeError as error:
+        raise FedloomError(f"the partition '{name}' has an option of the wrong type ({error}).") from None
 
 
 def iid(stratified: bool = False) -> Iid:

@@ -1,53 +1,60 @@
-"""A folder of images as a site's data: a sub-folder per class, PNG or JPEG files in it."""
+"""A folder of images: a sub-folder per class, with PNG or JPEG files in it."""
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.protocol.schema import Schema
 
-ENDINGS = (".png", ".jpg", ".jpeg")
-_PLAIN = {"1": "L", "P": "RGB"}
-"""What images of two colours and of a palette are read as."""
+IMAGE_ENDINGS = (".png", ".jpg", ".jpeg")
+_MODES = {"1": "L", "P": "RGB"}
+"""The mode that black-and-white images and images with a palette are converted to."""
 
 
-def read_pictures(folder: Path, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Images (bytes, or fractions of 255 where the task takes floats) and the class of each, in the files' order.
+def read_image_folder(
+    folder: Path, shape: tuple[int, ...], class_names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The images of a folder as bytes, and the class number of each, in the order of sub-folders and files.
 
-    Sub-folders are called as the schema's classes, or by their numbers where these have no names.
+    Args:
+        folder: A folder with one sub-folder per class.
+        shape: Channels, height and width that every image must have.
+        class_names: The names that sub-folders may have; a class's number is its position here.
     """
-    if len(schema.shape) != 3:
-        raise FedloomError(f"{folder.name} is a folder, and the task takes inputs of shape {schema.shape}, not images.")
-    names = schema.class_names or tuple(str(number) for number in range(schema.classes))
     inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not inside:
         raise FedloomError(f"{folder.name} has no sub-folders: put the images of each class in a folder of its own.")
     images, labels = [], []
     for kind in inside:
-        if kind.name not in names:
-            shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
+        if kind.name not in class_names:
+            shown = ", ".join(class_names[:12]) + (" …" if len(class_names) > 12 else "")
             raise FedloomError(f"the sub-folder '{kind.name}' of {folder.name} is no class of the task ({shown}).")
         for path in sorted(path for path in kind.iterdir() if not path.name.startswith(".")):
-            images.append(read_picture(path, f"{folder.name}/{kind.name}/{path.name}", schema))
-            labels.append(names.index(kind.name))
+            images.append(read_image(path, f"{folder.name}/{kind.name}/{path.name}", shape))
+            labels.append(class_names.index(kind.name))
     if len(images) < 2:
         raise FedloomError(f"{folder.name} has {len(images)} images: give at least two.")
-    x = np.stack(images)
-    return (x / np.float32(255) if schema.input_type.is_floating_point else x), np.array(labels, dtype=np.int64)
+    return np.stack(images), np.array(labels, dtype=np.int64)
 
 
-def read_picture(path: Path, where: str, schema: Schema) -> np.ndarray:
-    """One image, channels first; its size is looked at before it is decoded."""
+def read_image(path: Path, where: str, shape: tuple[int, ...]) -> np.ndarray:
+    """One image as bytes, channels first; its size is checked before it is decoded.
+
+    Args:
+        path: A PNG or JPEG file.
+        where: What an error calls the file.
+        shape: Channels, height and width that the image must have.
+    """
     from PIL import Image
 
-    channels, height, width = schema.shape
-    if path.suffix.lower() not in ENDINGS:
-        raise FedloomError(f"{where} is no PNG or JPEG image: take it out, or convert it.")
+    channels, height, width = shape
+    if path.suffix.lower() not in IMAGE_ENDINGS:
+        raise FedloomError(f"{where} is not a PNG or JPEG image: take it out, or convert it.")
     try:
         with Image.open(path, formats=("PNG", "JPEG")) as image:
             if image.size != (width, height):
@@ -55,7 +62,7 @@ def read_picture(path: Path, where: str, schema: Schema) -> np.ndarray:
                     f"{where} is {image.width}×{image.height} pixels, and the task's images are {width}×{height}: "
                     "scale it."
                 )
-            pixels = np.asarray(image.convert(_PLAIN.get(image.mode, image.mode)))
+            pixels = np.asarray(image.convert(_MODES.get(image.mode, image.mode)))
     except (
         OSError,
         SyntaxError,

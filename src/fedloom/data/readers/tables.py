@@ -1,9 +1,7 @@
-"""Tables with a header: CSV, TSV and parquet as number features, labels and an optional client column."""
+"""Tables with a header (CSV, TSV, parquet) as number features, labels and an optional client column."""
 
 from __future__ import annotations
 
-import csv
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from fedloom.core.errors import FedloomError
+from fedloom.data.readers.csv import Rows, csv_rows, parse_numbers
+from fedloom.data.readers.parquet import number_columns, parquet_columns, refuse_empty
 
-CHUNK = 20_000
-LONGEST = 200  # characters of a label or a client
-TABLES = (".csv", ".tsv", ".parquet")
-LISTED = 12  # names in a sentence, at most
+LONGEST_NAME = 200  # characters of a label or a client
+TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
+MOST_NAMES = 12  # names in a sentence, at most
 
 
 @dataclass(frozen=True)
-class Table:
+class SampleTable:
     """Number features by column, one label per row, and a client per row where the table has one."""
 
     x: np.ndarray
@@ -28,7 +27,7 @@ class Table:
     features: list[str]
 
 
-def _columns(
+def _feature_columns(
     path: Path,
     header: Sequence[str],
     target: str,
@@ -36,9 +35,9 @@ def _columns(
     ignore: Sequence[str],
     wanted: Sequence[str] = (),
 ) -> list[str]:
-    """The feature columns, after checking that every column that was named is there.
+    """The feature columns, after checking that every column that the user named exists.
 
-    Features that are ``wanted`` must be these and no others, and come in the order wanted.
+    Where ``wanted`` names features, the file must have exactly these; they come in the order of ``wanted``.
     """
     twice = [name for name in header if list(header).count(name) > 1]
     if twice:
@@ -54,7 +53,7 @@ def _columns(
 
 
 def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
-    """The feature columns as they come; or, where some are wanted, these in their order, and no others."""
+    """The feature columns in the file's order; where ``wanted`` names some, exactly these in its order."""
     missing = [name for name in wanted if name not in features]
     if missing:
         raise FedloomError(
@@ -71,102 +70,63 @@ def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -
 
 
 def name_list(names: Sequence[str]) -> str:
-    """Names in a sentence, not too many of them."""
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"{', '.join(names[:LISTED])}{more}"
+    """Names for an error message: the first few, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
-def read_tabular(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str] = ()) -> Table:
-    """Read a table of one of these kinds, by its ending."""
-    reader = read_parquet if path.suffix.lower() == ".parquet" else read_csv
+def read_table(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str] = ()) -> SampleTable:
+    """Read a table, by its ending as CSV, TSV or parquet.
+
+    Args:
+        path: The file.
+        target: The column of labels.
+        client: The column that says whose sample a row is; it may be missing where it is called ``client``.
+        ignore: Columns that are left out. Every other column is a number feature.
+        wanted: The features that the file must have, in the order in which they are returned; empty for any.
+    """
+    reader = _read_parquet if path.suffix.lower() == ".parquet" else _read_csv
     return reader(path, target, client, ignore, wanted)
 
 
-def read_csv(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str] = ()) -> Table:
-    """Read a CSV (or TSV) with a header, in bounded pieces."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            header = [name.strip() for name in next(reader, [])]
-            if not header:
-                raise FedloomError(f"{path.name} is empty: the first row names the columns.")
-            features = _columns(path, header, target, client, ignore, wanted)
-            places = [header.index(name) for name in features]
-            inputs, labels, clients, seen = [], [], [], 0
-            while rows := list(itertools.islice(reader, CHUNK)):
-                for number, row in enumerate(rows, start=seen + 1):
-                    if len(row) != len(header):
-                        raise FedloomError(
-                            f"{path.name}, row {number}: {len(row)} cells where the header has {len(header)}."
-                        )
-                inputs.append(numbers(rows, places, features, seen, path.name))
-                labels.append(_words(rows, header, target, seen, path.name))
-                if client in header:
-                    clients.append(_words(rows, header, client, seen, path.name))
-                seen += len(rows)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FedloomError(f"{path.name} is not a readable CSV file in UTF-8 ({error}).") from error
+def _read_csv(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str]) -> SampleTable:
+    chunks = csv_rows(path)
+    header = next(chunks)[0]
+    if not header:
+        raise FedloomError(f"{path.name} is empty: the first row names the columns.")
+    features = _feature_columns(path, header, target, client, ignore, wanted)
+    places = [header.index(name) for name in features]
+    inputs, labels, clients, seen = [], [], [], 0
+    for rows in chunks:
+        inputs.append(parse_numbers(rows, places, features, seen, path.name))
+        labels.append(_names(rows, header, target, seen, path.name))
+        if client in header:
+            clients.append(_names(rows, header, client, seen, path.name))
+        seen += len(rows)
     if not inputs:
         raise FedloomError(f"{path.name} has a header and no rows: add samples.")
-    return Table(np.concatenate(inputs), np.concatenate(labels), np.concatenate(clients) if clients else None, features)
+    holders = np.concatenate(clients) if clients else None
+    return SampleTable(np.concatenate(inputs), np.concatenate(labels), holders, features)
 
 
-def numbers(
-    rows: Sequence[Sequence[str]], places: Sequence[int], features: Sequence[str], seen: int, where: str
-) -> np.ndarray:
-    """Cells at these places as numbers, or the sentence that says which is none; ``seen`` rows came before these."""
-    try:
-        return np.array([[float(row[place]) for place in places] for row in rows], dtype=np.float32)
-    except ValueError:
-        for number, row in enumerate(rows, start=seen + 1):
-            for name, place in zip(features, places, strict=True):
-                try:
-                    float(row[place])
-                except ValueError:
-                    told = f"'{row[place][:40]}' is not a number" if row[place].strip() else "the cell is empty"
-                    raise FedloomError(
-                        f"{where}: column '{name}', row {number}: {told}: features are numbers; "
-                        "fill it in, or ignore the column."
-                    ) from None
-        raise
+def _names(rows: Rows, header: Sequence[str], column: str, seen: int, where: str) -> np.ndarray:
+    """The cells of a column of labels or clients, none of them empty; ``seen`` rows of the file came before these."""
+    place = header.index(column)
+    names = [row[place].strip() for row in rows]
+    for number, name in enumerate(names, start=seen + 1):
+        if not name or len(name) > LONGEST_NAME:
+            problem = "the cell is empty" if not name else f"{len(name)} characters are too long for a name"
+            raise FedloomError(f"{where}: column '{column}', row {number}: {problem}: fill it in or leave the row out.")
+    return np.array(names)
 
 
-def _words(rows: Sequence[Sequence[str]], header: Sequence[str], name: str, seen: int, where: str) -> np.ndarray:
-    place = header.index(name)
-    words = [row[place].strip() for row in rows]
-    for number, word in enumerate(words, start=seen + 1):
-        if not word or len(word) > LONGEST:
-            told = "the cell is empty" if not word else f"{len(word)} characters are too long for a name"
-            raise FedloomError(f"{where}: column '{name}', row {number}: {told}: fill it in or leave the row out.")
-    return np.array(words)
-
-
-def read_parquet(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str] = ()) -> Table:
-    """Read a parquet file; needs pyarrow."""
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise FedloomError("reading parquet needs pyarrow: pip install 'fedloom[parquet]'.") from None
-    try:
-        table = parquet.read_table(path)
-    except (OSError, arrow.ArrowException) as error:
-        raise FedloomError(f"{path.name} is not a readable parquet file.") from error
-    features = _columns(path, table.column_names, target, client, ignore, wanted)
+def _read_parquet(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str]) -> SampleTable:
+    table = parquet_columns(path)
+    features = _feature_columns(path, table.column_names, target, client, ignore, wanted)
     if table.num_rows == 0:
         raise FedloomError(f"{path.name} has no rows: add samples.")
-    inputs = np.empty((table.num_rows, len(features)), dtype=np.float32)
-    for place, name in enumerate(features):
-        kind = table.schema.field(name).type
-        if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
-            raise FedloomError(f"{path.name}: column '{name}' is {kind}: features are numbers; ignore the column.")
-        if table[name].null_count:
-            row = int(np.flatnonzero(table[name].is_null().to_numpy())[0])
-            raise FedloomError(f"{path.name}: column '{name}', row {row + 1}: the cell is empty: fill it in.")
-        inputs[:, place] = table[name].to_numpy()
+    inputs = number_columns(table, features, path.name)
     for name in {target, client} & set(table.column_names):
-        if table[name].null_count:
-            row = int(np.flatnonzero(table[name].is_null().to_numpy())[0])
-            raise FedloomError(f"{path.name}: column '{name}', row {row + 1}: the cell is empty: fill it in.")
+        refuse_empty(table, name, path.name)
     clients = table[client].to_numpy() if client in table.column_names else None
-    return Table(inputs, table[target].to_numpy(), None if clients is None else clients.astype(str), features)
+    return SampleTable(inputs, table[target].to_numpy(), None if clients is None else clients.astype(str), features)

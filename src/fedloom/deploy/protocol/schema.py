@@ -16,7 +16,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import FederationView, Task
-from fedloom.data.readers.tables import TABLES, read_tabular
+from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
 from fedloom.models.graph import Graphs
 from fedloom.runs.config import RunConfig, Strict, TaskConfig
 from fedloom.tasks.graphs.read import node_features
@@ -126,8 +126,8 @@ def _name(column: Tensor) -> str:
 def _features(chosen: TaskConfig) -> tuple[str, ...]:
     """The feature columns of a user's own table, or of the nodes of a graph in tables; nothing for other data."""
     path = Path(chosen.path or "")
-    if chosen.name == "own" and path.suffix.lower() in TABLES:
-        return tuple(read_tabular(path, chosen.target, chosen.client_column, chosen.ignore).features)
+    if chosen.name == "own" and path.suffix.lower() in TABLE_ENDINGS:
+        return tuple(read_table(path, chosen.target, chosen.client_column, chosen.ignore).features)
     if chosen.name == OWN_GRAPH and chosen.path is not None and path.is_dir():
         return tuple(node_features(path))
     return ()

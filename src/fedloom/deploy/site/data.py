@@ -25,9 +25,9 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.data.folder import read_arrays
 from fedloom.data.partition.iid import Iid
 from fedloom.data.read import samples_from_arrays
-from fedloom.data.readers.image_folder import read_pictures
+from fedloom.data.readers.image_folder import read_image_folder
 from fedloom.data.readers.labels import number_labels
-from fedloom.data.readers.tables import TABLES, read_tabular
+from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
 from fedloom.deploy.protocol.schema import Schema
 from fedloom.deploy.server.remote_federation import Columns, joined
 from fedloom.deploy.settings import SITE_FILE, SiteData, SiteSettings
@@ -74,12 +74,19 @@ def data_path(settings: SiteSettings, folder: Path) -> Path:
 def site_samples(path: Path, schema: Schema, data: SiteData, client_column: str) -> Samples:
     """The samples of a file or folder, in the schema's form."""
     if path.is_dir():
-        return checked(*read_pictures(path, schema), schema, path.name)
+        if len(schema.shape) != 3:
+            raise FedloomError(
+                f"{path.name} is a folder, and the task takes inputs of shape {schema.shape}, not images."
+            )
+        names = schema.class_names or [str(number) for number in range(schema.classes)]
+        images, labels = read_image_folder(path, schema.shape, names)
+        x = images / np.float32(255) if schema.input_type.is_floating_point else images
+        return checked(x, labels, schema, path.name)
     match path.suffix.lower():
-        case suffix if suffix in TABLES:
+        case suffix if suffix in TABLE_ENDINGS:
             if len(schema.shape) != 1:
                 raise FedloomError(f"{path.name} is a table, and the task takes inputs of shape {schema.shape}.")
-            table = read_tabular(path, data.target, client_column, data.ignore, schema.features)
+            table = read_table(path, data.target, client_column, data.ignore, schema.features)
             return checked(table.x, table.y, schema, path.name, table.features)
         case ".npz":
             arrays = read_arrays(path, ["x", "y"], [])

@@ -7,12 +7,9 @@ not included.
 
 from __future__ import annotations
 
-import csv
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,16 +18,16 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.data.folder import read_arrays
 from fedloom.data.read import check_finite
-from fedloom.data.readers.image_folder import ENDINGS, read_picture
-from fedloom.data.readers.tables import CHUNK, TABLES, numbers
+from fedloom.data.readers.csv import csv_rows, parse_numbers
+from fedloom.data.readers.image_folder import IMAGE_ENDINGS, read_image
+from fedloom.data.readers.parquet import parquet_rows
+from fedloom.data.readers.tables import TABLE_ENDINGS
 from fedloom.deploy.site.data import class_numbers, fitting
 from fedloom.deploy.site.saved_model import SavedModel
 
 NAMED = 8
 """How many columns an error names."""
 UNLABELLED = -1
-
-Rows = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -50,17 +47,17 @@ def read_asked(paths: Sequence[Path], saved: SavedModel) -> Asked:
         if not path.exists():
             raise FedloomError(f"{path} does not exist: give a .csv, .tsv, .npz or .parquet file, or images.")
     first = paths[0]
-    if len(paths) == 1 and first.suffix.lower() in TABLES:
+    if len(paths) == 1 and first.suffix.lower() in TABLE_ENDINGS:
         return _table(first, saved)
     if len(paths) == 1 and first.suffix.lower() == ".npz":
         return _arrays(first, saved)
     if len(paths) == 1 and first.is_dir():
-        found = sorted(path for path in first.rglob("*") if path.suffix.lower() in ENDINGS)
+        found = sorted(path for path in first.rglob("*") if path.suffix.lower() in IMAGE_ENDINGS)
         if not found:
             raise FedloomError(f"there is no image in {first}: give a folder that has some, a table or an NPZ.")
         return _images(found, [path.relative_to(first) for path in found], saved)
     for path in paths:
-        if path.suffix.lower() not in ENDINGS:
+        if path.suffix.lower() not in IMAGE_ENDINGS:
             also = "beside others " if len(paths) > 1 else ""
             raise FedloomError(f"{path} is not read {also}here: give one .csv, .tsv, .npz or .parquet, or images.")
     return _images(paths, paths, saved)
@@ -76,56 +73,20 @@ def _table(path: Path, saved: SavedModel) -> Asked:
         )
     inputs: list[np.ndarray] = []
     words: list[str] = []
-    pieces = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    pieces = parquet_rows(path) if path.suffix.lower() == ".parquet" else csv_rows(path)
     header = list(next(pieces)[0])
     _check_header(header, saved, path.name)
     places = [header.index(name) for name in features]
     label = header.index(saved.target) if saved.target in header else None
     for rows in pieces:
         seen = sum(map(len, inputs))
-        for number, row in enumerate(rows, start=seen + 1):
-            if len(row) != len(header):
-                raise FedloomError(f"{path.name}, row {number}: {len(row)} cells where the header has {len(header)}.")
-        inputs.append(numbers(rows, places, features, seen, path.name))
+        inputs.append(parse_numbers(rows, places, features, seen, path.name))
         words += ["" if label is None else row[label].strip() for row in rows]
     if not inputs:
         raise FedloomError(f"{path.name} has a header and no rows: there is nothing to predict.")
     x = np.concatenate(inputs)
     check_finite(x, features, path.name)
     return _asked(x, np.array(words), f"have a label in column '{saved.target}'", saved, path.name)
-
-
-def _csv(path: Path) -> Iterator[Rows]:
-    """The header in a list of its own, then the rows in bounded pieces."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            yield [[name.strip() for name in next(reader, [])]]
-            while rows := list(itertools.islice(reader, CHUNK)):
-                yield rows
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FedloomError(f"{path.name} is not a readable CSV file in UTF-8 ({error}).") from None
-
-
-def _parquet(path: Path) -> Iterator[Rows]:
-    """The same of a parquet file, its cells as a CSV would have them; needs pyarrow."""
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise FedloomError("reading parquet needs pyarrow: pip install 'fedloom[parquet]'.") from None
-    try:
-        file = parquet.ParquetFile(path)
-        yield [file.schema_arrow.names]
-        for batch in file.iter_batches(CHUNK):
-            columns = [[_cell(value) for value in column.to_pylist()] for column in batch.columns]
-            yield list(zip(*columns, strict=True))
-    except (OSError, arrow.ArrowException) as error:
-        raise FedloomError(f"{path.name} is not a readable parquet file ({str(error)[:60]}).") from None
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
 
 
 def _check_header(header: Sequence[str], saved: SavedModel, where: str) -> None:
@@ -163,7 +124,7 @@ def _images(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel) ->
     if len(schema.shape) != 3:
         raise FedloomError(f"this model takes inputs of shape {schema.shape}, not images: give a table or an NPZ.")
     names = [path.as_posix() for path in called]
-    x = np.stack([read_picture(path, name, schema) for path, name in zip(paths, names, strict=True)])
+    x = np.stack([read_image(path, name, schema.shape) for path, name in zip(paths, names, strict=True)])
     if schema.input_type.is_floating_point:
         x = x / np.float32(255)
     folders = [path.parent.name for path in called]

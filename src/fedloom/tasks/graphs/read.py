@@ -6,7 +6,6 @@ PyTorch Geometric downloads becomes one with ``save_graph(graph_of(data), path)`
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.data.folder import data_folder, read_arrays, write_arrays
+from fedloom.data.readers.csv import csv_rows, parse_numbers
 from fedloom.data.readers.tables import order_features
 from fedloom.models.sparse import Sparse
 from fedloom.tasks.graphs.labelled_graph import PARTS, LabelledGraph, labelled_graph, one_of
@@ -141,17 +141,17 @@ def _countries(path: Path) -> LabelledGraph:
 
 def node_features(folder: Path) -> list[str]:
     """The feature columns of a folder's ``nodes.csv``."""
-    return [name for name in _table(folder / "nodes.csv", ["id", "label"])[0] if name not in _NO_FEATURES]
+    return [name for name in _read_rows(folder / "nodes.csv", ["id", "label"])[0] if name not in _NO_FEATURES]
 
 
 def _folder(folder: Path, normalise: bool | None, wanted: Sequence[str] = ()) -> LabelledGraph:
-    header, rows = _table(folder / "nodes.csv", ["id", "label"])
+    header, rows = _read_rows(folder / "nodes.csv", ["id", "label"])
     ids = [row[header.index("id")] for row in rows]
     number = {key: place for place, key in enumerate(ids)}
     if len(number) < len(ids):
         twice = next(key for key in ids if ids.count(key) > 1)
         raise FedloomError(f"nodes.csv lists the node '{twice}' twice: give each node one row.")
-    ends, links = _table(folder / "edges.csv", ["source", "target"])
+    ends, links = _read_rows(folder / "edges.csv", ["source", "target"])
     edges = np.zeros((2, len(links)), dtype=np.int64)
     for place, link in enumerate(links):
         for side, column in enumerate(("source", "target")):
@@ -164,7 +164,7 @@ def _folder(folder: Path, normalise: bool | None, wanted: Sequence[str] = ()) ->
     features = order_features([name for name in header if name not in _NO_FEATURES], wanted, "nodes.csv")
     return labelled_graph(
         edges,
-        _numbers(rows, header, features),
+        _feature_matrix(rows, header, features),
         np.array([row[header.index("label")] for row in rows]),
         masks=_masks(rows, header),
         client=np.array([row[header.index("client")] for row in rows]) if "client" in header else None,
@@ -173,38 +173,22 @@ def _folder(folder: Path, normalise: bool | None, wanted: Sequence[str] = ()) ->
     )
 
 
-def _table(path: Path, needed: list[str]) -> tuple[list[str], list[list[str]]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header, *rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row] or [[]]
-    except FileNotFoundError:
-        raise FedloomError(f"{path.parent} has no {path.name}: a graph's folder has nodes.csv and edges.csv.") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FedloomError(f"{path.name} is not a readable CSV file in UTF-8 ({error}).") from error
+def _read_rows(path: Path, needed: list[str]) -> tuple[list[str], list[list[str]]]:
+    """The header of a CSV file that must have some columns, and its rows."""
+    if not path.is_file():
+        raise FedloomError(f"{path.parent} has no {path.name}: a graph's folder has nodes.csv and edges.csv.")
+    chunks = csv_rows(path, skip_blank=True)
+    header = list(next(chunks)[0])
     for name in needed:
         if name not in header:
             raise FedloomError(f"{path.name} has no column '{name}': its columns are {', '.join(header) or 'none'}.")
-    for place, row in enumerate(rows, start=1):
-        if len(row) != len(header):
-            raise FedloomError(f"{path.name}, row {place}: {len(row)} cells where the header has {len(header)}.")
-    return header, rows
+    return header, [[cell.strip() for cell in row] for rows in chunks for row in rows]
 
 
-def _numbers(rows: list[list[str]], header: list[str], features: list[str]) -> np.ndarray:
-    places = [header.index(name) for name in features]
-    if not places:
+def _feature_matrix(rows: list[list[str]], header: list[str], features: list[str]) -> np.ndarray:
+    if not features:
         raise FedloomError("nodes.csv has no feature column beside id, label, split and client: add the inputs.")
-    numbers = np.zeros((len(rows), len(places)), dtype=np.float32)
-    for number, row in enumerate(rows):
-        for column, place in enumerate(places):
-            try:
-                numbers[number, column] = float(row[place])
-            except ValueError:
-                told = f"'{row[place][:40]}' is not a number" if row[place] else "the cell is empty"
-                raise FedloomError(
-                    f"nodes.csv: column '{features[column]}', row {number + 1}: {told}: features are numbers."
-                ) from None
-    return numbers
+    return parse_numbers(rows, [header.index(name) for name in features], features, 0, "nodes.csv")
 
 
 def _masks(rows: list[list[str]], header: list[str]) -> dict[str, np.ndarray] | None:
