@@ -22,7 +22,7 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import MetaLayer
 from torch_geometric.utils import scatter
 
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models.block import Block, Phi
@@ -136,7 +136,7 @@ def plain_loop(model: nn.Module, batches: Iterable[Data]) -> Callable[[], object
 
 def ours(made: Task, client: int) -> Callable[[], object]:
     """An epoch of one client through Fedloom."""
-    trainer, setting = LocalTrainer(made, "loop"), Setting(LocalWork(lr=RATE, batch_size=BATCH), 0, 1)
+    trainer, setting = LocalTrainer(made, "loop"), RunSetting(LocalWork(lr=RATE, batch_size=BATCH), 0, 1)
     row = made.initial_row()
 
     def work() -> Tensor:

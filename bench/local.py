@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
@@ -69,7 +69,7 @@ def ours(task: Task, execution: str, epochs: int) -> Callable[[], object]:
     """The same through Fedloom's cohorts."""
     chosen = decide(task, execution, BATCH)
     trainer = LocalTrainer(task, chosen.name)
-    setting = Setting(LocalWork(lr=RATE, batch_size=BATCH, epochs=epochs), 0, 1)
+    setting = RunSetting(LocalWork(lr=RATE, batch_size=BATCH, epochs=epochs), 0, 1)
     row = task.initial_row()
     split = cohorts(list(range(task.federation.clients)), task.federation.train.sizes, chosen)
 

@@ -41,9 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """What each folder of ``fedloom`` may import besides itself and the package's version."""
 
 ALLOWANCE: set[tuple[str, str]] = {
-    ("core", "training"),
     ("data", "deploy"),
-    ("methods", "training"),
     ("methods", "models"),
     ("runs", "report"),
     ("tasks", "runs"),

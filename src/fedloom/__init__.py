@@ -34,7 +34,7 @@ _WHERE = {
     "fedloom.core.selector": ("Pool", "Choice"),
     "fedloom.core.local_work": ("LocalWork",),
     "fedloom.core.cycle": ("Cycle",),
-    "fedloom.training.stacked": ("Affine",),
+    "fedloom.core.pull": ("Affine",),
     "fedloom.core.layout": ("Layout",),
     "fedloom.aggregation.server_optimizer": ("ServerOptimizer",),
     "fedloom.selection.random": ("Random",),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedloom.core.cycle import Cycle, Memory
+from fedloom.core.cycle import Cycle
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import SquaredError, Task
@@ -17,6 +17,7 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.perfedavg import PerFedAvg
 from fedloom.models import build
 from fedloom.training.batches import Assignment
+from fedloom.training.cycle_memory import CycleMemory
 from support.synthetic import Branching, cohort, distance, federation, mlp, trained
 
 UNEQUAL = [40, 33, 31, 19, 18, 7, 5, 4, 3, 2, 1]
@@ -189,7 +190,7 @@ def test_parts_are_disjoint_and_cover_the_batch_or_are_all_of_it(sizes, deals):
 
 def test_without_a_cycle_nothing_is_remembered():
     value = torch.ones(2, 3)
-    memory = Memory(None, {"a": value})
+    memory = CycleMemory(None, {"a": value})
     memory.before([value])
     memory.settle(0, [value], slice(None))
     assert memory.start == []

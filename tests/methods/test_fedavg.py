@@ -248,10 +248,10 @@ def test_three_rounds_with_a_server_optimiser_are_those_of_its_formula(tmp_path,
 
 
 def _round(task: Task, now: torch.Tensor, number: int) -> torch.Tensor:
-    from fedloom.core.cohort import Cohort, Setting
+    from fedloom.core.cohort import Cohort, RunSetting
     from fedloom.training.local_trainer import LocalTrainer
 
-    some = Cohort(list(range(4)), LocalTrainer(task, "vectorised"), Setting(LocalWork(**WORK), 3, 3), number)
+    some = Cohort(list(range(4)), LocalTrainer(task, "vectorised"), RunSetting(LocalWork(**WORK), 3, 3), number)
     return some.train(some.spread(now))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedloom as fl
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
@@ -167,7 +167,7 @@ def test_the_second_round_of_a_large_client_starts_from_its_own_body(tmp_path):
     task, method = small(), fl.FedHybridAvgLGDual(threshold=50)
     first = final(tmp_path / "one", method, task, rounds=1)
     second = final(tmp_path / "two", method, task, rounds=2)
-    everyone = Cohort(list(range(4)), LocalTrainer(task, "vectorised"), Setting(LocalWork(**WORK), 3, 2), 2)
+    everyone = Cohort(list(range(4)), LocalTrainer(task, "vectorised"), RunSetting(LocalWork(**WORK), 3, 2), 2)
     bodies = first.client_states.rows["body"]
     trained = everyone.train(task.layout.put(everyone.spread(first.server["row"]), "body", bodies))
     assert distance(task.layout.take(trained, "body")[[0, 2]], second.client_states.rows["body"][[0, 2]]) < 1e-6

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedloom as fl
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import SquaredError, Task
@@ -96,7 +96,7 @@ def test_the_threshold_separates_planted_small_and_large_clients(tmp_path, execu
 def test_the_curve_is_what_one_round_of_each_kind_scores(tmp_path):
     method = fl.FedHybridAvgLG(threshold="auto", probe_rounds=1)
     curve = fl.curve_of(final(tmp_path / "run", method, PLANTED, **SETTINGS).server)
-    setting, ids = Setting(LocalWork(**WORK), 3, 2), list(range(CLIENTS))
+    setting, ids = RunSetting(LocalWork(**WORK), 3, 2), list(range(CLIENTS))
     first, second = (Cohort(ids, LocalTrainer(PLANTED, "vectorised"), setting, 0, turn=turn) for turn in (0, 1))
     shared = first.train(first.spread(PLANTED.initial_row())).mean(0)
     local = second.train(second.spread(PLANTED.initial_row()))
@@ -109,7 +109,7 @@ def test_accuracies_are_means_over_the_last_five_rounds(tmp_path):
     ids, rounds = list(range(CLIENTS)), 7
     method = fl.FedHybridAvgLG(threshold="auto", probe_rounds=rounds)
     curve = fl.curve_of(final(tmp_path / "run", method, PLANTED, **SETTINGS).server)
-    alone = Cohort(ids, LocalTrainer(PLANTED, "vectorised"), Setting(LocalWork(**WORK), 3, 2), 0, turn=rounds)
+    alone = Cohort(ids, LocalTrainer(PLANTED, "vectorised"), RunSetting(LocalWork(**WORK), 3, 2), 0, turn=rounds)
     rows, seen = alone.spread(PLANTED.initial_row()), []
     for _ in range(rounds):
         rows = alone.train(rows)

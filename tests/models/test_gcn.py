@@ -11,8 +11,8 @@ from fedloom.models.sparse import Sparse
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph
 from fedloom.tasks.graphs.read import named_graph
 from fedloom.tasks.graphs.split import split
-from fedloom.training.dropout import KeyedDropout, keyed
-from fedloom.training.network import Net
+from fedloom.training.dropout import KeyedDropout, with_keyed_dropout
+from fedloom.training.network import FunctionalNetwork
 from support.paths import DATA_FOLDER
 from support.small_graphs import clubs, random_graph, whole
 
@@ -97,8 +97,8 @@ def test_other_weights_go_through_the_same_graphs():
     model = overlapping().eval()
     x = model.graphs.positions(0)
     tensors = {name: 2 * tensor for name, tensor in model.named_parameters()}
-    assert torch.allclose(Net(model, tensors)(x), 4 * model(x), atol=1e-5)  # ReLU of twice is twice
-    assert torch.allclose(Net(model, tensors).features(x), 2 * model.features(x), atol=1e-5)
+    assert torch.allclose(FunctionalNetwork(model, tensors)(x), 4 * model(x), atol=1e-5)  # ReLU of twice is twice
+    assert torch.allclose(FunctionalNetwork(model, tensors).features(x), 2 * model.features(x), atol=1e-5)
 
 
 def test_added_edges_are_convolved_over():
@@ -111,7 +111,7 @@ def test_added_edges_are_convolved_over():
 
 
 def test_dropout_is_keyed_and_off_in_evaluation():
-    model = keyed(overlapping())
+    model = with_keyed_dropout(overlapping())
     assert [type(layer) for layer in model.children()].count(KeyedDropout) == 1
     x = model.graphs.positions(0)
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.core.algorithm import Round, State
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
@@ -48,7 +48,7 @@ def weight(t: int, rounds: int, nt: int, trained: bool = True, similarity: float
 
 def visit(task: Task, number: int, kept: dict | None = None, rounds: int = 10, execution: str = "loop") -> Cohort:
     """All clients of a task in a round, with what they kept."""
-    setting = Setting(LocalWork(**WORK), 3, rounds)
+    setting = RunSetting(LocalWork(**WORK), 3, rounds)
     return Cohort(list(range(task.federation.clients)), LocalTrainer(task, execution), setting, number, kept)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fedloom as fl
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
@@ -33,7 +33,7 @@ def run(method, task: Task | None = None, **settings) -> fl.History:
 
 def predicting(task: Task, execution: str = "loop", **work) -> Cohort:
     """All clients of a task as they are scored after round 2 of 10."""
-    setting = Setting(LocalWork(**{**WORK, **work}), 3, 10)
+    setting = RunSetting(LocalWork(**{**WORK, **work}), 3, 10)
     ids = list(range(task.federation.clients))
     return Cohort(ids, LocalTrainer(task, execution), setting, 2, turn=PREDICTING)
 

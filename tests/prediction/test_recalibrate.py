@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import fedloom as fl
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
@@ -52,7 +52,7 @@ def parts(train: list[list[int]], valid: list[list[int]], test: list[list[int]])
 
 def predict(task: Task, rows: Tensor, shared: Tensor, mix: float) -> Tensor:
     ids = list(range(task.federation.clients))
-    cohort = Cohort(ids, LocalTrainer(task, "loop"), Setting(LocalWork(**WORK), 0, 10), 3)
+    cohort = Cohort(ids, LocalTrainer(task, "loop"), RunSetting(LocalWork(**WORK), 0, 10), 3)
     return Recalibrate(mix).weights(rows, fl.Message({"row": shared}), cohort)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation, Ragged
@@ -53,7 +53,7 @@ class Branching(nn.Module):
 def cohort(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, seed: int = 3) -> Cohort:
     """A cohort of a task in round 1 of 10."""
     ids = list(range(task.federation.clients)) if ids is None else ids
-    return Cohort(ids, LocalTrainer(task, execution), Setting(work, seed, 10), 1)
+    return Cohort(ids, LocalTrainer(task, execution), RunSetting(work, seed, 10), 1)
 
 
 def trained(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, **how: object) -> torch.Tensor:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.core.local_work import LocalWork
-from fedloom.training.batches import Assignment, Step, interleaved, lockstep
+from fedloom.training.batches import Assignment, BatchStep, interleave, lockstep
 
 SIZES = st.lists(st.integers(1, 90), min_size=1, max_size=7)
 WORKS = st.builds(
@@ -24,7 +24,7 @@ def assignments(sizes, work):
     ]
 
 
-def batches_of(steps: list[Step], clients: int) -> list[list[list[int]]]:
+def batches_of(steps: list[BatchStep], clients: int) -> list[list[list[int]]]:
     """The batches that each client sees in a cohort's steps, padding removed."""
     seen: list[list[list[int]]] = [[] for _ in range(clients)]
     for step in steps:
@@ -41,7 +41,7 @@ def batches_of(steps: list[Step], clients: int) -> list[list[list[int]]]:
 def test_a_client_sees_beside_others_exactly_the_batches_it_sees_alone(sizes, work):
     sizes = sorted(sizes, reverse=True)
     alone = [[batch.tolist() for batch in one] for one in assignments(sizes, work)]
-    assert batches_of(list(interleaved(assignments(sizes, work))), len(sizes)) == alone
+    assert batches_of(list(interleave(assignments(sizes, work))), len(sizes)) == alone
     assert batches_of(list(lockstep(assignments(sizes, work))), len(sizes)) == alone
 
 
@@ -61,7 +61,7 @@ def test_an_epoch_sees_every_sample_once_with_the_partial_batch_last(sizes, epoc
 def test_padding_wastes_a_small_share_of_compute():
     generator = torch.Generator().manual_seed(0)
     sizes = sorted((10 ** (1 + 1.7 * torch.rand(100, generator=generator))).int().tolist(), reverse=True)
-    steps = list(interleaved(assignments(sizes, LocalWork(batch_size=32))))
+    steps = list(interleave(assignments(sizes, LocalWork(batch_size=32))))
     computed = sum(step.positions.numel() for step in steps)
     assert computed / sum(sizes) < 1.05
 

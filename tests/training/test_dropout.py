@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from fedloom.training.dropout import KeyedDropout, _mix, _mix_words, keyed, step_key
+from fedloom.training.dropout import KeyedDropout, _mix, _mix_words, step_key, with_keyed_dropout
 
 
 def test_the_share_of_dropped_units_is_p_and_the_mean_is_kept():
@@ -40,7 +40,7 @@ def test_a_padded_batch_drops_the_same_units_of_its_real_samples():
 
 
 def test_a_models_dropout_is_replaced_and_evaluation_drops_nothing():
-    model = keyed(nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Dropout(0.9))))
+    model = with_keyed_dropout(nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Dropout(0.9))))
     assert isinstance(model[1][0], KeyedDropout)
     assert "noise_key" not in "".join(model.state_dict())
     model.eval()

@@ -9,7 +9,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models import build
-from fedloom.training.dropout import keyed
+from fedloom.training.dropout import with_keyed_dropout
 from support.synthetic import Branching, cohort, distance, federation, mlp, trained
 
 UNEQUAL = [100, 70, 64, 33, 7, 5]
@@ -253,7 +253,7 @@ def test_a_dropout_layer_used_twice_drops_other_units_the_second_time():
     task = Task("t", federation([30, 20, 9]), Twice())
     work = LocalWork(epochs=2, batch_size=8)
     assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
-    model = keyed(Twice()).train()
+    model = with_keyed_dropout(Twice()).train()
     x = torch.ones(50, 8)
     assert not torch.equal(model.drop(x), model.drop(x))
 

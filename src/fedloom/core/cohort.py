@@ -15,19 +15,16 @@ from torch import Tensor
 from fedloom.core.cycle import Cycle
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.network import Loss
+from fedloom.core.pull import Pull
+from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
 from fedloom.core.task import Task
-from fedloom.training.batches import Assignment
-from fedloom.training.evaluation import EVALUATION_BATCH, Scores, features_of, outputs_of, scores_of
-from fedloom.training.local_trainer import LocalTrainer, gradients_of
-from fedloom.training.network import Loss
-from fedloom.training.optimizer import clip_
-from fedloom.training.request import Given, Request
-from fedloom.training.stacked import Pull
+from fedloom.core.trainer import Given, Trainer, TrainingRequest
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunSetting:
     """What all cohorts of a run share: the local work, the seed, and how many rounds there are."""
 
     work: LocalWork
@@ -44,8 +41,8 @@ class Cohort:
     def __init__(
         self,
         ids: list[int],
-        trainer: LocalTrainer,
-        setting: Setting,
+        trainer: Trainer,
+        setting: RunSetting,
         round_number: int,
         kept: Mapping[str, Tensor] | None = None,
         turn: int = 0,
@@ -136,7 +133,7 @@ class Cohort:
         the task's loss. ``given`` are rows that ``pull`` and ``loss`` need. Clients that ``only`` does not name do
         nothing: their rows come back as they went.
         """
-        return self._trained(rows, work, part, pull, given, loss, only)[0]
+        return self._train(rows, work, part, pull, given, loss, only)[0]
 
     def train_in_cycles(
         self,
@@ -148,9 +145,9 @@ class Cohort:
         loss: Loss | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The rows after training in which every batch is used for a cycle of steps, and the cycle's anchor rows."""
-        return self._trained(rows, None, None, pull, given, loss, None, cycle)
+        return self._train(rows, None, None, pull, given, loss, None, cycle)
 
-    def _trained(
+    def _train(
         self,
         rows: Tensor,
         work: LocalWork | None,
@@ -176,47 +173,33 @@ class Cohort:
         places = torch.arange(len(self)) if only is None else only.nonzero().flatten()
         if not len(places):
             return rows, rows
-        train = self.task.federation.train
-        some = [self.ids[place] for place in places.tolist()]
-        assignments = [Assignment.of(client, train[client], work, seed, self.round) for client in some]
-        lr = work.lr_at(self.round, self.setting.rounds)
-        chosen = rows if only is None else rows[places]
-        own = {name: value if only is None else value[places] for name, value in (given or {}).items()}
-        request = Request(chosen, work, lr, assignments, seed, self.round, part, pull, own, loss, cycle)
-        after, anchor = self.trainer.train(request)
-        per_batch = 1 if cycle is None else len(cycle.lrs)
-        self.steps[places] += torch.tensor([a.steps * per_batch for a in assignments])
-        self.after = after if only is None else rows.index_copy(0, places, after)
-        return self.after, anchor if only is None else self.after
+        clients, train = [self.ids[place] for place in places.tolist()], self.task.federation.train
+        request = TrainingRequest(
+            rows=rows if only is None else rows[places],
+            clients=clients,
+            positions=[train[client] for client in clients],
+            work=work,
+            lr=work.lr_at(self.round, self.setting.rounds),
+            seed=seed,
+            round=self.round,
+            part=part,
+            pull=pull,
+            given={name: value if only is None else value[places] for name, value in (given or {}).items()},
+            loss=loss,
+            cycle=cycle,
+        )
+        result = self.trainer.train(request)
+        self.steps[places] += result.steps
+        self.after = result.rows if only is None else rows.index_copy(0, places, result.rows)
+        return self.after, result.anchors if only is None else self.after
 
     def gradient(self, rows: Tensor) -> Tensor:
         """The gradient rows of each client's mean loss over all of its training data, with the run's weight decay and
         clipping; without dropout and augmentation."""
-        task, trainer = self.task, self.trainer
         self.before = rows if self.before is None else self.before
-        out = torch.zeros(len(self), trainer.layout.width)
-        moving = {slot.name for slot in trainer.layout.trainable}
-        parameters = {name: p for name, p in trainer.model.named_parameters() if name in moving}
-        for place, client in enumerate(self.ids):
-            trainer.layout.fill(trainer.model, rows[place])
-            trainer.model.eval()
-            for parameter in parameters.values():
-                parameter.requires_grad_(True)
-            views = trainer.layout.views(out[place])
-            positions, total = task.federation.train[client], 0.0
-            for chunk in torch.split(positions, EVALUATION_BATCH):
-                losses, counts = task.objective.losses(trainer.model(task.inputs(chunk)), task.targets(chunk))
-                gradients = gradients_of(losses.sum(), list(parameters.values()))
-                for name, gradient in zip(parameters, gradients, strict=True):
-                    views[name] += gradient
-                total += float(counts.sum())
-            out[place] /= total
-        work, trained = self.setting.work, trainer.layout.trained_columns
-        if work.clip is not None:
-            clip_([out], work.clip)
-        decay = work.weight_decay * rows
+        train = self.task.federation.train
         self.steps += 1
-        return out + (decay if trained is None else decay * trained)
+        return self.trainer.gradients(rows, [train[client] for client in self.ids], self.setting.work)
 
     def evaluate(self, rows: Tensor, part: str = "test", label: int | None = None) -> Scores:
         """Loss and score of each client's row on its own train, valid or test part (only the samples of a class)."""
@@ -224,13 +207,13 @@ class Cohort:
         own = [lists[client] for client in self.ids]
         if label is not None:
             own = [positions[self.task.targets(positions) == label] for positions in own]
-        return scores_of(self.trainer, rows, own)
+        return self.trainer.scores(rows, own)
 
     def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
         """The outputs of every client's row on the same prepared inputs: B×n×..."""
-        return outputs_of(self.trainer, rows, inputs)
+        return self.trainer.outputs(rows, inputs)
 
     def features(self, row: Tensor, place: int) -> tuple[Tensor, Tensor]:
         """What the head of a row sees of one client's training samples (n×features), and their targets."""
         positions = self.task.federation.train[self.ids[place]]
-        return features_of(self.trainer, row, positions), self.task.targets(positions)
+        return self.trainer.features(row, positions), self.task.targets(positions)

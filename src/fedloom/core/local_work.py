@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.lr_schedule import Schedule, lr_at
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class LocalWork:
     beta2: float = 0.999
     epsilon: float = 1e-8
     clip: float | None = None
-    schedule: Literal["constant", "step", "exponential", "cosine"] = "constant"
+    schedule: Schedule = "constant"
     lr_decay: float = 1.0
     lr_every: int = 1
     partial: float = 0.0
@@ -64,16 +65,8 @@ class LocalWork:
             raise FedloomError(f"partial={self.partial}: the share of clients with partial work is between 0 and 1.")
 
     def lr_at(self, round_number: int, rounds: int) -> float:
-        """The learning rate of a round (rounds count from 1; what comes before them has the first one's)."""
-        done = max(round_number - 1, 0)
-        if self.schedule == "step":
-            return self.lr * float(self.lr_decay ** (done // self.lr_every))
-        if self.schedule == "exponential":
-            return self.lr * float(self.lr_decay**done)
-        if self.schedule == "cosine":
-            share = done / max(rounds - 1, 1)
-            return self.lr * (self.lr_decay + (1 - self.lr_decay) * (1 + math.cos(math.pi * share)) / 2)
-        return self.lr
+        """The learning rate of a round, counted from 1."""
+        return lr_at(self.schedule, self.lr, self.lr_decay, self.lr_every, round_number, rounds)
 
     def batches_per_epoch(self, samples: int) -> int:
         """How many batches an epoch over ``samples`` samples has, the partial last one included."""

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
+from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, numpy_generator
 from fedloom.core.task import Task
-from fedloom.training.evaluation import Scores, outputs_of, scores_of
-from fedloom.training.local_trainer import LocalTrainer
+from fedloom.core.trainer import Trainer
 
 
 @dataclass(frozen=True)
 class ServerContext:
     """The server's workplace in one round. ``clients`` are those who may be asked (never the held-out new ones)."""
 
-    trainer: LocalTrainer
+    trainer: Trainer
     work: LocalWork
     seed: int
     round: int
@@ -55,8 +55,8 @@ class ServerContext:
 
     def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
         """The outputs of every row on the same prepared inputs: B×n×..."""
-        return outputs_of(self.trainer, rows, inputs)
+        return self.trainer.outputs(rows, inputs)
 
     def evaluate(self, rows: Tensor, positions: Tensor) -> Scores:
         """Loss and score of every row on the same samples."""
-        return scores_of(self.trainer, rows, [positions] * len(rows))
+        return self.trainer.scores(rows, [positions] * len(rows))

@@ -16,8 +16,8 @@ from torch import Tensor
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
+from fedloom.core.pull import Affine
 from fedloom.methods.fedavg import FedAvg
-from fedloom.training.stacked import Affine
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.message import Message, Reply
-from fedloom.training.stacked import Pull
+from fedloom.core.pull import Pull
 
 
 @dataclass(frozen=True)

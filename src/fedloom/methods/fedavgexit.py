@@ -22,10 +22,10 @@ from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.network import Loss
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
-from fedloom.training.network import Loss
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.pull import Affine
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.scaffold import _trained
-from fedloom.training.stacked import Affine
 
 
 @dataclass(frozen=True)

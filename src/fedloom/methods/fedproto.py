@@ -13,11 +13,9 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.network import Network, feature_width
 from fedloom.core.task import Task
 from fedloom.methods.moon import Given, _has_features
-from fedloom.training.evaluation import features_of
-from fedloom.training.local_trainer import LocalTrainer
-from fedloom.training.network import Net
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class FedProto(Algorithm):
             raise FedloomError("fedproto averages features by class, and this task has no class per sample: use moon.")
 
     def start(self, task: Task) -> State:
-        width = features_of(LocalTrainer(task, "loop"), task.initial_row(), task.federation.train[0][:1]).shape[1]
+        width = feature_width(task)
         classes = task.federation.classes
         return {"prototypes": torch.zeros(classes, width), "known": torch.zeros(classes, dtype=torch.bool)}
 
@@ -66,7 +64,7 @@ class FedProto(Algorithm):
         goals, known = torch.zeros(classes, width), torch.zeros(classes)
         goals[message["classes"]], known[message["classes"]] = message["prototypes"], 1.0
 
-        def loss(net: Net, x: Tensor, y: Tensor, _: Given) -> tuple[Tensor, Tensor]:
+        def loss(net: Network, x: Tensor, y: Tensor, _: Given) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
             apart = (net.at({}).features(x).flatten(1) - goals[y]).square().mean(1)
             return values + self.lam * known[y] * apart, counts

@@ -8,10 +8,10 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.pull import Affine, Pull
 from fedloom.core.task import Task
 from fedloom.methods.adaptive_mu import watched, watching
 from fedloom.methods.fedavg import FedAvg
-from fedloom.training.stacked import Affine, Pull
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
+from fedloom.core.network import Network
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
-from fedloom.training.network import Net
 
 Given = Mapping[str, Mapping[str, Tensor]]
 
@@ -55,7 +55,7 @@ class MOON(FedAvg):
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         received, objective = cohort.spread(message["row"]), cohort.task.objective
 
-        def loss(net: Net, x: Tensor, y: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+        def loss(net: Network, x: Tensor, y: Tensor, given: Given) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
             z = net.at({}).features(x).flatten(1)  # a pass anew: the same units are dropped in all of them
             near, far = (

@@ -21,9 +21,9 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.pull import Affine
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
-from fedloom.training.stacked import Affine
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, ServerStep
-from fedloom.core.cohort import Setting
+from fedloom.core.cohort import RunSetting
 from fedloom.core.message import Aggregator
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.selector import Selector
@@ -64,7 +64,7 @@ class Composition:
 
     task: Task
     algorithm: Algorithm
-    setting: Setting
+    setting: RunSetting
     execution: Execution
     select: Selector
     weigh: Weighting

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.training.evaluation import score_samples, scores_of
 from fedloom.training.local_trainer import LocalTrainer
 
 Tensors = dict[str, Tensor]
@@ -73,7 +72,7 @@ class ClientRuntime:
     algorithm: Algorithm
     training: LocalTrainer
     scoring: LocalTrainer
-    setting: Setting
+    setting: RunSetting
     stages: tuple[PredictionStage, ...] = ()
     clients_on_global: bool = False
     """Whether clients' models are scored on the global test set too."""
@@ -82,7 +81,7 @@ class ClientRuntime:
         """Do one job."""
         if job.kind == "global":
             positions = self.scoring.task.federation.global_test[job.ids[0] : job.ids[1]]
-            sums = [values.sum() for values in score_samples(self.scoring, message["row"], positions)]
+            sums = [values.sum() for values in self.scoring.sample_scores(message["row"], positions)]
             return dict(zip(("loss", "score", "counts"), sums, strict=True))
         places = torch.tensor(job.places)
         own = {name: rows[places] for name, rows in kept.items()}
@@ -114,7 +113,7 @@ class ClientRuntime:
         rows = cohort.spread(self.algorithm.weights_for(message, cohort))
         federation = cohort.task.federation
         lists = [federation.valid[client] if len(federation.valid[client]) else federation.train[client] for client in cohort.ids]  # fmt: skip # noqa: E501
-        scores = scores_of(cohort.trainer, rows, lists)
+        scores = cohort.trainer.scores(rows, lists)
         return {"loss": scores.mean_loss, "score": scores.mean_score, "samples": cohort.samples}
 
     def predicting(self, cohort: Cohort, message: Message) -> Tensor:
@@ -141,7 +140,7 @@ class ClientRuntime:
         """Each client's mean score on the global test set."""
         positions = cohort.task.federation.global_test
         different = rows.unsqueeze(0) if rows.dim() == 1 else rows
-        return scores_of(self.scoring, different, [positions] * len(different)).mean_score.expand(len(cohort))
+        return self.scoring.scores(different, [positions] * len(different)).mean_score.expand(len(cohort))
 
     def _scores(self, cohort: Cohort, rows: Tensor) -> Tensors:
         if rows.dim() == 2:
@@ -150,6 +149,6 @@ class ClientRuntime:
         test = cohort.task.federation.test
         lists = [test[client] for client in cohort.ids]
         owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(part) for part in lists]))
-        columns = score_samples(self.scoring, rows, torch.cat(lists))
+        columns = self.scoring.sample_scores(rows, torch.cat(lists))
         sums = [torch.zeros(len(lists), dtype=torch.float64).index_add_(0, owner, column) for column in columns]
         return dict(zip(("loss", "score", "counts"), sums, strict=True))

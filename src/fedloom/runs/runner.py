@@ -21,7 +21,7 @@ import fedloom
 from fedloom import engines as engine
 from fedloom.aggregation import server_optimizer as aggregation
 from fedloom.core.algorithm import Algorithm, ServerStep
-from fedloom.core.cohort import Setting
+from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import Abandoned, FedloomError, Stopped
 from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import numpy_generator
@@ -92,7 +92,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     composition = Composition(
         task=task,
         algorithm=algorithm,
-        setting=Setting(work, config.seed, config.rounds),
+        setting=RunSetting(work, config.seed, config.rounds),
         execution=execution,
         select=config.selection if clients > 1 else lambda _: Choice([0]),
         weigh=lambda samples, steps: aggregation.weights(config.weight_by, samples, steps),

@@ -91,7 +91,7 @@ class Shuffled:
 
 
 @dataclass(frozen=True)
-class Step:
+class BatchStep:
     """One step of some clients of a cohort: their places in it, the samples, and what is padding.
 
     ``rows`` is a prefix length when the clients are the first of the cohort, else a list of places.
@@ -103,7 +103,7 @@ class Step:
     mask: Tensor | None
 
 
-def interleaved(work: Sequence[Assignment]) -> Iterator[Step]:
+def interleave(work: Sequence[Assignment]) -> Iterator[BatchStep]:
     """The steps of a whole cohort, sorted by size (largest first), as few and as full as possible."""
     size, shuffled = work[0].batch_size, Shuffled(work)
     for number in range(max(one.epochs for one in work)):
@@ -112,11 +112,11 @@ def interleaved(work: Sequence[Assignment]) -> Iterator[Step]:
         for s in range(max(full)):
             places = _places([k for k, count in enumerate(full) if count > s])
             batch = orders[:, s * size : (s + 1) * size]
-            yield Step(places, batch[:places] if isinstance(places, int) else batch[places], None)
+            yield BatchStep(places, batch[:places] if isinstance(places, int) else batch[places], None)
         yield from _partial({k: orders[k, full[k] * size : n] for k, n in enumerate(seen)})
 
 
-def _partial(rests: dict[int, Tensor]) -> Iterator[Step]:
+def _partial(rests: dict[int, Tensor]) -> Iterator[BatchStep]:
     """The batches that are smaller than the cohort's batch size: last ones, and those of ``batch_size=0``."""
     sizes = {k: len(rest) for k, rest in rests.items()}
     waiting = sorted((k for k, size in sizes.items() if size), key=lambda k: (-sizes[k], k))
@@ -128,10 +128,10 @@ def _partial(rests: dict[int, Tensor]) -> Iterator[Step]:
         if any(sizes[k] < largest for k in bucket):
             mask = (torch.arange(largest) < torch.tensor([[sizes[k]] for k in bucket])).float()
         padded = [torch.cat([rests[k], rests[k][:1].expand(largest - sizes[k])]) for k in bucket]
-        yield Step(_places(bucket), torch.stack(padded), mask)
+        yield BatchStep(_places(bucket), torch.stack(padded), mask)
 
 
-def lockstep(work: Sequence[Assignment]) -> Iterator[Step]:
+def lockstep(work: Sequence[Assignment]) -> Iterator[BatchStep]:
     """Every client's next batch at once, all of one shape; a client that has finished is all padding."""
     size, most = max(one.batch_size for one in work), max(one.steps for one in work)
     shuffled = Shuffled(work)
@@ -147,7 +147,7 @@ def lockstep(work: Sequence[Assignment]) -> Iterator[Step]:
     sizes = torch.tensor([one.sizes(most) for one in work]).t().unsqueeze(2)
     mask = (torch.arange(size) < sizes).float()
     for step in range(most):
-        yield Step(len(work), positions[step], mask[step])
+        yield BatchStep(len(work), positions[step], mask[step])
 
 
 def _places(active: list[int]) -> int | Tensor:

@@ -8,7 +8,7 @@ learning rate before it enters the chain, so each weight's new value is one prod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,15 +16,16 @@ import torch._dynamo
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.pull import Affine, Pull
 from fedloom.core.task import Objective
-from fedloom.training.batches import lockstep
+from fedloom.core.trainer import TrainingRequest
+from fedloom.training.batches import Assignment, lockstep
 from fedloom.training.dropout import KeyedDropout, step_key
 from fedloom.training.optimizer import Optimizer
-from fedloom.training.stacked import NARROW, Affine, Chain, Pull, run_vmap
+from fedloom.training.stacked import NARROW, Chain, run_vmap
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
-    from fedloom.training.request import Request
 
 Stacks = dict[str, Tensor]
 COMPILATIONS = 64
@@ -33,7 +34,7 @@ Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 """Inputs, targets, mask and noise keys of a step."""
 
 
-def train_compiled(trainer: LocalTrainer, request: Request) -> Tensor:
+def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments: Sequence[Assignment]) -> Tensor:
     """The rows after local training of a cohort with the compiled step."""
     if request.loss is not None or request.cycle is not None:
         raise FedloomError(
@@ -51,7 +52,7 @@ def train_compiled(trainer: LocalTrainer, request: Request) -> Tensor:
     trainer.compiled[work, moving] = step
     keys, augmenters, lr = trainer.keys(request), trainer.augmenters(request), torch.tensor(request.lr)
     with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=COMPILATIONS, fail_on_recompile_limit_hit=True):
-        for number, batch in enumerate(lockstep(request.assignments)):
+        for number, batch in enumerate(lockstep(assignments)):
             x, y = trainer.batch(batch, augmenters)
             noise = step_key(keys, number) if trainer.drops else keys
             moved, state = step(stacks, state, received, given, pull, lr, (x, y, batch.mask, noise))
@@ -60,7 +61,7 @@ def train_compiled(trainer: LocalTrainer, request: Request) -> Tensor:
 
 
 def _step_of(
-    trainer: LocalTrainer, request: Request, moving: tuple[str, ...]
+    trainer: LocalTrainer, request: TrainingRequest, moving: tuple[str, ...]
 ) -> Callable[..., tuple[Stacks, list[list[Tensor]]]]:
     """The step of a model under some local work, as a pure function of tensors."""
     chain, model, objective, work = trainer.chain, trainer.model, trainer.task.objective, request.work

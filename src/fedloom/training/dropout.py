@@ -71,7 +71,7 @@ def rewind(model: nn.Module) -> None:
             layer.turn = 0
 
 
-def keyed(model: nn.Module) -> nn.Module:
+def with_keyed_dropout(model: nn.Module) -> nn.Module:
     """A copy of a model in which every ``nn.Dropout`` is keyed by client."""
     model = copy.deepcopy(model)
     found = [

@@ -1,121 +1,137 @@
-"""Forward passes that train nothing: outputs, features, losses and scores of rows on given samples."""
+"""A task's model evaluated with given rows: outputs, features, gradients, losses and scores on given samples.
+
+Nothing is trained here, and neither dropout nor augmentation takes part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from fedloom.training.local_trainer import LocalTrainer
-from fedloom.training.network import Net
-from fedloom.training.stacked import run_chain, run_vmap
+from fedloom.core.local_work import LocalWork
+from fedloom.core.scores import Scores
+from fedloom.core.task import Task
+from fedloom.training.dropout import KeyedDropout, with_keyed_dropout
+from fedloom.training.network import FunctionalNetwork
+from fedloom.training.optimizer import clip_
+from fedloom.training.stacked import chain_of, run_chain, run_vmap
 
 EVALUATION_BATCH = 512
 EVALUATION_CHUNK = 64
 
 
-@dataclass
-class Scores:
-    """Sums over each client's samples: of losses, of scores, and of what they count."""
+class Evaluator:
+    """A working copy of one task's model, and passes of it with the weights of given rows."""
 
-    loss: Tensor
-    score: Tensor
-    counts: Tensor
+    def __init__(self, task: Task, execution: str) -> None:
+        self.task, self.layout, self.execution = task, task.layout, execution
+        self.model = with_keyed_dropout(task.model)
+        self.model.train()
+        self.drops = [layer for layer in self.model.modules() if isinstance(layer, KeyedDropout)]
+        self.chain = chain_of(self.model)
+        if any(isinstance(layer, nn.Conv2d) for layer in self.model.modules()):
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.format = torch.channels_last
+        else:
+            self.format = torch.contiguous_format
 
-    @property
-    def mean_loss(self) -> Tensor:
-        """Each client's mean loss (NaN for a client without samples)."""
-        return self.loss / self.counts
+    def _load(self, row: Tensor) -> None:
+        self.layout.fill(self.model, row)
+        self.model.eval()
 
-    @property
-    def mean_score(self) -> Tensor:
-        """Each client's accuracy (NaN for a client without samples)."""
-        return self.score / self.counts
+    @torch.no_grad()
+    def outputs(self, rows: Tensor, inputs: Tensor) -> Tensor:
+        """The outputs of every row on the same prepared inputs: B×n×..."""
+        if self.execution == "loop":
+            return torch.stack([self._outputs_of_one(row, inputs) for row in rows])
+        stacks, x = self.layout.stacks(rows), inputs.expand(len(rows), *inputs.shape)
+        return run_chain(self.chain, stacks, x, None) if self.chain else run_vmap(self.model, stacks, x, None)
 
+    def _outputs_of_one(self, row: Tensor, inputs: Tensor) -> Tensor:
+        self._load(row)
+        outputs: Tensor = self.model(inputs)
+        return outputs
 
-@torch.no_grad()
-def outputs_of(trainer: LocalTrainer, rows: Tensor, inputs: Tensor) -> Tensor:
-    """The outputs of every row on the same prepared inputs: B×n×..."""
-    if trainer.execution == "loop":
-        return torch.stack([_outputs(trainer, row, inputs) for row in rows])
-    stacks, x = trainer.layout.stacks(rows), inputs.expand(len(rows), *inputs.shape)
-    return run_chain(trainer.chain, stacks, x, None) if trainer.chain else run_vmap(trainer.model, stacks, x, None)
-
-
-def _outputs(trainer: LocalTrainer, row: Tensor, inputs: Tensor) -> Tensor:
-    trainer.layout.fill(trainer.model, row)
-    trainer.model.eval()
-    outputs: Tensor = trainer.model(inputs)
-    return outputs
-
-
-@torch.no_grad()
-def features_of(trainer: LocalTrainer, row: Tensor, positions: Tensor) -> Tensor:
-    """What the head sees of some samples under one row: n×features."""
-    trainer.layout.fill(trainer.model, row)
-    trainer.model.eval()
-    net = Net(trainer.model, dict(trainer.model.named_parameters()))
-    return torch.cat(
-        [net.features(trainer.task.inputs(chunk)).flatten(1) for chunk in torch.split(positions, EVALUATION_BATCH)]
-    )
-
-
-def scores_of(trainer: LocalTrainer, rows: Tensor, lists: Iterable[Tensor]) -> Scores:
-    """Loss and score of each row on its own list of samples, in batched passes where the model allows it."""
-    own = list(lists)
-    if trainer.execution != "loop" and trainer.chain is not None:
-        return Scores(*score_together(trainer, rows, own))
-    found = [score(trainer, rows[i], positions) for i, positions in enumerate(own)]
-    return Scores(*(torch.stack(column) for column in zip(*found, strict=True)))
-
-
-@torch.no_grad()
-def score_together(trainer: LocalTrainer, rows: Tensor, lists: list[Tensor]) -> list[Tensor]:
-    """Sums of loss, score and count of many rows, each on samples of its own, in batched passes."""
-    sizes = torch.tensor([len(positions) for positions in lists])
-    sums = torch.zeros(3, len(lists), dtype=torch.float64)
-    widest, stacks, chain = int(sizes.max()), trainer.layout.stacks(rows), trainer.chain or []
-    positions = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
-    for start in range(0, widest, EVALUATION_CHUNK):
-        chunk = positions[:, start : start + EVALUATION_CHUNK]
-        some = sizes > start
-        chunk, places = chunk[some], some.nonzero().flatten()
-        outputs = run_chain(
-            chain, {name: stack[some] for name, stack in stacks.items()}, trainer.task.inputs(chunk), None
+    @torch.no_grad()
+    def features(self, row: Tensor, positions: Tensor) -> Tensor:
+        """What the head sees of some samples under one row: n×features."""
+        self._load(row)
+        network = FunctionalNetwork(self.model, dict(self.model.named_parameters()))
+        return torch.cat(
+            [network.features(self.task.inputs(chunk)).flatten(1) for chunk in torch.split(positions, EVALUATION_BATCH)]
         )
-        outputs, targets = outputs.flatten(0, 1), trainer.task.targets(chunk).flatten(0, 1)
-        losses, counts = trainer.task.objective.losses(outputs, targets)
-        scores, _ = trainer.task.objective.scores(outputs, targets)
-        real = (torch.arange(start, start + chunk.shape[1]) < sizes[some, None]).double()
-        for row, values in zip(sums, (losses, scores, counts), strict=True):
-            row[places] += (values.view(chunk.shape).double() * real).sum(1)
-    return list(sums)
+
+    def gradients(self, rows: Tensor, lists: Sequence[Tensor], work: LocalWork) -> Tensor:
+        """The gradient of each row's mean loss on its list of samples, with the work's weight decay and clipping."""
+        task, layout = self.task, self.layout
+        out = torch.zeros(len(lists), layout.width)
+        moving = {slot.name for slot in layout.trainable}
+        parameters = {name: p for name, p in self.model.named_parameters() if name in moving}
+        for place, positions in enumerate(lists):
+            self._load(rows[place])
+            for parameter in parameters.values():
+                parameter.requires_grad_(True)
+            views, total = layout.views(out[place]), 0.0
+            for chunk in torch.split(positions, EVALUATION_BATCH):
+                losses, counts = task.objective.losses(self.model(task.inputs(chunk)), task.targets(chunk))
+                gradients = gradients_of(losses.sum(), list(parameters.values()))
+                for name, gradient in zip(parameters, gradients, strict=True):
+                    views[name] += gradient
+                total += float(counts.sum())
+            out[place] /= total
+        if work.clip is not None:
+            clip_([out], work.clip)
+        decay, trained = work.weight_decay * rows, layout.trained_columns
+        return out + (decay if trained is None else decay * trained)
+
+    def scores(self, rows: Tensor, lists: Sequence[Tensor]) -> Scores:
+        """Loss and score of each row on its own list of samples, in batched passes where the model allows it."""
+        if self.execution != "loop" and self.chain is not None:
+            return self._scores_together(rows, list(lists))
+        sums = [[column.sum() for column in self.sample_scores(rows[i], lists[i])] for i in range(len(lists))]
+        return Scores(*(torch.stack(column) for column in zip(*sums, strict=True)))
+
+    @torch.no_grad()
+    def _scores_together(self, rows: Tensor, lists: list[Tensor]) -> Scores:
+        """Loss and score of many rows, each on samples of its own, in batched passes."""
+        task, sizes = self.task, torch.tensor([len(positions) for positions in lists])
+        sums = torch.zeros(3, len(lists), dtype=torch.float64)
+        widest, stacks, chain = int(sizes.max()), self.layout.stacks(rows), self.chain or []
+        positions = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
+        for start in range(0, widest, EVALUATION_CHUNK):
+            chunk = positions[:, start : start + EVALUATION_CHUNK]
+            some = sizes > start
+            chunk, places = chunk[some], some.nonzero().flatten()
+            outputs = run_chain(chain, {name: stack[some] for name, stack in stacks.items()}, task.inputs(chunk), None)
+            outputs, targets = outputs.flatten(0, 1), task.targets(chunk).flatten(0, 1)
+            losses, counts = task.objective.losses(outputs, targets)
+            scores, _ = task.objective.scores(outputs, targets)
+            real = (torch.arange(start, start + chunk.shape[1]) < sizes[some, None]).double()
+            for row, values in zip(sums, (losses, scores, counts), strict=True):
+                row[places] += (values.view(chunk.shape).double() * real).sum(1)
+        return Scores(*sums)
+
+    @torch.no_grad()
+    def sample_scores(self, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss, score and count of one row for each of some samples."""
+        task = self.task
+        self._load(row)
+        columns: list[list[Tensor]] = [[], [], []]
+        for chunk in torch.split(positions, EVALUATION_BATCH):
+            if not len(chunk):
+                break
+            outputs, targets = self.model(task.inputs(chunk)), task.targets(chunk)
+            losses, counts = task.objective.losses(outputs, targets)
+            scores, _ = task.objective.scores(outputs, targets)
+            for column, values in zip(columns, (losses, scores, counts), strict=True):
+                column.append(values.double())
+        empty = torch.zeros(0, dtype=torch.float64)
+        loss, right, counts = (torch.cat(column) if column else empty for column in columns)
+        return loss, right, counts
 
 
-@torch.no_grad()
-def score(trainer: LocalTrainer, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums of loss, score and count of one row on some samples."""
-    each = score_samples(trainer, row, positions)
-    return each[0].sum(), each[1].sum(), each[2].sum()
-
-
-@torch.no_grad()
-def score_samples(trainer: LocalTrainer, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, score and count of one row for each of some samples."""
-    task = trainer.task
-    trainer.layout.fill(trainer.model, row)
-    trainer.model.eval()
-    columns: list[list[Tensor]] = [[], [], []]
-    for chunk in torch.split(positions, EVALUATION_BATCH):
-        if not len(chunk):
-            break
-        outputs, targets = trainer.model(task.inputs(chunk)), task.targets(chunk)
-        losses, counts = task.objective.losses(outputs, targets)
-        scores, _ = task.objective.scores(outputs, targets)
-        for column, values in zip(columns, (losses, scores, counts), strict=True):
-            column.append(values.double())
-    empty = torch.zeros(0, dtype=torch.float64)
-    loss, right, counts = (torch.cat(column) if column else empty for column in columns)
-    return loss, right, counts
+def gradients_of(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients of a loss; zeros for what takes no part in it."""
+    return list(torch.autograd.grad(loss, tuple(leaves), allow_unused=True, materialize_grads=True))

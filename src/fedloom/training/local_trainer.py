@@ -11,51 +11,44 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedloom.core.cycle import Memory
 from fedloom.core.errors import FedloomError
-from fedloom.core.seeds import generator
+from fedloom.core.network import Loss
+from fedloom.core.seeds import generator, key
 from fedloom.core.task import Task
-from fedloom.training.batches import Assignment, Step, interleaved
-from fedloom.training.dropout import KeyedDropout, keyed, step_key
-from fedloom.training.network import Loss, Net
+from fedloom.core.trainer import TrainingRequest, TrainingResult
+from fedloom.training.batches import Assignment, BatchStep, interleave
+from fedloom.training.cycle_memory import CycleMemory
+from fedloom.training.dropout import KeyedDropout, step_key
+from fedloom.training.evaluation import Evaluator, gradients_of
+from fedloom.training.network import FunctionalNetwork
 from fedloom.training.optimizer import Optimizer
-from fedloom.training.request import Request
-from fedloom.training.stacked import InPlace, chain_of, run_chain, run_vmap
+from fedloom.training.stacked import InPlace, run_chain, run_vmap
 
 
-class LocalTrainer:
-    """The machinery of one task in one process: working copies of the model and the executions."""
+class LocalTrainer(Evaluator):
+    """Trains and evaluates rows of one task's model in one process."""
 
     def __init__(self, task: Task, execution: str) -> None:
-        self.task, self.layout, self.execution = task, task.layout, execution
-        self.model = keyed(task.model)
-        self.model.train()
-        self.drops = [layer for layer in self.model.modules() if isinstance(layer, KeyedDropout)]
-        self.chain = chain_of(self.model)
+        super().__init__(task, execution)
         whole = {name: b for name, b in self.model.named_buffers() if not b.is_floating_point()}
         self.counters = {name: b.clone() for name, b in whole.items() if not name.endswith("noise_key")}
         self.compiled: dict[Any, Any] = {}
-        if any(isinstance(layer, nn.Conv2d) for layer in self.model.modules()):
-            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            self.format = torch.channels_last
-        else:
-            self.format = torch.contiguous_format
 
-    def keys(self, request: Request) -> Tensor:
+    def keys(self, request: TrainingRequest) -> Tensor:
         """A noise key per client, where the model drops units."""
         if not self.drops:
-            return torch.zeros(len(request.assignments), dtype=torch.int64)
-        return torch.tensor([request.noise_key(one) for one in request.assignments])
+            return torch.zeros(len(request.clients), dtype=torch.int64)
+        return torch.tensor([noise_key(request, client) for client in request.clients])
 
-    def augmenters(self, request: Request) -> list[torch.Generator]:
+    def augmenters(self, request: TrainingRequest) -> list[torch.Generator]:
         """An augmentation generator per client, where the task augments."""
         if self.task.augment is None:
             return []
-        return [generator(request.seed, "augment", request.round, one.client) for one in request.assignments]
+        return [generator(request.seed, "augment", request.round, client) for client in request.clients]
 
-    def batch(self, step: Step, augmenters: list[torch.Generator]) -> tuple[Tensor, Tensor]:
+    def batch(self, step: BatchStep, augmenters: list[torch.Generator]) -> tuple[Tensor, Tensor]:
         """A step's inputs and targets, each client's real samples augmented with its own generator."""
         x, y = self.task.inputs(step.positions), self.task.targets(step.positions)
         if self.task.augment is None:
@@ -66,35 +59,41 @@ class LocalTrainer:
             x[i, :real] = self.task.augment(x[i, :real], augmenters[place])
         return x, y
 
-    def train(self, request: Request) -> tuple[Tensor, Tensor]:
-        """The rows after local training, and the anchors of a cycle (the rows themselves where there is none)."""
-        if max(one.steps for one in request.assignments) == 0:
-            return request.rows.clone(), request.rows
-        several = request.cycle is not None and len(request.cycle.lrs) > 1
-        if several and (request.work.optimizer != "sgd" or request.work.momentum):
+    def train(self, request: TrainingRequest) -> TrainingResult:
+        """Train each row on its client's samples."""
+        work, cycle = request.work, request.cycle
+        assignments = [
+            Assignment.of(client, positions, work, request.seed, request.round)
+            for client, positions in zip(request.clients, request.positions, strict=True)
+        ]
+        steps = torch.tensor([one.steps for one in assignments]) * len(request.lrs)
+        if not int(steps.max()):
+            return TrainingResult(request.rows.clone(), request.rows, steps)
+        if cycle is not None and len(cycle.lrs) > 1 and (work.optimizer != "sgd" or work.momentum):
             raise FedloomError(
                 "this method's local step is made of plain gradient steps: use local.optimizer = sgd, momentum 0."
             )
         if self.execution == "loop":
-            return self.loop(request)
-        if self.execution == "compiled":
-            from fedloom.training.compiled import train_compiled
+            rows, anchors = self._train_loop(request, assignments)
+        elif self.execution == "compiled":
+            from fedloom.training.compiled import train_compiled  # it imports the compiler
 
-            rows = train_compiled(self, request)
-            return rows, rows
-        return self.vectorised(request)
+            rows = anchors = train_compiled(self, request, assignments)
+        else:
+            rows, anchors = self._train_vectorised(request, assignments)
+        return TrainingResult(rows, anchors, steps)
 
     # -- one client after another
 
-    def loop(self, request: Request) -> tuple[Tensor, Tensor]:
+    def _train_loop(self, request: TrainingRequest, assignments: list[Assignment]) -> tuple[Tensor, Tensor]:
         """Train each client with an ordinary module whose memory is reused from client to client."""
         out = request.rows.clone()
         anchors = out if request.cycle is None else request.rows.clone()
         augmenters = self.augmenters(request)
-        for place, assignment in enumerate(request.assignments):
-            luck = augmenters[place] if augmenters else None
+        for place, assignment in enumerate(assignments):
+            augmenter = augmenters[place] if augmenters else None
             try:
-                self._one(out[place], anchors[place], request, place, assignment, luck)
+                self._train_one(out[place], anchors[place], request, place, assignment, augmenter)
             except ValueError as error:
                 if "more than 1 value per channel" not in str(error):
                     raise
@@ -106,14 +105,14 @@ class LocalTrainer:
                 raise FedloomError(f"client {name} {why}") from None
         return out, anchors
 
-    def _one(
+    def _train_one(
         self,
         row: Tensor,
         anchor: Tensor,
-        request: Request,
+        request: TrainingRequest,
         place: int,
         work: Assignment,
-        luck: torch.Generator | None,
+        augmenter: torch.Generator | None,
     ) -> None:
         model, layout = self.model, self.layout
         layout.fill(model, row)
@@ -131,19 +130,19 @@ class LocalTrainer:
             for name, rows in request.given.items()
         }
         optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
-        memory = Memory(request.cycle, {name: received[name].unsqueeze(0) for name in moving})
+        memory = CycleMemory(request.cycle, {name: received[name].unsqueeze(0) for name in moving})
         constants, fixed = request.constants, {}
         if constants is not None:
             fixed = layout.views(constants[place if len(constants) > 1 else 0])
-        noise = torch.tensor(request.noise_key(work))
+        noise = torch.tensor(noise_key(request, work.client))
         steps = 0
         with torch.random.fork_rng(devices=[]):
             # for layers that draw from torch's own generator; torch.manual_seed would format a stack trace every time
             torch.default_generator.manual_seed(int(noise))
             for positions in work:
                 whole_x, whole_y = self.task.inputs(positions), self.task.targets(positions)
-                if self.task.augment is not None and luck is not None:
-                    whole_x = self.task.augment(whole_x, luck)
+                if self.task.augment is not None and augmenter is not None:
+                    whole_x = self.task.augment(whole_x, augmenter)
                 if whole_x.dim() == 4:
                     whole_x = whole_x.contiguous(memory_format=self.format)
                 for number, lr in enumerate(request.lrs):
@@ -156,11 +155,11 @@ class LocalTrainer:
                     if request.loss is None:
                         losses, counts = self.task.objective.losses(model(x), y)
                     else:
-                        losses, counts = request.loss(Net(model, named), x, y, given)
+                        losses, counts = request.loss(FunctionalNetwork(model, named), x, y, given)
                     gradients = gradients_of(losses.sum() / counts.sum(), values)
                     with torch.no_grad():
                         if fixed:
-                            gradients = request.pulled(gradients, values, [fixed[name] for name in moving])
+                            gradients = _add_affine_pull(request, gradients, values, [fixed[name] for name in moving])
                         elif request.pull is not None:
                             for i, name in enumerate(moving):
                                 extra = {key: views[name] for key, views in given.items()}
@@ -181,7 +180,7 @@ class LocalTrainer:
 
     # -- all clients in one pass
 
-    def vectorised(self, request: Request) -> tuple[Tensor, Tensor]:
+    def _train_vectorised(self, request: TrainingRequest, assignments: list[Assignment]) -> tuple[Tensor, Tensor]:
         """Train all clients together: one batched pass per step."""
         moving = [slot.name for slot in self.layout.moving(request.part)]
         stacks = self.layout.stacks(request.rows)
@@ -192,10 +191,10 @@ class LocalTrainer:
         needed = request.given if moved or request.loss is not None else {}
         given = {name: self.layout.pieces(rows) for name, rows in needed.items()}
         optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
-        memory = Memory(request.cycle, {name: stacks[name] for name in moving})
+        memory = CycleMemory(request.cycle, {name: stacks[name] for name in moving})
         keys, augmenters = self.keys(request), self.augmenters(request)
         done = torch.zeros(len(keys), dtype=torch.int64)
-        for step in interleaved(request.assignments):
+        for step in interleave(assignments):
             cut = slice(step.rows) if isinstance(step.rows, int) else step.rows
             piece = {name: stack[cut] for name, stack in stacks.items()}
             part = optimizer.part(step.rows)
@@ -223,7 +222,7 @@ class LocalTrainer:
 
     def _step(
         self,
-        request: Request,
+        request: TrainingRequest,
         moving: list[str],
         stacks: dict[str, Tensor],
         optimizer: Optimizer,
@@ -247,7 +246,7 @@ class LocalTrainer:
         leaves = [value.requires_grad_() for value in optimizer.values]
         stacks.update(zip(moving, leaves, strict=True))
         if request.loss is not None:
-            losses, counts = self._own_loss(request.loss, stacks, x, y, given, keys)
+            losses, counts = self._method_loss(request.loss, stacks, x, y, given, keys)
         else:
             if self.chain is not None:
                 outputs = run_chain(self.chain, stacks, x, keys, in_place)
@@ -265,12 +264,12 @@ class LocalTrainer:
             gradients = gradients_of(loss, leaves)
             with torch.no_grad():
                 if constants:
-                    gradients = request.pulled(gradients, leaves, [constants[name] for name in moving])
+                    gradients = _add_affine_pull(request, gradients, leaves, [constants[name] for name in moving])
                 elif request.pull is not None:
                     gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, leaves, strict=True)]
             optimizer.step(gradients)
 
-    def _own_loss(
+    def _method_loss(
         self,
         loss: Loss,
         stacks: dict[str, Tensor],
@@ -285,13 +284,23 @@ class LocalTrainer:
             tensors: dict[str, Tensor], x: Tensor, y: Tensor, given: dict[str, dict[str, Tensor]], key: Tensor
         ) -> tuple[Tensor, Tensor]:
             noise = {f"{name}.noise_key": key for name in drops}
-            return loss(Net(self.model, {**tensors, **noise}), x, y, given)
+            return loss(FunctionalNetwork(self.model, {**tensors, **noise}), x, y, given)
 
         self.model.train()
         result: tuple[Tensor, Tensor] = torch.func.vmap(one, randomness="error")(stacks, x, y, given, keys)
         return result
 
 
-def gradients_of(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-    """Gradients of a loss; zeros for what takes no part in it."""
-    return list(torch.autograd.grad(loss, tuple(leaves), allow_unused=True, materialize_grads=True))
+def noise_key(request: TrainingRequest, client: int) -> int:
+    """The key of a client's dropout in one training."""
+    return key(request.seed, "dropout", request.round, client) & 0xFFFFFFFF
+
+
+def _add_affine_pull(
+    request: TrainingRequest, gradients: list[Tensor], values: Sequence[Tensor], constants: list[Tensor]
+) -> list[Tensor]:
+    """New gradients: the old ones with an affine pull added."""
+    total = list(torch._foreach_add(gradients, constants))
+    if request.slope:
+        torch._foreach_add_(total, list(values), alpha=request.slope)
+    return total

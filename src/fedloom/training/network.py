@@ -1,17 +1,18 @@
-"""One client's network as a method's own loss sees it: outputs, features, and the same network with other weights."""
+"""One client's network inside a method's own loss: the trainer's model with the client's weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.network import features
 from fedloom.training.dropout import rewind
 
 
-class Net:
-    """One client's network inside a method's own loss: call it for outputs, or ask for the features below the head."""
+class FunctionalNetwork:
+    """A model with other weights than its own, as ``core.network.Network`` describes it."""
 
     def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         self.model, self.tensors = model, dict(tensors)
@@ -22,14 +23,14 @@ class Net:
         return outputs
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: ``model.features(x)``, or in a Sequential all before the last parametrised layer."""
+        """What the head sees."""
         inside = {f"model.{name}": tensor for name, tensor in self.tensors.items()}
         outputs: Tensor = torch.func.functional_call(_Features(self.model), inside, (x,))
         return outputs
 
-    def at(self, tensors: Mapping[str, Tensor]) -> Net:
+    def at(self, tensors: Mapping[str, Tensor]) -> FunctionalNetwork:
         """The same network with other weights, for instance one of the ``given`` ones."""
-        return Net(self.model, {**self.tensors, **tensors})
+        return FunctionalNetwork(self.model, {**self.tensors, **tensors})
 
 
 class _Features(nn.Module):
@@ -38,15 +39,4 @@ class _Features(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor) -> Tensor:
-        if hasattr(self.model, "features"):
-            features: Tensor = self.model.features(x)  # type: ignore[operator]
-            return features
-        layers = [layer for layer in self.model._modules.values() if layer is not None]
-        last = max(i for i, layer in enumerate(layers) if any(True for _ in layer.parameters()))
-        for layer in layers[:last]:
-            x = layer(x)
-        return x
-
-
-Loss = Callable[[Net, Tensor, Tensor, Mapping[str, Mapping[str, Tensor]]], tuple[Tensor, Tensor]]
-"""A method's own loss: ``loss(net, x, y, given) -> (values, counts)`` per sample of one client."""
+        return features(self.model, x)

@@ -8,7 +8,7 @@ Any other model goes through ``torch.func.vmap`` with gradients from ordinary au
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,35 +21,7 @@ ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyR
 NARROW = 16
 """Below this many outputs a batched product is faster with its result transposed (measured, bench/local.py)."""
 
-Pull = Callable[..., Tensor]
-"""An extra gradient, elementwise in matching pieces of rows: ``pull(rows, received, **given)``."""
 Stacks = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Affine:
-    """A pull that is affine in the rows with one slope: ``pull(rows) = slope * rows + pull(0)``.
-
-    Proximal terms and control variates are. What does not depend on the rows is computed once per training, and the
-    slope acts like weight decay, so a step costs hardly more than without a pull.
-    """
-
-    pull: Pull
-
-    def __call__(self, rows: Tensor, received: Tensor, **given: Tensor) -> Tensor:
-        """The extra gradient."""
-        return self.pull(rows, received, **given)
-
-    def slope(self, given: Iterable[str]) -> float:
-        """How much a row adds to its own gradient."""
-        zero = torch.zeros(())
-        return float(self.pull(torch.ones(()), zero, **dict.fromkeys(given, zero)))
-
-    def constants(self, received: Tensor, given: Mapping[str, Tensor]) -> Tensor:
-        """What is added whatever the rows are: a row per client, or one row where it is the same for all."""
-        if received.stride(0) == 0 and not given:  # everybody received one and the same row
-            received = received[:1]
-        return self.pull(torch.zeros(()), received, **given).expand_as(received)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedloom
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
@@ -68,7 +68,7 @@ def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
 def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
     _, tensors = asked(station(tmp_path), "update", shared(), round=2)
     runtime = plan().runtime
-    setting = Setting(runtime.setting.work, runtime.setting.seed, runtime.setting.rounds)
+    setting = RunSetting(runtime.setting.work, runtime.setting.seed, runtime.setting.rounds)
     one = Cohort([SOUTH], runtime.training, setting, 2)
     rows = one.train(one.spread(runtime.training.task.initial_row()))
     assert torch.equal(tensors["reply/row"], rows)

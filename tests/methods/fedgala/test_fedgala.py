@@ -16,7 +16,7 @@ from fedloom.methods.fedgala.autoencoder import strangers
 from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, combined
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.training.network import Net
+from fedloom.training.network import FunctionalNetwork
 from support import checkpoints
 from support.deaf import missing, played, prepared
 
@@ -42,7 +42,7 @@ def test_the_combined_loss_is_half_autoencoder_and_half_cross_entropy():
     model = task.model.eval()
     torch.manual_seed(8)
     with torch.no_grad():
-        values, counts = combined(Net(model, dict(model.named_parameters())), x, task.targets(x), {})
+        values, counts = combined(FunctionalNetwork(model, dict(model.named_parameters())), x, task.targets(x), {})
     torch.manual_seed(8)
     others = strangers(graph)
     z = model.embed(1).detach()

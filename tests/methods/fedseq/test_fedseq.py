@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedloom as fl
-from fedloom.core.cohort import Cohort, Setting
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import generator
@@ -61,7 +61,7 @@ def along(
     """A row after a chain in a round, by hand: one client's training after the other."""
     with single_thread():
         for client in chain:
-            some = Cohort([client], trainer(execution), Setting(LocalWork(**WORK), 3, 3), number, turn=turn)
+            some = Cohort([client], trainer(execution), RunSetting(LocalWork(**WORK), 3, 3), number, turn=turn)
             row = some.train(row.view(1, -1), **how)[0]
     return row
 

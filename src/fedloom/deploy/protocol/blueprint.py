@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import fedloom
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.cohort import Setting
+from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import FederationView, Task
@@ -187,7 +187,7 @@ class Blueprint:
         """
         config, work = self.config, self.config.local or LocalWork()
         trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
-        setting = Setting(work, config.seed, config.rounds)
+        setting = RunSetting(work, config.seed, config.rounds)
         return ClientRuntime(
             method_of(config), trainer, trainer, setting, tuple(config.personal), config.clients_on_global
         )

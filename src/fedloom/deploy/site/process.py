@@ -31,7 +31,6 @@ from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.saved_model import save_model
 from fedloom.deploy.site.state import Lost, SiteState
 from fedloom.rounds.jobs import PREDICTING, ClientRuntime, Job, Tensors
-from fedloom.training.evaluation import scores_of
 
 log = logging.getLogger("fedloom")
 LARGEST = 1 << 40
@@ -163,7 +162,7 @@ class SiteProcess:
     def _judged(self, rows: Tensor) -> Tensors:
         """Mean score and loss of some rows on this site's test part."""
         mine = self.runtime.scoring.task.federation.test[self.client]
-        scores = scores_of(self.runtime.scoring, rows, [mine] * len(rows))
+        scores = self.runtime.scoring.scores(rows, [mine] * len(rows))
         return {"score": scores.mean_score, "loss": scores.mean_loss}
 
 

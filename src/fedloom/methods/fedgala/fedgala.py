@@ -24,6 +24,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply, Wave
+from fedloom.core.network import Loss, Network
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
@@ -31,7 +32,6 @@ from fedloom.methods.fedavgexit import FedAvgExit
 from fedloom.methods.fedgala.anchors import anchor_means, joined, nearest
 from fedloom.methods.fedgala.autoencoder import reconstruction, strangers
 from fedloom.models.graph import Graphs
-from fedloom.training.network import Loss, Net
 
 STRUCTURE, TASK = 0, 1
 """The phases in which clients train."""
@@ -172,7 +172,7 @@ class FedGala(FedAvgExit):
         return found
 
 
-def combined(net: Net, x: Tensor, y: Tensor, _: Mapping[str, Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:
+def combined(net: Network, x: Tensor, y: Tensor, _: Mapping[str, Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:
     """Phase 1: half the cross-entropy of the labelled nodes, half the autoencoder's loss of the client's graph."""
     graphs: Graphs = net.model.graphs  # type: ignore[assignment]
     block = graphs.block_of(x)

@@ -1,0 +1,26 @@
+"""Losses and scores of clients' models, as sums: exact over batches, clients and machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass
+class Scores:
+    """Sums over each client's samples: of losses, of scores, and of what they count."""
+
+    loss: Tensor
+    score: Tensor
+    counts: Tensor
+
+    @property
+    def mean_loss(self) -> Tensor:
+        """Each client's mean loss (NaN for a client without samples)."""
+        return self.loss / self.counts
+
+    @property
+    def mean_score(self) -> Tensor:
+        """Each client's mean score, such as its accuracy (NaN for a client without samples)."""
+        return self.score / self.counts

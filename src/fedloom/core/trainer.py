@@ -1,0 +1,99 @@
+"""What methods need of local training: a request goes in, rows come out. ``training.LocalTrainer`` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from torch import Tensor
+
+from fedloom.core.cycle import Cycle
+from fedloom.core.layout import Layout
+from fedloom.core.local_work import LocalWork
+from fedloom.core.network import Loss
+from fedloom.core.pull import Affine, Pull
+from fedloom.core.scores import Scores
+from fedloom.core.task import Task
+
+Given = Mapping[str, Tensor]
+"""Rows, or one number per client (B×1), that a pull or a loss needs, by name."""
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What is to be trained: rows, on which samples, how much, and what is special about the method.
+
+    ``pull`` is an extra gradient ``pull(rows, received, **given)``, elementwise on matching pieces of rows;
+    ``given`` are rows it (or ``loss``) needs; ``part`` names the only part that may move.
+    """
+
+    rows: Tensor
+    """A row per client."""
+    clients: list[int]
+    positions: list[Tensor]
+    """The positions of each client's training samples in the task's columns."""
+    work: LocalWork
+    lr: float
+    seed: int
+    round: int
+    part: str | None = None
+    pull: Pull | None = None
+    given: Given = field(default_factory=dict)
+    loss: Loss | None = None
+    cycle: Cycle | None = None
+
+    @property
+    def lrs(self) -> tuple[float, ...]:
+        """The learning rate of each step that is made with a batch."""
+        return (self.lr,) if self.cycle is None else self.cycle.lrs
+
+    @cached_property
+    def slope(self) -> float:
+        """The slope of an affine pull; 0 for any other, which is computed anew at every step."""
+        return self.pull.slope(self.given) if isinstance(self.pull, Affine) and self.cycle is None else 0.0
+
+    @cached_property
+    def constants(self) -> Tensor | None:
+        """What an affine pull adds whatever the rows are; None for any other, or where its anchor moves."""
+        if not isinstance(self.pull, Affine) or self.cycle is not None:
+            return None
+        return self.pull.constants(self.rows, self.given)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The rows after local training, and the gradient steps of each client."""
+
+    rows: Tensor
+    anchors: Tensor
+    """The anchor rows of a cycle; the rows themselves where there is no cycle."""
+    steps: Tensor
+
+
+class Trainer(Protocol):
+    """Trains and evaluates rows of one task's model."""
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the rows."""
+
+    def train(self, request: TrainingRequest) -> TrainingResult:
+        """Train each row on its client's samples."""
+
+    def gradients(self, rows: Tensor, lists: Sequence[Tensor], work: LocalWork) -> Tensor:
+        """The gradient of each row's mean loss on its list of samples, with the work's weight decay and clipping."""
+
+    def outputs(self, rows: Tensor, inputs: Tensor) -> Tensor:
+        """The outputs of every row on the same prepared inputs: B×n×..."""
+
+    def features(self, row: Tensor, positions: Tensor) -> Tensor:
+        """What the head sees of some samples under one row: n×features."""
+
+    def scores(self, rows: Tensor, lists: Sequence[Tensor]) -> Scores:
+        """Loss and score of each row on its own list of samples."""
