@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import fedloom as fl
+from fedloom.runs.client_model import client_flow_model
 from fedloom.tasks.flows import Recommender
 
 FLOWS = Path(__file__).parent / "flows"
@@ -33,13 +34,13 @@ def main(folder: Path) -> None:
     print(f"clients' own models are right about {own:.1%} of the next actions in flows they never saw")
 
     client = task.federation.name(0)
-    Recommender.load(folder / "run", client).saved.write(folder / "model.safetensors")
+    client_flow_model(folder / "run", client).write(folder / "model.safetensors")
     recommender = Recommender.load(folder / "model.safetensors")
     flow = recommender.read(FLOWS / file)
     for after, label in questions:
-        asked = recommender.ask(flow, after, label).edges[-1]
-        way = f" by '{asked.label}'" if asked.label else ""
-        print(f"\n{flow.name}: after '{asked.source}'{way}, {client} would place")
+        question = recommender.question(flow, after, label).edges[-1]
+        way = f" by '{question.label}'" if question.label else ""
+        print(f"\n{flow.name}: after '{question.source}'{way}, {client} would place")
         for kind, probability in recommender.recommend(flow, 5, after, label):
             print(f"{probability:>8.1%}  {kind}")
 

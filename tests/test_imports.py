@@ -44,7 +44,6 @@ ALLOWANCE: set[tuple[str, str]] = {
     ("data", "deploy"),
     ("methods", "models"),
     ("runs", "report"),
-    ("tasks", "runs"),
 }
 """Known violations, ``(folder, imported folder)``: remove a line with its last import. It never grows."""
 

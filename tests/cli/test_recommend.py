@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import fedloom as fl
 from fedloom.cli.app import main
 from fedloom.cli.flows import flows
-from fedloom.runs.client_model import client_model
+from fedloom.runs.client_model import client_flow_model, client_model
 from fedloom.tasks.flows.formats.flow_json import write_flow
-from fedloom.tasks.flows.learning.recommender import Recommender, model_of_run
+from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.rules import PLATFORM
 from support import small_flows
 from support.paths import FLOW_EXAMPLES
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_flow(home / "flow.json", small_flows.flow(1), PLATFORM)
     (home / "digits").mkdir()
     (home / "digits" / "config.toml").write_text(f'made_by.fedloom = "{fl.__version__}"\n[task]\nname = "digits"\n')
-    model = model_of_run(home / PERSONAL, "north")
+    model = client_flow_model(home / PERSONAL, "north")
     model.write(home / "model")
     whole = (home / "model").read_bytes()
     (home / "cut").write_bytes(whole[:-9])
@@ -125,18 +125,21 @@ def test_unknown_words_and_labels_are_noted(folder: Path) -> None:
         ),
         (["recommend", PERSONAL, "flow.json", "--client", "norht"], "has no client 'norht': did you mean 'north'?"),
         (["recommend", PERSONAL, "flow.json", "--client", "9"], "no client '9': there are 'east', 'north', 'south'."),
-        (["export", "digits", "--out", "x"], "digits is a run of the task digits, which is not about flows"),
+        (["export", "digits", "--out", "x"], "digits is a run of the task digits, which is not a task on flows"),
         (["export", "nowhere", "--out", "x"], "nowhere is not a run's folder"),
-        (["recommend", "model", "flow.json"], "every branch of this flow has reached its end: say with --after"),
+        (
+            ["recommend", "model", "flow.json"],
+            "every branch of this flow has reached an end: name the node to continue after with --after",
+        ),
         (["recommend", "model", "flow.json", "--after", "x"], "this flow has no node 'x': the last one is 'False end'"),
         (["recommend", "model", "flow.json", "--after", "True end"], "'True end' is an end of this flow"),
-        (["recommend", "model", "flow.json", "--after", "if", "--top", "0"], "top=0: ask for at least one"),
-        (["recommend", "model", "flow.json", "--client", "east"], "is the model of 'north' and not of 'east'"),
-        (["recommend", "model", "support_mail.n8n.json"], "is a flow of the dialect 'n8n', and this model was trained"),
-        (["recommend", "cut", "flow.json"], "cut is no readable model"),
-        (["recommend", "flow.json", "flow.json"], "flow.json is no readable model"),
-        (["recommend", "diverged", "flow.json"], "has numbers that are not finite"),
-        (["recommend", "other", "flow.json"], "no model that fedloom flows export wrote"),
+        (["recommend", "model", "flow.json", "--after", "if", "--top", "0"], "top=0: it must be at least 1"),
+        (["recommend", "model", "flow.json", "--client", "east"], "is the model of 'north', not of 'east'"),
+        (["recommend", "model", "support_mail.n8n.json"], "is a flow of the dialect 'n8n', but this model was trained"),
+        (["recommend", "cut", "flow.json"], "cut is not a readable model"),
+        (["recommend", "flow.json", "flow.json"], "flow.json is not a readable model"),
+        (["recommend", "diverged", "flow.json"], "has values that are not finite"),
+        (["recommend", "other", "flow.json"], "not a model that fedloom flows export wrote"),
         (["recommend", "missing", "flow.json"], "there is no model file missing"),
         (["recommend", "model", "missing"], "there is no file missing"),
     ],

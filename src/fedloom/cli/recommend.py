@@ -1,4 +1,4 @@
-"""``fedloom flows recommend`` and ``export``: what comes next in a flow, and the model that says so in one file."""
+"""``fedloom flows recommend`` and ``export``: recommend the next action of a flow, and write the model to one file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fedloom.tasks.flows.flow import Flow
-    from fedloom.tasks.flows.learning.recommender import Strange
-    from fedloom.tasks.flows.learning.saved_flow_model import SavedModel
+    from fedloom.tasks.flows.learning.recommender import Recommender, UnknownWord
+    from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 
 NOTED = 5
-"""How many words a note names."""
+"""The most words that a note names."""
 
 Client = Annotated[
     str | None,
-    typer.Option("--client", help="Whose personalised model of the run, by name (or number)."),
+    typer.Option("--client", help="The client whose personalised model of the run is used, by name or number."),
 ]
 
 
@@ -33,7 +33,7 @@ def recommend(
     flow: Annotated[
         Path, typer.Argument(metavar="FLOW", help="The flow under construction: our JSON, an n8n export or BPMN 2.0.")
     ],
-    top: Annotated[int, typer.Option("--top", help="How many suggestions.")] = 5,
+    top: Annotated[int, typer.Option("--top", help="The number of suggestions.")] = 5,
     after: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +43,8 @@ def recommend(
     label: Annotated[
         str | None,
         typer.Option(
-            "--label", help="The label of the edge to it, such as True after an If (default: none; in n8n, main)."
+            "--label",
+            help="The label of the edge to it, such as True after an If (default: none; main in n8n).",
         ),
     ] = None,
     client: Client = None,
@@ -51,35 +52,34 @@ def recommend(
 ) -> None:
     """Rank the next actions of a flow under construction, with probabilities.
 
-    MODEL is a file that fedloom flows export wrote, or a run's folder: then --client says whose model is asked.
+    MODEL is a file that fedloom flows export wrote, or a run's folder: then --client names the client whose model is
+    used.
 
-    FLOW is our JSON, an n8n workflow export or BPMN 2.0. It may be unfinished: what comes next goes where it stops.
+    FLOW is our JSON, an n8n workflow export or BPMN 2.0. It may be unfinished.
 
     Example:  fedloom flows recommend model.safetensors my_workflow.json --after "Urgent?" --label "main 1"
     """
-    from fedloom.tasks.flows.learning.recommender import Recommender
-
-    recommender = Recommender.load(model, client)
+    recommender = _load(model, client)
     draft = recommender.read(flow)
-    asked = recommender.ask(draft, after, label)
+    question = recommender.question(draft, after, label)
     suggestions = recommender.recommend(draft, top, after, label)
-    strange = recommender.strange(asked)
-    edge = asked.edges[-1]
+    unknown = recommender.unknown_words(question)
+    edge = question.edges[-1]
     if as_json:
-        told = {
+        answer = {
             "flow": draft.name,
             "after": edge.source,
             "label": edge.label,
-            "model": _about(recommender.saved),
+            "model": _facts(recommender.saved),
             "suggestions": [suggestion._asdict() for suggestion in suggestions],
-            "unknown": [word._asdict() for word in strange],
+            "unknown": [word._asdict() for word in unknown],
         }
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(answer))
         return
-    typer.echo(_question(asked, recommender.saved))
+    typer.echo(_header(question, recommender.saved))
     for place, (kind, probability) in enumerate(suggestions, 1):
-        typer.echo(f"{place:>3}. {probability:>6.1%}  {_shown(kind)}")
-    for note in _notes(strange, recommender.saved):
+        typer.echo(f"{place:>3}. {probability:>6.1%}  {_class_name(kind)}")
+    for note in _notes(unknown, recommender.saved):
         typer.echo(f"Note: {note}")
 
 
@@ -95,17 +95,28 @@ def export(
 
     Example:  fedloom flows export runs/n8n --client "owner 12" --out model.safetensors
     """
-    from fedloom.tasks.flows.learning.recommender import model_of_run
+    from fedloom.runs.client_model import client_flow_model
 
-    saved = model_of_run(run, client)
+    saved = client_flow_model(run, client)
     saved.write(out)
     if as_json:
-        typer.echo(json.dumps({"written": str(out), "bytes": out.stat().st_size, **_about(saved)}))
+        typer.echo(json.dumps({"written": str(out), "bytes": out.stat().st_size, **_facts(saved)}))
         return
-    typer.echo(f"{out}: {_whose(saved)}, {len(saved.classes):,} classes, {out.stat().st_size / 1e6:.1f} MB")
+    typer.echo(f"{out}: {_owner(saved)}, {len(saved.classes):,} classes, {out.stat().st_size / 1e6:.1f} MB")
 
 
-def _about(saved: SavedModel) -> dict[str, str | int]:
+def _load(path: Path, client: str | None) -> Recommender:
+    """A recommender from an exported model or from a run's folder."""
+    from fedloom.tasks.flows.learning.recommender import Recommender
+
+    if not path.is_dir():
+        return Recommender.load(path, client)
+    from fedloom.runs.client_model import client_flow_model
+
+    return Recommender(client_flow_model(path, client))
+
+
+def _facts(saved: SavedFlowModel) -> dict[str, str | int]:
     return {
         "client": saved.client,
         "method": saved.method,
@@ -115,27 +126,27 @@ def _about(saved: SavedModel) -> dict[str, str | int]:
     }
 
 
-def _whose(saved: SavedModel) -> str:
+def _owner(saved: SavedFlowModel) -> str:
     from fedloom.tasks.flows.flow import brief
 
     return f"the model of '{brief(saved.client)}'" if saved.client else "the model that all clients share"
 
 
-def _question(asked: Flow, saved: SavedModel) -> str:
-    """What was asked, in one line."""
+def _header(question: Flow, saved: SavedFlowModel) -> str:
+    """The line above the suggestions."""
     from fedloom.tasks.flows.drawing.kind_families import short_kind
     from fedloom.tasks.flows.flow import brief
 
-    edge = asked.edges[-1]
-    before = next(node for node in asked.nodes if node.id == edge.source)
+    edge = question.edges[-1]
+    before = next(node for node in question.nodes if node.id == edge.source)
     kind = "" if before.kind == before.id else f" ({brief(short_kind(before.kind), 40)})"
     way = f" by '{brief(edge.label, 30)}'" if edge.label else ""
     by = f" ({brief(saved.method)})" if saved.method else ""
-    return f"After '{brief(before.id)}'{kind}{way}, {_whose(saved)}{by} expects:"
+    return f"After '{brief(before.id)}'{kind}{way}, {_owner(saved)}{by} expects:"
 
 
-def _shown(kind: str) -> str:
-    """A class for people: an n8n type with its package behind it."""
+def _class_name(kind: str) -> str:
+    """A class as it is printed: an n8n type with its package behind it."""
     from fedloom.tasks.flows.flow import brief
 
     kind = brief(kind, 100)
@@ -143,16 +154,16 @@ def _shown(kind: str) -> str:
     return f"{name}  ({package})" if dot and "n8n-nodes" in package else kind
 
 
-def _notes(strange: Sequence[Strange], saved: SavedModel) -> Iterator[str]:
-    """What a person should know about an answer: the words that the model did not understand."""
+def _notes(unknown: Sequence[UnknownWord], saved: SavedFlowModel) -> Iterator[str]:
+    """Notes on an answer: the words that the model does not know."""
     from fedloom.tasks.flows.flow import brief
 
-    if strange:
-        words = [f"{word.attribute} '{brief(word.word, 40)}'" for word in strange[:NOTED]]
-        more = f" and {len(strange) - NOTED:,} more" if len(strange) > NOTED else ""
-        count = "a word" if len(strange) == 1 else f"{len(strange):,} words"
+    if unknown:
+        words = [f"{word.attribute} '{brief(word.word, 40)}'" for word in unknown[:NOTED]]
+        more = f" and {len(unknown) - NOTED:,} more" if len(unknown) > NOTED else ""
+        count = "a word" if len(unknown) == 1 else f"{len(unknown):,} words"
         yield f"the model does not know {count} of this flow: {', '.join(words)}{more}."
-    if any(word.attribute == "label" for word in strange):
+    if any(word.attribute == "label" for word in unknown):
         labels = [f"'{brief(label, 30)}'" for label in saved.schema.edge["label"].tokens if label]
         shown = ", ".join(labels[:12]) + (" ..." if len(labels) > 12 else "")
         yield f"the labels it knows: {shown}."

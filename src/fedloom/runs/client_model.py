@@ -20,6 +20,8 @@ from fedloom.runs.api import completed, load_config, make_task, method_of
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.runner import prepare
+from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
+from fedloom.tasks.registry import TASKS
 
 SHOWN = 6
 """How many clients an error names."""
@@ -76,6 +78,20 @@ def client_model(
     name = federation.name(number) if client is not None or own else ""
     row, label = rows[0].clone() if own else rows.clone(), History(prepared.plain).label
     return ClientModel(run.task, row, name, label, state.round)
+
+
+def client_flow_model(folder: str | Path, client: str | None = None) -> SavedFlowModel:
+    """The model that a client of a run of a flow task predicts with, ready to be saved or to recommend actions.
+
+    Args:
+        folder: the folder of the run.
+        client: the client's name or number; None where all clients predict with the same model.
+    """
+    name = load_config(Path(folder)).task.name
+    if name not in TASKS or TASKS[name].modality != "flows":
+        raise FedloomError(f"{folder} is a run of the task {name}, which is not a task on flows.")
+    found = client_model(folder, client)
+    return SavedFlowModel.of_task(found.task, found.row, found.client, found.method)
 
 
 def _number(client: str, federation: FederationView, folder: Path) -> int:

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.learning.data_points import FlowInputs, FlowTable
-from fedloom.tasks.flows.learning.flow_schema import MASK, Schema
-from fedloom.tasks.flows.learning.placement_order import placed
+from fedloom.tasks.flows.learning.flow_schema import MASK, FlowSchema
+from fedloom.tasks.flows.learning.placement_order import placement_order
 from support import small_flows
 
 LOOP = Flow(
     (Node("s", "Start"), Node("f", "ForEach"), Node("a", "Assign"), Node("e", "End")),
     (Edge("a", "f", "back"), Edge("s", "f"), Edge("f", "e", "exit"), Edge("f", "a", "cycle")),
 )
-SCHEMA = Schema.of([LOOP])
+SCHEMA = FlowSchema.of([LOOP])
 ORDER = [0, 1, 2, 3]
 
 
 def table(flows: list[Flow], seed: int = 0) -> FlowTable:
-    return FlowTable.of(flows, [placed(flow, seed + i) for i, flow in enumerate(flows)], Schema.of(flows))
+    return FlowTable.of(flows, [placement_order(flow, seed + i) for i, flow in enumerate(flows)], FlowSchema.of(flows))
 
 
 def everything(made: FlowTable) -> torch.Tensor:
@@ -63,7 +63,7 @@ def test_a_packed_row_is_what_the_model_takes() -> None:
 
 def test_nodes_that_nothing_placed_leads_to_are_no_targets() -> None:
     hanging = Flow((Node("s", "Start"), Node("a", "Agent"), Node("t", "Tool")), (Edge("s", "a"), Edge("t", "a")))
-    made = FlowTable.of([hanging], [[0, 1, 2]], Schema.of([hanging]))
+    made = FlowTable.of([hanging], [[0, 1, 2]], FlowSchema.of([hanging]))
     points, rows = made.points(everything(made))
     assert rows.tolist() == [1]
     assert points[0, 4] == 1  # the tool is not placed yet
@@ -83,8 +83,8 @@ def test_only_wanted_targets_are_points() -> None:
 def test_a_row_holds_the_flow_up_to_its_target_and_nothing_else(numbers: list[int], seed: int) -> None:
     """Read back from the packed tensor with loops, and compared with the flow and its order."""
     flows = [small_flows.flow(i) for i in numbers]
-    orders = [placed(flow, seed + i) for i, flow in enumerate(flows)]
-    schema = Schema.of(flows)
+    orders = [placement_order(flow, seed + i) for i, flow in enumerate(flows)]
+    schema = FlowSchema.of(flows)
     made = FlowTable.of(flows, orders, schema)
     points, rows = made.points(everything(made))
     assert len(points) == sum(len(flow.nodes) - 1 for flow in flows)  # all but the Start
@@ -119,7 +119,7 @@ def test_a_row_holds_the_flow_up_to_its_target_and_nothing_else(numbers: list[in
 
 def test_points_of_many_flows_are_those_of_each_alone() -> None:
     flows = [small_flows.flow(i) for i in range(6)]
-    schema, orders = Schema.of(flows), [placed(flow, i) for i, flow in enumerate(flows)]
+    schema, orders = FlowSchema.of(flows), [placement_order(flow, i) for i, flow in enumerate(flows)]
     together = FlowTable.of(flows, orders, schema)
     points, _ = together.points(everything(together))
     for i, flow in enumerate(flows):
@@ -130,7 +130,7 @@ def test_points_of_many_flows_are_those_of_each_alone() -> None:
 
 def test_flows_without_edges_make_no_points() -> None:
     lone = Flow((Node("s", "Start"),), ())
-    made = FlowTable.of([lone, LOOP, lone], [[0], ORDER, [0]], Schema.of([lone, LOOP]))
+    made = FlowTable.of([lone, LOOP, lone], [[0], ORDER, [0]], FlowSchema.of([lone, LOOP]))
     points, _ = made.points(everything(made))
     assert points[:, 0].tolist() == [1, 1, 1]
     alone = FlowTable.of([lone], [[0]], SCHEMA)
@@ -147,5 +147,5 @@ def test_inputs_survive_pickling_and_carry_their_schema() -> None:
 
 
 def test_an_order_that_forgets_a_node_is_refused() -> None:
-    with pytest.raises(FedloomError, match="each of its nodes once"):
+    with pytest.raises(FedloomError, match="each node of its flow once"):
         FlowTable.of([LOOP], [[0, 1, 2]], SCHEMA)

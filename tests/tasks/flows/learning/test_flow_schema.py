@@ -16,10 +16,10 @@ from fedloom.tasks.flows.learning.flow_schema import (
     MASK,
     NODE,
     UNKNOWN,
-    Schema,
+    FlowSchema,
     Vocabulary,
-    tables,
-    widths,
+    embedding_tables,
+    embedding_widths,
 )
 from support import small_flows
 
@@ -39,7 +39,7 @@ def test_token_0_masks_token_1_is_unknown_and_words_follow() -> None:
 
 
 def test_a_schema_has_all_attributes_and_a_missing_one_is_a_word() -> None:
-    schema = Schema.of([FLOW])
+    schema = FlowSchema.of([FLOW])
     assert list(schema.node) == ["kind", "id", "name"]
     assert schema.node["kind"].tokens == ("If", "Start")
     assert schema.node["name"].tokens == ("", "x", "y")
@@ -47,13 +47,13 @@ def test_a_schema_has_all_attributes_and_a_missing_one_is_a_word() -> None:
 
 
 def test_flows_without_attributes_have_one_that_is_always_the_same() -> None:
-    assert {name: v.tokens for name, v in Schema.of([FLOW]).graph.items()} == {"flow": ("",)}
+    assert {name: v.tokens for name, v in FlowSchema.of([FLOW]).graph.items()} == {"flow": ("",)}
     named = Flow(FLOW.nodes, FLOW.edges, {"type": "screen", "owner": "me"})
-    assert {name: v.tokens for name, v in Schema.of([named], ["owner"]).graph.items()} == {"type": ("screen",)}
+    assert {name: v.tokens for name, v in FlowSchema.of([named], ["owner"]).graph.items()} == {"type": ("screen",)}
 
 
 def test_attributes_are_left_out_and_rare_words_unknown() -> None:
-    schema = Schema.of([FLOW], leave_out=["id"], least=2)
+    schema = FlowSchema.of([FLOW], leave_out=["id"], least=2)
     assert list(schema.node) == ["kind", "name"]
     assert schema.node["kind"].tokens == ("If",)
     assert schema.node["kind"].number("Start") == UNKNOWN
@@ -61,18 +61,18 @@ def test_attributes_are_left_out_and_rare_words_unknown() -> None:
 
 def test_the_order_of_flows_does_not_matter() -> None:
     flows = [small_flows.flow(i) for i in range(8)]
-    assert Schema.of(flows) == Schema.of(flows[::-1])
+    assert FlowSchema.of(flows) == FlowSchema.of(flows[::-1])
 
 
 @given(words, words, words)
 @settings(max_examples=30, deadline=None)
 def test_a_schema_comes_back_from_json(first: list[str], second: list[str], third: list[str]) -> None:
-    made = Schema(
+    made = FlowSchema(
         {"kind": Vocabulary(tuple(first)), "näme": Vocabulary(tuple(second))},
         {"label": Vocabulary(tuple(third))},
         {"flow": Vocabulary(())},
     )
-    back = Schema.from_json(made.to_json())
+    back = FlowSchema.from_json(made.to_json())
     assert back == made
     assert list(back.node) == list(made.node)
 
@@ -80,11 +80,11 @@ def test_a_schema_comes_back_from_json(first: list[str], second: list[str], thir
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no schema of flows"),
-        ("[]", "no schema of flows"),
-        ('{"node": {"kind": ["a"]}, "edge": {"label": []}}', "no schema of flows"),
-        ('{"node": {"kind": "a"}, "edge": {"label": []}, "graph": {"f": []}}', "no schema of flows"),
-        ('{"node": {"kind": [1]}, "edge": {"label": []}, "graph": {"f": []}}', "no schema of flows"),
+        ("", "not a schema of flows"),
+        ("[]", "not a schema of flows"),
+        ('{"node": {"kind": ["a"]}, "edge": {"label": []}}', "not a schema of flows"),
+        ('{"node": {"kind": "a"}, "edge": {"label": []}, "graph": {"f": []}}', "not a schema of flows"),
+        ('{"node": {"kind": [1]}, "edge": {"label": []}, "graph": {"f": []}}', "not a schema of flows"),
         ('{"node": {}, "edge": {"label": []}, "graph": {"f": []}}', "'kind' of nodes"),
         ('{"node": {"kind": []}, "edge": {"label": []}, "graph": {}}', "an attribute of graphs"),
         ('{"node": {"kind": ["a", "a"]}, "edge": {"label": []}, "graph": {"f": []}}', "the word 'a' twice"),
@@ -92,7 +92,7 @@ def test_a_schema_comes_back_from_json(first: list[str], second: list[str], thir
 )
 def test_what_is_no_schema_is_refused(text: str, said: str) -> None:
     with pytest.raises(FedloomError, match=said):
-        Schema.from_json(text)
+        FlowSchema.from_json(text)
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(0, 200))
@@ -100,7 +100,7 @@ def test_what_is_no_schema_is_refused(text: str, said: str) -> None:
 def test_widths_add_up_and_grow_with_the_logarithm_of_the_vocabulary(sizes: list[int], more: int) -> None:
     vocabularies = {str(i): Vocabulary(tuple(map(str, range(size)))) for i, size in enumerate(sizes)}
     total = len(sizes) + more
-    shares = widths(vocabularies, total)
+    shares = embedding_widths(vocabularies, total)
     assert sum(shares) == total
     whole = sum(math.log2(2 + size) for size in sizes)
     for size, share in zip(sizes, shares, strict=True):
@@ -108,14 +108,14 @@ def test_widths_add_up_and_grow_with_the_logarithm_of_the_vocabulary(sizes: list
 
 
 def test_the_documents_widths_are_shared_by_any_attributes() -> None:
-    schema = Schema.of([small_flows.flow(i) for i in range(8)])
+    schema = FlowSchema.of([small_flows.flow(i) for i in range(8)])
     for part, total in ((schema.node, NODE), (schema.edge, EDGE), (schema.graph, GRAPH)):
-        shapes = tables(part, total)
+        shapes = embedding_tables(part, total)
         assert sum(width for _, width in shapes) == total
         assert [size for size, _ in shapes] == [len(vocabulary) for vocabulary in part.values()]
     assert (NODE, EDGE, GRAPH) == (117, 18, 163)
 
 
 def test_more_attributes_than_numbers_are_refused() -> None:
-    with pytest.raises(FedloomError, match="3 attributes cannot share an embedding of 2 numbers"):
-        widths(dict.fromkeys("abc", Vocabulary(())), 2)
+    with pytest.raises(FedloomError, match="3 attributes do not fit into an embedding of width 2"):
+        embedding_widths(dict.fromkeys("abc", Vocabulary(())), 2)

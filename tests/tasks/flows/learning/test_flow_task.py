@@ -20,8 +20,14 @@ from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.formats.packed_corpus import write_packed
 from fedloom.tasks.flows.formats.real_corpora import BPMN_FILE, N8N_FILE
-from fedloom.tasks.flows.learning.flow_federation import Classes, schema_of
-from fedloom.tasks.flows.learning.flow_task import Real, drawn, read_folder, suitable, task_of_corpus
+from fedloom.tasks.flows.learning.flow_federation import FlowClasses, schema_of
+from fedloom.tasks.flows.learning.flow_task import (
+    RealFlowOptions,
+    random_organisations,
+    read_folder,
+    suitable_organisations,
+    task_of_corpus,
+)
 from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS
 from fedloom.tasks.flows.rules import N8N, PLATFORM
 from fedloom.training.execution import decide
@@ -58,13 +64,13 @@ def test_every_action_but_those_nobody_predicts_is_a_point_with_its_kind_as_clas
 
 
 def test_the_platform_has_the_documents_classes() -> None:
-    assert Classes.of(CORPUS).names == (*KINDS, "unknown")
-    assert Classes.of(CORPUS, "subkind").names == (*SUBKINDS, "unknown")
-    assert (len(Classes.of(CORPUS).names), len(Classes.of(CORPUS, "subkind").names)) == (27, 196)
+    assert FlowClasses.of(CORPUS).names == (*KINDS, "unknown")
+    assert FlowClasses.of(CORPUS, "subkind").names == (*SUBKINDS, "unknown")
+    assert (len(FlowClasses.of(CORPUS).names), len(FlowClasses.of(CORPUS, "subkind").names)) == (27, 196)
 
 
 def test_a_subkind_is_the_class_where_a_node_has_one() -> None:
-    classes = Classes.of(CORPUS, "subkind")
+    classes = FlowClasses.of(CORPUS, "subkind")
     nodes = [Node("1", "If", {"subkind": "If/Empty"}), Node("2", "Assign"), Node("3", "If", {"subkind": "If/New"})]
     assert [classes.names[i] for i in classes.numbers(nodes)] == ["If/Empty", "Assign", "unknown"]
 
@@ -75,8 +81,8 @@ def test_real_kinds_that_are_rare_are_one_class() -> None:
         (Edge("s", "a"), Edge("a", "b"), Edge("b", "c"), Edge("c", "e")),
     )
     corpus = Corpus((Organisation("one", (flow, flow)),), N8N)
-    assert Classes.of(corpus, least_count=2).names == ("End", "rare", "set", "other")
-    classes = Classes.of(corpus, least_count=3)
+    assert FlowClasses.of(corpus, least_count=2).names == ("End", "rare", "set", "other")
+    classes = FlowClasses.of(corpus, least_count=3)
     assert classes.names == ("set", "other")
     assert classes.numbers(flow.nodes[1:]) == [0, 0, 1, 1]
 
@@ -183,9 +189,9 @@ def test_a_class_is_withheld_by_its_number_which_its_name_finds() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"test_share": 1.0}, "test_share=1.0: a share is"),
+        ({"test_share": 1.0}, "test_share=1.0: a share must be"),
         ({"test_share": 0.6, "valid_share": 0.4}, "leave nothing for training"),
-        ({"model": "lenet"}, "model 'lenet' does not take flows: use fullgn"),
+        ({"model": "lenet"}, "model 'lenet' cannot be used for flows: use fullgn"),
         ({"model_options": {"depth": 3}}, "depth"),
     ],
 )
@@ -238,15 +244,15 @@ def test_a_packed_file_is_the_same_task_as_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda _: named("own-flows"), "needs a folder of them: name it as path"),
-        (lambda home: named("n8n", path=str(home)), "reads no file of yours: use own-flows"),
+        (lambda _: named("own-flows"), "needs a path: a folder of flows"),
+        (lambda home: named("n8n", path=str(home)), "takes no path: use own-flows"),
         (lambda home: named("own-flows", path=str(home / "nowhere")), "does not exist: name a folder"),
         (lambda home: named("own-flows", path=str(home)), "no sub-folder with .json or .bpmn files"),
         (lambda _: named("flow", clients=2), "Did you mean 'flows'"),
-        (lambda _: named("flows-subkind", options={"label": "kind"}), "it predicts subkinds, use flows"),
+        (lambda _: named("flows-subkind", options={"label": "kind"}), "it predicts subkinds; use the task flows"),
         (lambda _: named("flows", options={"lable": "kind"}), "lable"),
         (lambda _: named("flows", options={"label": "name"}), "label='name'"),
-        (lambda _: named("n8n", options={"least_flows": 0}), "least_flows=0: it must be at least 1"),
+        (lambda _: named("n8n", options={"least_flows": 0}), "least_flows must be at least 1, got 0"),
     ],
 )
 def test_wrong_requests_are_answered_in_one_sentence(make: Any, said: str, tmp_path: Path) -> None:
@@ -267,26 +273,26 @@ def test_large_flows_and_small_owners_are_left_out_and_said(caplog: pytest.LogCa
     corpus = Corpus((north, replace(south, flows=south.flows[:3]), Organisation("unknown", north.flows)), N8N, "flows")
     sizes = sorted(len(flow.nodes) for flow in north.flows)
     with caplog.at_level(logging.WARNING, "fedloom"):
-        kept = suitable(corpus, Real(least_flows=4, largest_flow=sizes[5]), nobody="unknown")
+        kept = suitable_organisations(corpus, RealFlowOptions(least_flows=4, largest_flow=sizes[5]), nobody="unknown")
     assert [organisation.name for organisation in kept.organisations] == ["north"]
     assert max(len(flow.nodes) for flow in kept.organisations[0].flows) == sizes[5]
     large = sum(size > sizes[5] for size in sizes)
     assert (
-        "flows: left out are 1 organisations with fewer than 4 flows, 12 flows that belong to nobody known, "
+        "flows: left out: 1 organisations with fewer than 4 flows, 12 flows of unknown owners, "
         f"{large} flows of more than {sizes[5]} nodes"
     ) in caplog.text
     with pytest.raises(FedloomError, match="lower least_flows"):
-        suitable(corpus, Real(least_flows=100))
+        suitable_organisations(corpus, RealFlowOptions(least_flows=100))
 
 
 def test_organisations_are_drawn_by_seed_and_keep_their_order() -> None:
-    some = {tuple(o.name for o in drawn(CORPUS, 2, seed).organisations) for seed in range(12)}
+    some = {tuple(o.name for o in random_organisations(CORPUS, 2, seed).organisations) for seed in range(12)}
     names = [organisation.name for organisation in CORPUS.organisations]
     assert len(some) > 2
     assert all(names.index(a) < names.index(b) for a, b in some)
-    assert drawn(CORPUS, None, 0) is CORPUS
-    with pytest.raises(FedloomError, match="clients=5: 4 organisations"):
-        drawn(CORPUS, 5, 0)
+    assert random_organisations(CORPUS, None, 0) is CORPUS
+    with pytest.raises(FedloomError, match="has 4 organisations"):
+        random_organisations(CORPUS, 5, 0)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.learning.placement_order import placed
+from fedloom.tasks.flows.learning.placement_order import placement_order
 from support import small_flows
 
 
@@ -23,7 +23,7 @@ def flow(*edges: str, kinds: str = "") -> Flow:
 
 
 def names(of: Flow, seed: int = 0) -> str:
-    return "".join(of.nodes[i].id for i in placed(of, seed))
+    return "".join(of.nodes[i].id for i in placement_order(of, seed))
 
 
 def test_a_chain_is_placed_from_its_start_whatever_the_order_in_the_file() -> None:
@@ -57,19 +57,19 @@ def test_what_follows_only_from_there_comes_last() -> None:
 
 def test_the_same_seed_places_the_same_and_ids_do_not_matter() -> None:
     wide = flow("s>a", "s>b", "s>c", "s>d", "s>e")
-    assert placed(wide, 3) == placed(wide, 3)
-    assert len({tuple(placed(wide, seed)) for seed in range(10)}) > 5
+    assert placement_order(wide, 3) == placement_order(wide, 3)
+    assert len({tuple(placement_order(wide, seed)) for seed in range(10)}) > 5
     renamed = Flow(
         tuple(Node(f"x{n.id}", n.kind) for n in wide.nodes),
         tuple(Edge(f"x{e.source}", f"x{e.target}") for e in wide.edges),
     )
-    assert placed(renamed, 3) == placed(wide, 3)
+    assert placement_order(renamed, 3) == placement_order(wide, 3)
 
 
 def test_a_flow_without_a_start_is_refused() -> None:
-    with pytest.raises(FedloomError, match="no node of the kind Start"):
-        placed(flow("a>b"), 0)
-    assert placed(flow("a>b"), 0, start="Assign") == [0, 1]
+    with pytest.raises(FedloomError, match="no node of kind Start"):
+        placement_order(flow("a>b"), 0)
+    assert placement_order(flow("a>b"), 0, start="Assign") == [0, 1]
 
 
 @st.composite
@@ -94,7 +94,7 @@ def reached(some: Flow) -> set[int]:
 @given(graphs(), st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
 def test_any_graph_is_placed_whole_and_what_the_start_reaches_follows_something(some: Flow, seed: int) -> None:
-    order, ends = placed(some, seed), [(int(e.source), int(e.target)) for e in some.edges]
+    order, ends = placement_order(some, seed), [(int(e.source), int(e.target)) for e in some.edges]
     assert sorted(order) == list(range(len(some.nodes)))
     assert order[0] == 0
     for i, node in enumerate(order[1:], start=1):
@@ -105,13 +105,13 @@ def test_any_graph_is_placed_whole_and_what_the_start_reaches_follows_something(
 @settings(max_examples=40, deadline=None)
 def test_without_loops_an_action_follows_everything_that_leads_to_it(some: Flow, seed: int) -> None:
     some = Flow(some.nodes, tuple(e for e in some.edges if int(e.source) < int(e.target)))
-    place = {node: i for i, node in enumerate(placed(some, seed))}
+    place = {node: i for i, node in enumerate(placement_order(some, seed))}
     ends = [(int(e.source), int(e.target)) for e in some.edges]
     assert all(place[a] < place[b] for a, b in ends if a in reached(some))
 
 
 def test_small_flows_keep_a_chain_together() -> None:
     some = small_flows.flow(1)
-    order = [some.nodes[i].id for i in placed(some, 0)]
+    order = [some.nodes[i].id for i in placement_order(some, 0)]
     followed = {(e.source, e.target) for e in some.edges}
     assert sum(pair in followed for pair in pairwise(order)) >= len(order) - 2  # but for the second branch

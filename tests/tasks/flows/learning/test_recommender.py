@@ -16,15 +16,16 @@ from fedloom.core.threads import single_thread
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.formats.read_flow import read_draft
 from fedloom.tasks.flows.learning import flow_federation
-from fedloom.tasks.flows.learning.placement_order import placed
-from fedloom.tasks.flows.learning.recommender import Recommender, saved_model
+from fedloom.tasks.flows.learning.placement_order import placement_order
+from fedloom.tasks.flows.learning.recommender import Recommender
+from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.flows.rules import BPMN, N8N
 from support import small_flows
 from support.paths import FLOW_EXAMPLES
 
 EXAMPLES = FLOW_EXAMPLES
 TASK = small_flows.task()
-RECOMMENDER = Recommender(saved_model(TASK, TASK.initial_row()))
+RECOMMENDER = Recommender(SavedFlowModel.of_task(TASK, TASK.initial_row()))
 START = Node("start", "Start")
 
 
@@ -37,27 +38,27 @@ def draft(*kinds: str) -> Flow:
 def test_a_training_prefix_gets_exactly_what_the_model_predicts_for_its_data_point(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flow_federation, "placed", lambda flow, seed, start: placed(flow, 7, start))  # noqa: ARG005
+    monkeypatch.setattr(flow_federation, "placement_order", lambda flow, seed, start: placement_order(flow, 7, start))  # noqa: ARG005
     task = small_flows.task()
     corpus, compared, number = small_flows.corpus(), 0, 0
     points = task.federation.columns["x"]
     for organisation in corpus.organisations:
         for flow in organisation.flows:
-            order = [flow.nodes[node] for node in placed(flow, 7)]
+            order = [flow.nodes[node] for node in placement_order(flow, 7)]
             for position in (points[:, 0] == number).nonzero().flatten().tolist():
                 before, target = order[: points[position, 2] - 1], order[points[position, 2] - 1]
                 known = {node.id for node in before}
                 into = [edge for edge in flow.edges if edge.target == target.id and edge.source in known]
-                if len(into) > 1:  # the recommender is asked for an action after one node
+                if len(into) > 1:  # the recommender is question for an action after one node
                     continue
                 edges = tuple(edge for edge in flow.edges if {edge.source, edge.target} <= known)
                 partial = replace(flow, nodes=tuple(before), edges=edges)
-                asked = RECOMMENDER.ask(partial, into[0].source, into[0].label)
+                question = RECOMMENDER.question(partial, into[0].source, into[0].label)
                 expected = task.inputs(torch.tensor([position]))
-                assert torch.equal(RECOMMENDER.inputs(asked), expected)
+                assert torch.equal(RECOMMENDER.inputs(question), expected)
                 with torch.no_grad(), single_thread():
                     chances = task.model(expected)[0].softmax(0)
-                assert torch.equal(RECOMMENDER.probabilities(asked), chances)
+                assert torch.equal(RECOMMENDER.probabilities(question), chances)
                 compared += 1
             number += 1
     assert compared > 60
@@ -65,7 +66,7 @@ def test_a_training_prefix_gets_exactly_what_the_model_predicts_for_its_data_poi
 
 def test_a_row_is_what_the_recommender_predicts_with() -> None:
     row = torch.randn(TASK.layout.width, generator=torch.Generator().manual_seed(1))
-    other = Recommender(saved_model(TASK, row))
+    other = Recommender(SavedFlowModel.of_task(TASK, row))
     assert torch.equal(TASK.layout.row(other.saved.model), row)
     assert other.recommend(draft("If")) != RECOMMENDER.recommend(draft("If"))
 
@@ -75,7 +76,7 @@ def test_a_row_is_what_the_recommender_predicts_with() -> None:
 def test_probabilities_sum_to_one_and_suggestions_are_the_best_of_them(kinds: list[str], top: int) -> None:
     flow = draft(*kinds)
     classes = RECOMMENDER.saved.classes
-    chances = dict(zip(classes, RECOMMENDER.probabilities(RECOMMENDER.ask(flow)).tolist(), strict=True))
+    chances = dict(zip(classes, RECOMMENDER.probabilities(RECOMMENDER.question(flow)).tolist(), strict=True))
     assert sum(chances.values()) == pytest.approx(1, abs=1e-5)
     suggestions = RECOMMENDER.recommend(flow, top)
     assert len(suggestions) == min(top, len(classes))
@@ -90,7 +91,7 @@ def test_an_empty_flow_has_a_first_action() -> None:
 def test_the_next_action_follows_the_last_open_end() -> None:
     nodes = (START, Node("a", "If"), Node("b", "Assign"), Node("c", "DataSet"), Node("end", "End"))
     flow = Flow(nodes, (Edge("start", "a"), Edge("a", "b", "True"), Edge("a", "c", "False"), Edge("start", "end")))
-    assert RECOMMENDER.ask(flow).edges[-1].source == "c"
+    assert RECOMMENDER.question(flow).edges[-1].source == "c"
     assert RECOMMENDER.recommend(flow) == RECOMMENDER.recommend(flow, after="c", label="")
     assert RECOMMENDER.recommend(flow) != RECOMMENDER.recommend(flow, after="b")
     assert RECOMMENDER.recommend(flow, after="a", label="True") != RECOMMENDER.recommend(flow, after="a", label="False")
@@ -106,45 +107,49 @@ def test_what_a_flow_calls_its_nodes_does_not_matter() -> None:
 
 def test_a_node_is_found_by_its_id_or_by_a_name_that_only_it_has() -> None:
     flow = draft("Assign", "If", "Assign")
-    assert RECOMMENDER.ask(flow, "if").edges[-1].source == "1"
-    assert RECOMMENDER.ask(flow, "1").edges[-1].source == "1"
-    with pytest.raises(FedloomError, match="2 nodes of this flow are called 'assign': use an id, such as '0', '2'"):
-        RECOMMENDER.ask(flow, "assign")
+    assert RECOMMENDER.question(flow, "if").edges[-1].source == "1"
+    assert RECOMMENDER.question(flow, "1").edges[-1].source == "1"
+    with pytest.raises(FedloomError, match="2 nodes of this flow have the name 'assign': use an id, such as '0', '2'"):
+        RECOMMENDER.question(flow, "assign")
 
 
 def test_words_that_the_model_does_not_know_are_named_once() -> None:
     nodes = (START, Node("a", "Download", {"module": "Sales", "colour": "red"}), Node("b", "Download", {"module": "X"}))
-    asked = RECOMMENDER.ask(Flow(nodes, (Edge("start", "a"), Edge("a", "b")), {"type": "toy"}), label="Maybe")
-    assert RECOMMENDER.strange(asked) == [
+    question = RECOMMENDER.question(Flow(nodes, (Edge("start", "a"), Edge("a", "b")), {"type": "toy"}), label="Maybe")
+    assert RECOMMENDER.unknown_words(question) == [
         ("node", "kind", "Download"),
         ("node", "module", "X"),
         ("edge", "label", "Maybe"),
         ("flow", "type", "toy"),
     ]
-    assert RECOMMENDER.strange(RECOMMENDER.ask(small_flows.flow(1), "if", "True")) == []
+    assert RECOMMENDER.unknown_words(RECOMMENDER.question(small_flows.flow(1), "if", "True")) == []
 
 
 @pytest.mark.parametrize(
-    ("flow", "asked", "message"),
+    ("flow", "question", "message"),
     [
-        (small_flows.flow(1), {}, "every branch of this flow has reached its end"),
-        (small_flows.flow(1), {"after": "True end"}, "'True end' is an end of this flow, and nothing follows an end"),
+        (small_flows.flow(1), {}, "every branch of this flow has reached an end"),
+        (
+            small_flows.flow(1),
+            {"after": "True end"},
+            "'True end' is an end of this flow",
+        ),
         (small_flows.flow(1), {"after": "iff"}, "this flow has no node 'iff': did you mean 'if'?"),
-        (draft("Assign"), {"top": 0}, "top=0: ask for at least one"),
+        (draft("Assign"), {"top": 0}, "top=0: it must be at least 1"),
         (draft("Sing"), {}, "the rule 'known kinds' is broken"),
         (Flow((), ()), {}, "the rule 'one start' is broken"),
     ],
 )
-def test_what_cannot_be_answered_is_said_in_one_sentence(flow: Flow, asked: dict[str, object], message: str) -> None:
+def test_what_cannot_be_answered_is_said_in_one_sentence(flow: Flow, question: dict[str, object], message: str) -> None:
     with pytest.raises(FedloomError) as caught:
-        RECOMMENDER.recommend(flow, **asked)  # type: ignore[arg-type]
+        RECOMMENDER.recommend(flow, **question)  # type: ignore[arg-type]
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_model_that_takes_no_flows_is_refused() -> None:
-    with pytest.raises(FedloomError, match="has no FullGN that takes flows"):
-        saved_model(replace(TASK, prepare=None), TASK.initial_row())
+    with pytest.raises(FedloomError, match="has no FullGN model of flows"):
+        SavedFlowModel.of_task(replace(TASK, prepare=None), TASK.initial_row())
 
 
 def test_a_draft_keeps_its_open_ends() -> None:
@@ -162,6 +167,6 @@ def test_an_n8n_page_with_nothing_on_it_is_an_empty_flow(tmp_path: Path) -> None
 
 def test_in_n8n_the_next_action_follows_by_main_and_after_the_start_by_nothing() -> None:
     recommender = Recommender(replace(RECOMMENDER.saved, dialect=N8N))
-    assert recommender.ask(draft("Assign")).edges[-1].label == "main"
-    assert recommender.ask(draft("Assign"), "start").edges[-1].label == ""
-    assert recommender.ask(draft("Assign"), label="").edges[-1].label == ""
+    assert recommender.question(draft("Assign")).edges[-1].label == "main"
+    assert recommender.question(draft("Assign"), "start").edges[-1].label == ""
+    assert recommender.question(draft("Assign"), label="").edges[-1].label == ""

@@ -17,8 +17,8 @@ from torch import Tensor
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
-from fedloom.tasks.flows.learning.recommender import Recommender, saved_model
-from fedloom.tasks.flows.learning.saved_flow_model import SavedModel, read_model
+from fedloom.tasks.flows.learning.recommender import Recommender
+from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel, read_flow_model
 from fedloom.tasks.flows.rules import Dialect
 from support import small_flows
 
@@ -28,13 +28,13 @@ About = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def saved() -> SavedModel:
+def saved() -> SavedFlowModel:
     row = torch.randn(TASK.layout.width, generator=torch.Generator().manual_seed(3))
-    return saved_model(TASK, row, "north", "fedavg+fedpredict")
+    return SavedFlowModel.of_task(TASK, row, "north", "fedavg+fedpredict")
 
 
 @pytest.fixture
-def file(saved: SavedModel, tmp_path: Path) -> Path:
+def file(saved: SavedFlowModel, tmp_path: Path) -> Path:
     saved.write(tmp_path / "model.safetensors")
     return tmp_path / "model.safetensors"
 
@@ -50,19 +50,19 @@ def changed(file: Path, change: Callable[[Tensors, About], object], **metadata: 
     return file
 
 
-def test_a_loaded_model_answers_to_the_bit_like_the_one_that_was_saved(saved: SavedModel, file: Path) -> None:
-    loaded = read_model(file)
+def test_a_loaded_model_answers_to_the_bit_like_the_one_that_was_saved(saved: SavedFlowModel, file: Path) -> None:
+    loaded = read_flow_model(file)
     assert torch.equal(TASK.layout.row(loaded.model), TASK.layout.row(saved.model))
     for number in range(5):
         flow = small_flows.flow(number)
         before, after = Recommender(saved), Recommender(loaded)
-        asked = before.ask(flow, "if", "True")
-        assert after.ask(flow, "if", "True") == asked
-        assert torch.equal(before.probabilities(asked), after.probabilities(asked))
+        question = before.question(flow, "if", "True")
+        assert after.question(flow, "if", "True") == question
+        assert torch.equal(before.probabilities(question), after.probabilities(question))
 
 
-def test_a_loaded_model_has_all_words_of_the_one_that_was_saved(saved: SavedModel, file: Path) -> None:
-    loaded = read_model(file)
+def test_a_loaded_model_has_all_words_of_the_one_that_was_saved(saved: SavedFlowModel, file: Path) -> None:
+    loaded = read_flow_model(file)
     assert replace(loaded, model=saved.model) == saved
     assert (loaded.model.blocks, loaded.model.training) == (saved.model.blocks, False)
 
@@ -72,33 +72,33 @@ def test_a_file_says_which_version_wrote_it(file: Path) -> None:
         assert json.loads(opened.metadata()["about"])["fedloom"] == fedloom.__version__
 
 
-def test_a_dialect_of_ones_own_travels_with_the_model(saved: SavedModel, tmp_path: Path) -> None:
+def test_a_dialect_of_ones_own_travels_with_the_model(saved: SavedFlowModel, tmp_path: Path) -> None:
     ours = Dialect("ours", "Start", frozenset({"End"}), frozenset({"Start", "If", "End"}), "none", plain="on")
     replace(saved, dialect=ours).write(tmp_path / "model")
     loaded = Recommender.load(tmp_path / "model")
     assert loaded.dialect == ours
     nodes = (Node("start", "Start"), Node("if", "If"))
-    assert loaded.ask(Flow(nodes, (Edge("start", "if"),))).edges[-1].label == "on"
+    assert loaded.question(Flow(nodes, (Edge("start", "if"),))).edges[-1].label == "on"
 
 
 def test_loading_a_model_draws_nothing(file: Path) -> None:
     before = torch.random.get_rng_state()
-    read_model(file)
+    read_flow_model(file)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_a_model_that_does_not_fit_its_words_cannot_be_made(saved: SavedModel) -> None:
-    with pytest.raises(FedloomError, match="cannot answer with 2 names"):
+def test_a_model_that_does_not_fit_its_words_cannot_be_made(saved: SavedFlowModel) -> None:
+    with pytest.raises(FedloomError, match="there are 2 names"):
         replace(saved, classes=("a", "b"))
     with pytest.raises(FedloomError, match="does not fit a schema"):
         replace(saved, schema=replace(saved.schema, node=saved.schema.edge))
 
 
-def test_a_model_with_numbers_that_are_not_finite_is_not_written(saved: SavedModel, tmp_path: Path) -> None:
+def test_a_model_with_numbers_that_are_not_finite_is_not_written(saved: SavedFlowModel, tmp_path: Path) -> None:
     row = TASK.initial_row()
     row[5] = torch.inf
     with pytest.raises(FedloomError, match="not finite"):
-        saved_model(TASK, row).write(tmp_path / "model")
+        SavedFlowModel.of_task(TASK, row).write(tmp_path / "model")
     assert not (tmp_path / "model").exists()
     with pytest.raises(FedloomError, match="cannot be written"):
         saved.write(tmp_path / "nowhere" / "model")
@@ -115,21 +115,21 @@ def _tensor(make: Callable[[Tensor], Tensor], name: str = "head.2.bias") -> Call
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_tensor(lambda t: torch.full_like(t, torch.nan)), "the tensor 'head.2.bias' has numbers that are not finite"),
-        (_tensor(lambda t: t[1:].clone()), "the tensor 'head.2.bias' is F32 [26], and such a model has F32 [27]"),
+        (_tensor(lambda t: torch.full_like(t, torch.nan)), "the tensor 'head.2.bias' has values that are not finite"),
+        (_tensor(lambda t: t[1:].clone()), "the tensor 'head.2.bias' is F32 [26]; it must be F32 [27]"),
         (_tensor(Tensor.double), "the tensor 'head.2.bias' is F64"),
-        (lambda tensors, _: tensors.pop("head.2.bias"), "it lacks: 'head.2.bias'"),
-        (lambda tensors, _: tensors.update(extra=torch.zeros(1)), "it has one too many: 'extra'"),
+        (lambda tensors, _: tensors.pop("head.2.bias"), "'head.2.bias' is missing"),
+        (lambda tensors, _: tensors.update(extra=torch.zeros(1)), "'extra' does not belong"),
         (_set("width", 9), "is F32 [8, "),
-        (_set("width", 1_000_000), "at width: this must be a whole number from 1 to 1,024"),
-        (_set("width", 1024), "it is too short for them"),
-        (_set("blocks", 0), "at blocks: this must be a whole number"),
-        (_set("blocks", True), "at blocks: this must be a whole number"),
+        (_set("width", 1_000_000), "at width: expected a whole number from 1 to 1,024"),
+        (_set("width", 1024), "it is too short"),
+        (_set("blocks", 0), "at blocks: expected a whole number"),
+        (_set("blocks", True), "at blocks: expected a whole number"),
         (_set("embeddings", {"node": [1], "edge": [18], "graph": [163]}), "there are 1 widths for 2 attributes"),
-        (_set("classes", []), "a model has at least one class"),
-        (_set("classes", ["a", "a"]), "a model has at least one class, and each of them once"),
+        (_set("classes", []), "there must be at least one class"),
+        (_set("classes", ["a", "a"]), "there must be at least one class, and none twice"),
         (_set("classes", "Assign"), "at classes"),
-        (_set("schema", {"node": {}}), "this is no schema of flows"),
+        (_set("schema", {"node": {}}), "this is not a schema of flows"),
         (_set("dialect", {"name": "ours"}), "at dialect: the field 'kinds' is missing"),
         (lambda _, about: about.pop("client"), "the field 'client' is missing"),
     ],
@@ -144,9 +144,9 @@ def test_a_file_that_is_no_model_is_refused(file: Path, tmp_path: Path) -> None:
     whole = file.read_bytes()
     for size in (0, 7, 100, len(whole) // 2, len(whole) - 1):
         (tmp_path / "cut").write_bytes(whole[:size])
-        _refused(tmp_path / "cut", "is no readable model")
+        _refused(tmp_path / "cut", "is not a readable model")
     save_file({"a": torch.zeros(2)}, tmp_path / "other")
-    _refused(tmp_path / "other", "holds tensors, but no model that fedloom flows export wrote")
+    _refused(tmp_path / "other", "holds tensors, but not a model that fedloom flows export wrote")
     _refused(changed(file, lambda *_: None, version="7"), "is a model in version '7'")
     _refused(changed(file, lambda *_: None, version="1", about="{"), "not valid JSON")
     _refused(tmp_path / "nothing", "there is no model file")
@@ -154,6 +154,6 @@ def test_a_file_that_is_no_model_is_refused(file: Path, tmp_path: Path) -> None:
 
 def _refused(path: Path, message: str) -> None:
     with pytest.raises(FedloomError) as caught:
-        read_model(path)
+        read_flow_model(path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -1,9 +1,9 @@
-"""From flows to batches of data points: a point is a flow as it stood when one of its actions was placed.
+"""From flows to batches of data points: a point is a flow as it was when one of its actions was placed.
 
-All flows lie behind one another in three tables of tokens, nodes in placement order and edges sorted so that the first
-v nodes of a flow own the first edges of it. A point is five numbers: which flow, where its nodes begin and how many are
-there (the last one is the target), where its edges begin and how many are there. It sees the edges into the target from
-what is placed, and none out of it. So a flow of n actions makes n points and is stored once.
+All flows are stored one after another in three tables of tokens, nodes in placement order and edges sorted so that the
+first v nodes of a flow own its first edges. A point is five numbers: the flow, the first row and the number of its
+nodes (the last one is the target), the first row and the number of its edges. It contains the edges from placed nodes
+into the target and none out of it. So a flow of n actions makes n points and is stored once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Flow
-from fedloom.tasks.flows.learning.flow_schema import Read, Schema, Vocabularies, of_edge, of_flow, of_node
+from fedloom.tasks.flows.learning.flow_schema import (
+    AttributeReader,
+    FlowSchema,
+    Vocabularies,
+    edge_reader,
+    flow_reader,
+    node_reader,
+)
 from fedloom.tasks.flows.rules import Dialect
 
 
@@ -29,7 +36,7 @@ class FlowTable:
     ``first_node[i]`` to ``first_node[i + 1]``, and edges likewise.
     """
 
-    schema: Schema
+    schema: FlowSchema
     nodes: Tensor
     edges: Tensor
     graphs: Tensor
@@ -37,10 +44,10 @@ class FlowTable:
     first_edge: Tensor
 
     @staticmethod
-    def of(flows: Sequence[Flow], orders: Sequence[Sequence[int]], schema: Schema) -> FlowTable:
+    def of(flows: Sequence[Flow], orders: Sequence[Sequence[int]], schema: FlowSchema) -> FlowTable:
         """The table of flows whose nodes are placed in the given orders."""
         if any(len(set(order)) != len(flow.nodes) for flow, order in zip(flows, orders, strict=True)):
-            raise FedloomError("the placement order of a flow must name each of its nodes once.")
+            raise FedloomError("a placement order must contain each node of its flow once.")
         nodes = [flow.nodes[i] for flow, order in zip(flows, orders, strict=True) for i in order]
         edges = [edge for flow in flows for edge in flow.edges]
         pairs = [pair for flow, order in zip(flows, orders, strict=True) for pair in _ends(flow, order)]
@@ -48,20 +55,21 @@ class FlowTable:
         first_node, first_edge = _starts(len(f.nodes) for f in flows), _starts(len(f.edges) for f in flows)
         owner = np.repeat(np.arange(len(flows)), np.diff(first_edge))
         sort = np.lexsort((ends[:, 0] > ends[:, 1], ends.max(1, initial=0), owner))
-        tokens = _tokens(edges, schema.edge, of_edge)
+        tokens = _tokens(edges, schema.edge, edge_reader)
         return FlowTable(
             schema,
-            torch.from_numpy(_tokens(nodes, schema.node, of_node)),
+            torch.from_numpy(_tokens(nodes, schema.node, node_reader)),
             torch.from_numpy(np.concatenate([ends, tokens], 1)[sort]),
-            torch.from_numpy(_tokens(flows, schema.graph, of_flow)),
+            torch.from_numpy(_tokens(flows, schema.graph, flow_reader)),
             torch.from_numpy(first_node),
             torch.from_numpy(first_edge),
         )
 
     def points(self, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """A data point for each node that ``targets`` (a mask over all nodes) names and that a placed node leads to.
+        """The points (n × 5) and the rows of their targets in ``nodes``.
 
-        The points (n × 5) and the rows of their targets in ``nodes``.
+        Args:
+            targets: a mask over all nodes. Those to which no placed node leads make no point.
         """
         sizes, lengths = self.first_node.diff(), self.first_edge.diff()
         flow_of = torch.arange(len(sizes)).repeat_interleave(sizes)
@@ -80,23 +88,23 @@ class FlowTable:
 
 @dataclass(frozen=True, eq=False)
 class FlowInputs:
-    """Points to what a model takes, the ``prepare`` of a task: one tensor per batch, padded to its largest flow.
+    """From points to a model's input (a task's ``prepare``): one tensor per batch, padded to its largest flow.
 
     A row is ``[N, E, nodes, edges, graph tokens, N × node tokens, E × (source, target, edge tokens)]``; the target's
-    tokens are all masked. ``dialect`` is that of the flows, for whoever reads more of them.
+    tokens are all masked. ``dialect`` is that of the flows.
     """
 
     table: FlowTable
     dialect: Dialect | None = None
 
     @property
-    def schema(self) -> Schema:
-        """The vocabularies that the tokens are numbers of."""
+    def schema(self) -> FlowSchema:
+        """The vocabularies of the tokens."""
         return self.table.schema
 
     @property
     def fingerprint_tensors(self) -> list[Tensor]:
-        """What the data are besides their points."""
+        """The tensors that the data consist of besides their points."""
         return [self.table.nodes, self.table.edges, self.table.graphs]
 
     def __call__(self, points: Tensor) -> Tensor:
@@ -104,14 +112,14 @@ class FlowInputs:
         table, count = self.table, len(points)
         flow, first_node, nodes, first_edge, edges = points.unbind(1)
         most = torch.stack([nodes, edges]).amax(1)
-        node = _cut(table.nodes, first_node, nodes - 1, int(most[0]))  # the target is masked like padding
-        edge = _cut(table.edges, first_edge, edges, int(most[1]))
+        node = _padded_rows(table.nodes, first_node, nodes - 1, int(most[0]))  # the target is masked like padding
+        edge = _padded_rows(table.edges, first_edge, edges, int(most[1]))
         pieces = [most.expand(count, 2), points[:, [2, 4]], table.graphs[flow], node, edge]
         return torch.cat([piece.to(torch.int64) for piece in pieces], 1)
 
 
-def _cut(table: Tensor, first: Tensor, length: Tensor, most: int) -> Tensor:
-    """Stretches of rows of a table, side by side, and zeros where a stretch is shorter than the longest."""
+def _padded_rows(table: Tensor, first: Tensor, length: Tensor, most: int) -> Tensor:
+    """Ranges of rows of a table, one per output row, padded with zeros to ``most``."""
     step = torch.arange(most)
     inside = step < length[:, None]
     picked = table.index_select(0, torch.where(inside, first[:, None] + step, 0).flatten())
@@ -128,7 +136,7 @@ def _starts(lengths: Iterable[int]) -> np.ndarray:
     return starts
 
 
-def _tokens(elements: Sequence[object], vocabularies: Vocabularies, read: Read) -> np.ndarray:
+def _tokens(elements: Sequence[object], vocabularies: Vocabularies, read: AttributeReader) -> np.ndarray:
     """Elements × attributes."""
     columns = [vocabulary.numbers(map(read(name), elements)) for name, vocabulary in vocabularies.items()]
     return np.ascontiguousarray(np.array(columns, dtype=np.int32).reshape(len(vocabularies), -1).T)

@@ -1,8 +1,8 @@
 """From a corpus to a federation: organisations become clients, flows become data points with classes.
 
-A flow is split as a whole: all of its points are in one part, or a test point would be the beginning of a flow that was
-trained on. ``extra`` flows are tested on and do not count as a client's data: what depends on a client's size (who is
-large for a hybrid method) sees the nominal one.
+A flow is never split: all of its points are in one part, or a test point would be the beginning of a flow that was
+trained on. ``extra`` flows are for testing only and do not count as a client's data: what depends on a client's size
+(such as which clients a hybrid method calls large) uses the size without them.
 """
 
 from __future__ import annotations
@@ -21,39 +21,42 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.tasks.flows.corpus import Corpus
 from fedloom.tasks.flows.flow import Flow, Node
 from fedloom.tasks.flows.learning.data_points import FlowTable
-from fedloom.tasks.flows.learning.flow_schema import Schema
-from fedloom.tasks.flows.learning.placement_order import placed
+from fedloom.tasks.flows.learning.flow_schema import FlowSchema
+from fedloom.tasks.flows.learning.placement_order import placement_order
 from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS
 from fedloom.tasks.flows.rules import PLATFORM, Dialect
 
 Label = Literal["kind", "subkind"]
 OTHER = "other"
-"""The class of kinds that are too rare for a class of their own, and of kinds nobody has seen."""
+"""The class of rare kinds and of unknown kinds."""
 LEAST_WORDS = 2
-"""A word that occurs once is unknown: so a model learns what an unknown word is like."""
+"""A word that occurs once is unknown, so that a model is trained on unknown words too."""
 TRAIN, VALID, TEST, EXTRA = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Classes:
-    """What is predicted of a node: the classes' names, the last of which is for everything else."""
+class FlowClasses:
+    """The classes that are predicted; the last one is for everything else."""
 
     label: Label
     names: tuple[str, ...]
 
     @staticmethod
-    def of(corpus: Corpus, label: Label = "kind", least_count: int = 1) -> Classes:
-        """The classes of a corpus: the document's own for its platform (26 kinds or 195 subkinds, and unknown), or else
-        every kind or subkind that occurs ``least_count`` times, and other."""
+    def of(corpus: Corpus, label: Label = "kind", least_count: int = 1) -> FlowClasses:
+        """The classes of a corpus.
+
+        On the platform of the thesis they are its 26 kinds or 195 subkinds and ``unknown``, elsewhere every kind or
+        subkind that occurs ``least_count`` times and ``other``.
+        """
         if corpus.dialect == PLATFORM:
-            return Classes(label, (*(KINDS if label == "kind" else SUBKINDS), "unknown"))
+            return FlowClasses(label, (*(KINDS if label == "kind" else SUBKINDS), "unknown"))
         never = never_targets(corpus.dialect)
         nodes = (n for o in corpus.organisations for f in (*o.flows, *o.extra) for n in f.nodes if n.kind not in never)
-        counts = Counter(map(Classes(label, ()).name_of, nodes))
-        return Classes(label, (*sorted(name for name, times in counts.items() if times >= least_count), OTHER))
+        counts = Counter(map(FlowClasses(label, ()).name_of, nodes))
+        return FlowClasses(label, (*sorted(name for name, times in counts.items() if times >= least_count), OTHER))
 
     def name_of(self, node: Node) -> str:
-        """What a node is called; a node without a subkind is called by its kind."""
+        """The name of a node's class; without a subkind it is the kind."""
         return node.attributes.get("subkind", node.kind) if self.label == "subkind" else node.kind
 
     def numbers(self, nodes: Sequence[Node]) -> list[int]:
@@ -63,20 +66,20 @@ class Classes:
 
 
 def never_targets(dialect: Dialect) -> frozenset[str]:
-    """The kinds that nobody is asked to predict."""
+    """The kinds that are never predicted."""
     return frozenset(NEVER_TARGETS) if dialect == PLATFORM else frozenset({dialect.start})
 
 
-def schema_of(corpus: Corpus, label: Label, leave_out: Sequence[str] = ()) -> Schema:
-    """The vocabularies of a whole corpus. Subkinds describe nodes only where they are also what is predicted."""
+def schema_of(corpus: Corpus, label: Label, leave_out: Sequence[str] = ()) -> FlowSchema:
+    """The vocabularies of a whole corpus. Subkinds are attributes of nodes only if they are also predicted."""
     flows = [flow for o in corpus.organisations for flow in (*o.flows, *o.extra)]
-    return Schema.of(flows, [*leave_out, *(["subkind"] if label == "kind" else [])], LEAST_WORDS)
+    return FlowSchema.of(flows, [*leave_out, *(["subkind"] if label == "kind" else [])], LEAST_WORDS)
 
 
 def federation_of(
     corpus: Corpus,
-    schema: Schema,
-    classes: Classes,
+    schema: FlowSchema,
+    classes: FlowClasses,
     *,
     test_share: float = 0.15,
     valid_share: float = 0.15,
@@ -87,15 +90,15 @@ def federation_of(
 
     Shares are shares of points, by whole flows. The global test set is all test parts, without extra flows.
     """
-    _check(test_share, valid_share)
+    _check_shares(test_share, valid_share)
     organisations, start = corpus.organisations, corpus.dialect.start
     flows: list[Flow] = []
     orders: list[list[int]] = []
     for organisation in organisations:
         for kind, some in enumerate((organisation.flows, organisation.extra)):
             flows += some
-            purpose = f"flow of {organisation.name}"  # so who else takes part does not matter
-            orders += [placed(flow, key(seed, purpose, kind, i), start) for i, flow in enumerate(some)]
+            purpose = f"flow of {organisation.name}"  # so that other clients make no difference
+            orders += [placement_order(flow, key(seed, purpose, kind, i), start) for i, flow in enumerate(some)]
     table = FlowTable.of(flows, orders, schema)
     nodes = [flow.nodes[i] for flow, order in zip(flows, orders, strict=True) for i in order]
     never = never_targets(corpus.dialect)
@@ -110,22 +113,22 @@ def federation_of(
         owners[first : last + len(organisation.extra)] = client
         able = first + np.flatnonzero(sizes[first:last])
         if not len(able):
-            raise FedloomError(f"organisation '{organisation.name}' has no action to predict: leave it out.")
+            raise FedloomError(f"organisation '{organisation.name}' has no action to predict: remove it.")
         random = numpy_generator(seed, f"split of {organisation.name}")
         parts[able] = _split(sizes[able], test_share, valid_share, random)
         first = last + len(organisation.extra)
     owner, part = owners[points[:, 0]], parts[points[:, 0]]
 
-    def held(*some: int) -> Ragged:
+    def samples_of(*some: int) -> Ragged:
         chosen = np.flatnonzero(np.isin(part, some))
         return Ragged.by_owner(chosen, owner[chosen], len(organisations))
 
     nominal = np.bincount(owner[part != EXTRA], minlength=len(organisations))
     federation = Federation(
         {"x": points, "y": labels},
-        held(TRAIN),
-        held(TEST, EXTRA),
-        held(VALID),
+        samples_of(TRAIN),
+        samples_of(TEST, EXTRA),
+        samples_of(VALID),
         len(classes.names),
         global_test=torch.from_numpy(np.flatnonzero(part == TEST)),
         names=tuple(organisation.name for organisation in organisations),
@@ -136,10 +139,10 @@ def federation_of(
     return federation, table
 
 
-def _check(test_share: float, valid_share: float) -> None:
+def _check_shares(test_share: float, valid_share: float) -> None:
     for name, share in (("test_share", test_share), ("valid_share", valid_share)):
         if not 0 <= share < 1:
-            raise FedloomError(f"{name}={share}: a share is a number from 0 up to, but not including, 1.")
+            raise FedloomError(f"{name}={share}: a share must be at least 0 and below 1.")
     if test_share + valid_share >= 1:
         raise FedloomError(
             f"test_share={test_share} and valid_share={valid_share} leave nothing for training: lower them."
@@ -147,9 +150,9 @@ def _check(test_share: float, valid_share: float) -> None:
 
 
 def _split(sizes: np.ndarray, test_share: float, valid_share: float, random: np.random.Generator) -> np.ndarray:
-    """The part of each of a client's flows, such that points are shared as nearly as whole flows can.
+    """The part of each of a client's flows: the shares of points are met as nearly as whole flows allow.
 
-    Training keeps one flow, then testing one, then validation one.
+    If there are too few flows, training gets one first, then testing, then validation.
     """
     order, flows = random.permutation(len(sizes)), len(sizes)
     middle = (np.cumsum(sizes[order]) - sizes[order] / 2) / sizes.sum()

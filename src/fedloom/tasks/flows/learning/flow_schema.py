@@ -1,8 +1,8 @@
 """Words to numbers: the vocabulary of every attribute of nodes, edges and flows.
 
-Vocabularies are public. Organisations share the words, also hashed private ids, whose meaning may differ from one to
-the next: that is what personal models are for. Token 0 masks (the node that is to be predicted), token 1 stands for
-every word that is not known. A saved model carries its schema as JSON.
+Vocabularies are public. Organisations share all words, hashed private names too, whose meaning may differ between them:
+that is what personalised models are for. Token 0 is the mask (of the node to predict), token 1 is every unknown word. A
+saved model contains its schema as JSON.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from fedloom.tasks.flows.flow import Edge, Flow, Node
 
 MASK, UNKNOWN = 0, 1
 NODE, EDGE, GRAPH = 117, 18, 163
-"""The document's embedding widths, over all attributes of a node, of an edge and of a flow (kinds as classes)."""
+"""The embedding widths of the thesis, over all attributes of a node, of an edge and of a flow (kinds as classes)."""
 SUBKIND_NODE, SUBKIND_GRAPH = 119, 165
 """The same where subkinds are the classes."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of one attribute; word i is token i + 2. The empty word is a missing attribute."""
+    """The words of one attribute; word i is token i + 2. The empty word is a missing value."""
 
     tokens: tuple[str, ...]
 
     def __post_init__(self) -> None:
         if len(set(self.tokens)) < len(self.tokens):
             twice = Counter(self.tokens).most_common(1)[0][0]
-            raise FedloomError(f"a vocabulary has the word '{twice}' twice: name each word once.")
+            raise FedloomError(f"a vocabulary contains the word '{twice}' twice.")
 
     def __len__(self) -> int:
         return 2 + len(self.tokens)
@@ -57,7 +57,7 @@ Vocabularies = dict[str, Vocabulary]
 
 
 @dataclass(frozen=True)
-class Schema:
+class FlowSchema:
     """The attributes of nodes (``kind`` is the first), of edges (``label``) and of flows, with their vocabularies."""
 
     node: Vocabularies
@@ -65,14 +65,17 @@ class Schema:
     graph: Vocabularies
 
     @staticmethod
-    def of(flows: Sequence[Flow], leave_out: Collection[str] = (), least: int = 1) -> Schema:
-        """The schema of some flows: all attributes that are not left out, all words that occur ``least`` times.
+    def of(flows: Sequence[Flow], leave_out: Collection[str] = (), least: int = 1) -> FlowSchema:
+        """The schema of some flows; flows without attributes get one that is always empty.
 
-        Flows without attributes have one that is always the same.
+        Args:
+            flows: the flows.
+            leave_out: names of attributes that are not used.
+            least: words that occur less often are unknown.
         """
         nodes, edges = [n for flow in flows for n in flow.nodes], [e for flow in flows for e in flow.edges]
 
-        def vocabularies(elements: Sequence[Any], always: Sequence[str], read: Read) -> Vocabularies:
+        def vocabularies(elements: Sequence[Any], always: Sequence[str], read: AttributeReader) -> Vocabularies:
             found = {name for element in elements for name in element.attributes} - set(leave_out)
             names = [*always, *sorted(found - set(always))] or ["flow"]
             counts = {name: Counter(map(read(name), elements)) for name in names}
@@ -81,10 +84,10 @@ class Schema:
                 for name, words in counts.items()
             }
 
-        return Schema(
-            vocabularies(nodes, ["kind"], of_node),
-            vocabularies(edges, ["label"], of_edge),
-            vocabularies(flows, [], of_flow),
+        return FlowSchema(
+            vocabularies(nodes, ["kind"], node_reader),
+            vocabularies(edges, ["label"], edge_reader),
+            vocabularies(flows, [], flow_reader),
         )
 
     def to_json(self) -> str:
@@ -93,52 +96,52 @@ class Schema:
         return json.dumps(plain, ensure_ascii=False)
 
     @staticmethod
-    def from_json(text: str) -> Schema:
+    def from_json(text: str) -> FlowSchema:
         """The schema that a JSON text holds."""
         try:
             plain = json.loads(text)
             parts = {part: {str(n): _vocabulary(words) for n, words in plain[part].items()} for part in _PARTS}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FedloomError(
-                f"this is no schema of flows ({type(error).__name__}): it must name the words of each attribute under "
-                f"{', '.join(_PARTS)}."
+                f"this is not a schema of flows ({type(error).__name__}): it must list the words of each attribute "
+                f"under {', '.join(_PARTS)}."
             ) from None
         if "kind" not in parts["node"] or "label" not in parts["edge"] or not parts["graph"]:
             raise FedloomError(
-                "this is no schema of flows: it needs 'kind' of nodes, 'label' of edges and an attribute of graphs."
+                "this is not a schema of flows: it needs 'kind' of nodes, 'label' of edges and an attribute of graphs."
             )
-        return Schema(**parts)
+        return FlowSchema(**parts)
 
 
 _PARTS = ("node", "edge", "graph")
-Read = Callable[[str], Callable[[Any], str]]
-"""From an attribute's name to what an element has under that name."""
+AttributeReader = Callable[[str], Callable[[Any], str]]
+"""Maps an attribute's name to a function that reads this attribute of an element."""
 
 
-def of_node(name: str) -> Callable[[Node], str]:
-    """Reads an attribute of nodes."""
+def node_reader(name: str) -> Callable[[Node], str]:
+    """A function that reads an attribute of nodes."""
     if name == "kind":
         return lambda node: node.kind
     return lambda node: node.attributes.get(name, "")
 
 
-def of_edge(name: str) -> Callable[[Edge], str]:
-    """Reads an attribute of edges."""
+def edge_reader(name: str) -> Callable[[Edge], str]:
+    """A function that reads an attribute of edges."""
     if name == "label":
         return lambda edge: edge.label
     return lambda edge: edge.attributes.get(name, "")
 
 
-def of_flow(name: str) -> Callable[[Flow], str]:
-    """Reads an attribute of flows."""
+def flow_reader(name: str) -> Callable[[Flow], str]:
+    """A function that reads an attribute of flows."""
     return lambda flow: flow.attributes.get(name, "")
 
 
-def widths(vocabularies: Mapping[str, Vocabulary], total: int) -> list[int]:
-    """How wide each attribute's embedding is: in proportion to the logarithm of its vocabulary, ``total`` in all."""
+def embedding_widths(vocabularies: Mapping[str, Vocabulary], total: int) -> list[int]:
+    """The embedding width of each attribute: proportional to the logarithm of its vocabulary, ``total`` in all."""
     if total < len(vocabularies):
         raise FedloomError(
-            f"{len(vocabularies)} attributes cannot share an embedding of {total} numbers: leave some attributes out."
+            f"{len(vocabularies)} attributes do not fit into an embedding of width {total}: leave some attributes out."
         )
     weights = [math.log2(len(vocabulary)) for vocabulary in vocabularies.values()]
     exact = [(total - len(weights)) * weight / sum(weights) for weight in weights]
@@ -149,10 +152,10 @@ def widths(vocabularies: Mapping[str, Vocabulary], total: int) -> list[int]:
     return shares
 
 
-def tables(vocabularies: Mapping[str, Vocabulary], total: int) -> list[tuple[int, int]]:
-    """What a model needs to know of attributes: the size of each vocabulary and the width of its embedding."""
+def embedding_tables(vocabularies: Mapping[str, Vocabulary], total: int) -> list[tuple[int, int]]:
+    """For each attribute the size of its vocabulary and the width of its embedding, as a model needs them."""
     sizes = [len(vocabulary) for vocabulary in vocabularies.values()]
-    return list(zip(sizes, widths(vocabularies, total), strict=True))
+    return list(zip(sizes, embedding_widths(vocabularies, total), strict=True))
 
 
 def _vocabulary(words: Any) -> Vocabulary:

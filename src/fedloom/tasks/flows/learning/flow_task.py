@@ -2,7 +2,7 @@
 
 ``flows`` and ``flows-subkind`` are the synthetic corpus after a thesis on personalised federated learning for action
 flows; ``n8n`` and ``bpmn`` are real flows, by owner and by modelling exercise and language; ``own-flows`` are a
-user's. The model is FullGN with the document's widths.
+user's. The model is FullGN with the widths of the thesis.
 """
 
 from __future__ import annotations
@@ -30,23 +30,31 @@ from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.formats.read_corpus import read_folder
 from fedloom.tasks.flows.formats.real_corpora import UNKNOWN_OWNER, read_bpmn, read_n8n
 from fedloom.tasks.flows.learning.data_points import FlowInputs
-from fedloom.tasks.flows.learning.flow_federation import Classes, Label, federation_of, schema_of
-from fedloom.tasks.flows.learning.flow_schema import EDGE, GRAPH, NODE, SUBKIND_GRAPH, SUBKIND_NODE, Schema, tables
+from fedloom.tasks.flows.learning.flow_federation import FlowClasses, Label, federation_of, schema_of
+from fedloom.tasks.flows.learning.flow_schema import (
+    EDGE,
+    GRAPH,
+    NODE,
+    SUBKIND_GRAPH,
+    SUBKIND_NODE,
+    FlowSchema,
+    embedding_tables,
+)
 from fedloom.tasks.flows.synthetic.generator import generate
 
 log = logging.getLogger("fedloom")
 LEFT_OUT = ("template",)
-"""Attributes that are a flow's own name and say nothing else."""
+"""Attributes that only identify a flow."""
 FLOW_TASKS = ("flows", "flows-subkind", "n8n", "bpmn", "own-flows")
 MODEL = "fullgn"
 LOCAL_WORK = LocalWork(lr=0.05, batch_size=128)
 CLIENTS = 15
-"""Organisations of the synthetic corpus when nobody says how many."""
+"""The default number of organisations of the synthetic corpus."""
 
 
 @dataclass(frozen=True)
-class Synthetic:
-    """The settings of ``flows``: what is predicted, and how many points the largest of the 33 organisations holds."""
+class SyntheticFlowOptions:
+    """The options of ``flows``: the label to predict, and the data points of the largest of the 33 organisations."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
@@ -55,8 +63,8 @@ class Synthetic:
 
 
 @dataclass(frozen=True)
-class Real:
-    """The settings of real flows: which kinds have a class of their own, who takes part, and with which flows.
+class RealFlowOptions:
+    """The options of real flows.
 
     Kinds with fewer than ``least_count`` occurrences are one class, organisations with fewer than ``least_flows`` flows
     are no clients, and flows with more than ``largest_flow`` nodes are left out.
@@ -71,12 +79,12 @@ class Real:
     def __post_init__(self) -> None:
         for name, least in (("least_count", 1), ("least_flows", 1), ("largest_flow", 2)):
             if getattr(self, name) < least:
-                raise FedloomError(f"{name}={getattr(self, name)}: it must be at least {least}.")
+                raise FedloomError(f"{name} must be at least {least}, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
-class Own(Real):
-    """The settings of ``own-flows``: those of real flows, and what is predicted."""
+class OwnFlowOptions(RealFlowOptions):
+    """The options of ``own-flows``: those of real flows, and the label to predict."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
@@ -87,8 +95,8 @@ class Own(Real):
 
 
 @dataclass(frozen=True)
-class ModelOptions:
-    """The settings of ``fullgn`` (``task.model_options``)."""
+class FullGNOptions:
+    """The options of the model ``fullgn`` (``task.model_options``)."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
@@ -120,22 +128,26 @@ class FlowBuilder:
         )  # fmt: skip
         settings.refuse(("partition", "communal_per_class", "augment"), "it divides its data by organisation")
         if (path is not None) != (name == "own-flows"):
-            why = "needs a folder of them: name it as path" if path is None else "reads no file of yours: use own-flows"
+            why = (
+                "needs a path: a folder of flows" if path is None else "takes no path: use own-flows for flows of yours"
+            )
             raise FedloomError(f"task {name} {why}.")
         if name in ("flows", "flows-subkind"):
             usual = {} if name == "flows" else {"label": "subkind"}
-            chosen = validate(Synthetic, {**usual, **options}, f"the options of task {name}")
+            chosen = validate(SyntheticFlowOptions, {**usual, **options}, f"the options of task {name}")
             if name == "flows-subkind" and chosen.label != "subkind":
                 raise FedloomError(
-                    f"label={chosen.label} in the options of task {name}: it predicts subkinds, use flows."
+                    f"label={chosen.label} in the options of task {name}: it predicts subkinds; use the task flows."
                 )
             whole = corpus = generate(CLIENTS if clients is None else clients, chosen.largest, seed)
             label, least_count = chosen.label, 1
         elif name in ("n8n", "bpmn", "own-flows"):
-            chosen = validate(Own if name == "own-flows" else Real, dict(options), f"the options of task {name}")
-            found = read_n8n() if name == "n8n" else read_bpmn() if name == "bpmn" else read_folder(str(path))
-            whole = suitable(found, chosen, nobody=UNKNOWN_OWNER if name == "n8n" else None)
-            corpus = drawn(whole, clients, seed)
+            chosen = validate(
+                OwnFlowOptions if name == "own-flows" else RealFlowOptions, dict(options), f"the options of task {name}"
+            )
+            everything = read_n8n() if name == "n8n" else read_bpmn() if name == "bpmn" else read_folder(str(path))
+            whole = suitable_organisations(everything, chosen, nobody=UNKNOWN_OWNER if name == "n8n" else None)
+            corpus = random_organisations(whole, clients, seed)
             label, least_count = getattr(chosen, "label", "kind"), chosen.least_count
         else:
             raise unknown("flow task", name, FLOW_TASKS)
@@ -165,10 +177,25 @@ def task_of_corpus(
     drift: Drift | Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Task:
-    """A task from a corpus in memory. Classes and words are those of ``vocabulary``, if it is another corpus: who takes
-    part then changes neither."""
+    """A task from a corpus in memory.
+
+    Args:
+        corpus: the organisations that are the clients.
+        name: the name of the task.
+        label: what is predicted of an action, its kind or its subkind.
+        least_count: kinds with fewer occurrences are one class.
+        vocabulary: the corpus that the classes and words are taken from, so that they do not depend on which of its
+            organisations are clients; None is ``corpus``.
+        model: ``fullgn`` or a module; None is ``fullgn``.
+        model_options: the options of ``fullgn``.
+        test_share: the share of data points for testing.
+        valid_share: the share of data points for validation.
+        withhold: a class that some clients lack in their training data.
+        drift: the rounds in which clients' data change.
+        seed: of the split, the placement order and the initial weights.
+    """
     whole = vocabulary or corpus
-    schema, classes = schema_of(whole, label, LEFT_OUT), Classes.of(whole, label, least_count)
+    schema, classes = schema_of(whole, label, LEFT_OUT), FlowClasses.of(whole, label, least_count)
     federation, table = federation_of(
         corpus, schema, classes, test_share=test_share, valid_share=valid_share, seed=seed
     )
@@ -185,29 +212,35 @@ def task_of_corpus(
     )
 
 
-def network(schema: Schema, classes: int, label: Label, **options: int) -> FullGN:
-    """FullGN for flows of a schema, with the document's embedding widths."""
+def network(schema: FlowSchema, classes: int, label: Label, **options: int) -> FullGN:
+    """FullGN for flows of a schema, with the embedding widths of the thesis."""
     node, graph = (NODE, GRAPH) if label == "kind" else (SUBKIND_NODE, SUBKIND_GRAPH)
-    return FullGN(tables(schema.node, node), tables(schema.edge, EDGE), tables(schema.graph, graph), classes, **options)
+    return FullGN(
+        embedding_tables(schema.node, node),
+        embedding_tables(schema.edge, EDGE),
+        embedding_tables(schema.graph, graph),
+        classes,
+        **options,
+    )
 
 
 def _model(
-    schema: Schema, classes: Classes, model: str | nn.Module | None, options: Mapping[str, Any], seed: int
+    schema: FlowSchema, classes: FlowClasses, model: str | nn.Module | None, options: Mapping[str, Any], seed: int
 ) -> tuple[nn.Module, dict[str, int]]:
     if isinstance(model, nn.Module):
         return model, {}
     if model not in (None, "fullgn"):
-        raise FedloomError(f"model '{model}' does not take flows: use fullgn, or a module of yours.")
-    settings = asdict(validate(ModelOptions, dict(options), "task.model_options"))
+        raise FedloomError(f"model '{model}' cannot be used for flows: use fullgn, or a module of yours.")
+    settings = asdict(validate(FullGNOptions, dict(options), "task.model_options"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seeds.key(seed, "model"))
         return network(schema, len(classes.names), classes.label, **settings), settings
 
 
-def suitable(corpus: Corpus, limits: Real, nobody: str | None = None) -> Corpus:
-    """The organisations of a corpus that have enough flows that are not too large; what is left out is said.
+def suitable_organisations(corpus: Corpus, limits: RealFlowOptions, nobody: str | None = None) -> Corpus:
+    """The organisations of a corpus with enough flows, without too large flows; what is left out is logged.
 
-    ``nobody`` is the name under which a corpus keeps flows that no organisation is known to hold.
+    ``nobody`` is the name under which the corpus keeps flows of unknown owners, which are left out.
     """
     kept: list[Organisation] = []
     few = unowned = large = 0
@@ -230,21 +263,21 @@ def suitable(corpus: Corpus, limits: Real, nobody: str | None = None) -> Corpus:
         )
     left_out = {
         f"organisations with fewer than {limits.least_flows} flows": few,
-        "flows that belong to nobody known": unowned,
+        "flows of unknown owners": unowned,
         f"flows of more than {limits.largest_flow} nodes": large,
     }
-    said = ", ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
-    if said:
-        log.warning("%s: left out are %s", corpus.title, said)
+    summary = ", ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
+    if summary:
+        log.warning("%s: left out: %s", corpus.title, summary)
     return replace(corpus, organisations=tuple(kept))
 
 
-def drawn(corpus: Corpus, clients: int | None, seed: int) -> Corpus:
-    """A corpus of so many of its organisations, drawn by chance and in their old order."""
+def random_organisations(corpus: Corpus, clients: int | None, seed: int) -> Corpus:
+    """A corpus with ``clients`` of its organisations, chosen at random, in their old order; None is all of them."""
     there = len(corpus.organisations)
     if clients is None or clients == there:
         return corpus
     if not 1 <= clients <= there:
-        raise FedloomError(f"clients={clients}: {there} organisations of '{corpus.title}' can take part.")
+        raise FedloomError(f"clients={clients}: '{corpus.title}' has {there} organisations that can take part.")
     chosen = sorted(seeds.numpy_generator(seed, "organisations").permutation(there)[:clients].tolist())
     return replace(corpus, organisations=tuple(corpus.organisations[i] for i in chosen))
