@@ -25,8 +25,8 @@ from torch_geometric.utils import scatter
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.models.block import Block, Phi
 from fedloom.models.fullgn import FullGN
+from fedloom.models.graph_network_block import Block, Phi
 from fedloom.tasks.task import task
 from fedloom.training.local_trainer import LocalTrainer
 from measure import Contenders, arguments, interleaved, line

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
-from fedloom.models.block import Block, Phi
 from fedloom.models.fullgn import FullGN
-from fedloom.models.wiring import Incidence, Unpacked
+from fedloom.models.graph_batch import GraphBatch, Incidence
+from fedloom.models.graph_network_block import Block, Phi
 
 NODE, EDGE, GRAPH = [(9, 5), (4, 3)], [(6, 4)], [(5, 3), (3, 2)]
 Flow = tuple[list[list[int]], list[list[int]], list[int]]
@@ -172,12 +172,12 @@ def test_a_block_on_three_nodes_by_hand() -> None:
     #      2: (6, 2) comes in:  (-4 + 6, 2 + 2) = (2, 4), a < b               -> (-1, 2 + 3)     = (-1, 5)
     # u':  sum of v' (1, 7), of e' (9, 3): (1 + 5*1, 7 + 4.5) = (6, 11.5)     -> (-1 + 10, 1 + 20) = (9, 21)
     tokens = packed([([[0, 0]] * 3, [[0, 1, 0], [1, 2, 0], [0, 2, 0]], [0, 0])])
-    wiring = Unpacked.of(tokens, (2, 1, 2)).wiring
-    nodes, edges, graph = block((v, e, u), wiring)  # 0 sends, 1 does both, 2 receives: the order stays as it is
+    links = GraphBatch.of(tokens, (2, 1, 2)).links
+    nodes, edges, graph = block((v, e, u), links)  # 0 sends, 1 does both, 2 receives: the order stays as it is
     torch.testing.assert_close(edges, torch.tensor([[3.0, 1]] * 3), atol=1e-4, rtol=0)
     torch.testing.assert_close(nodes, torch.tensor([[1.0, 1], [1, 1], [-1, 5]]), atol=1e-4, rtol=0)
     torch.testing.assert_close(graph, torch.tensor([[9.0, 21]]), atol=1e-4, rtol=0)
-    torch.testing.assert_close(block.targets((v, e, u), wiring), torch.tensor([[-1.0, 5]]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(block.targets((v, e, u), links), torch.tensor([[-1.0, 5]]), atol=1e-4, rtol=0)
 
 
 @given(batches, st.sampled_from([1, 2, 3, 6]))
@@ -206,7 +206,7 @@ def test_a_block_may_be_differentiated_twice() -> None:
     """The gradient that is written out gives way to the formula where its own gradient is wanted."""
     block = network(width=2).first
     x = packed([([[0, 0]] * 3, [[0, 1, 0], [1, 2, 0], [0, 2, 0]], [0, 0]), ([[0, 0]] * 2, [[0, 1, 0]], [0, 0])])
-    wiring = Unpacked.of(x, (2, 1, 2)).wiring
+    links = GraphBatch.of(x, (2, 1, 2)).links
     with torch.random.fork_rng():
         torch.manual_seed(1)
         inputs = [
@@ -214,7 +214,7 @@ def test_a_block_may_be_differentiated_twice() -> None:
         ]
 
     def total(*graphs: Tensor) -> Tensor:
-        return torch.stack([new.pow(3).sum() for new in block(graphs, wiring)])
+        return torch.stack([new.pow(3).sum() for new in block(graphs, links)])
 
     assert torch.autograd.gradcheck(total, inputs, fast_mode=True)
     assert torch.autograd.gradgradcheck(total, inputs, fast_mode=True)

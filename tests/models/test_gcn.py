@@ -10,7 +10,7 @@ from fedloom.models.graph import Graph, Graphs
 from fedloom.models.sparse import Sparse
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph
 from fedloom.tasks.graphs.read import named_graph
-from fedloom.tasks.graphs.split import split
+from fedloom.tasks.graphs.split import split_graph
 from fedloom.training.dropout import KeyedDropout, with_keyed_dropout
 from fedloom.training.network import FunctionalNetwork
 from support.paths import DATA_FOLDER
@@ -24,13 +24,13 @@ def alone(graph, classes=2, **options):
 
 def overlapping():
     torch.manual_seed(0)
-    graphs = split(clubs(), 3).graphs
+    graphs = split_graph(clubs(), 3).graphs
     return GCN(graphs, graphs.features, 3, hidden=5)
 
 
 def test_three_nodes_in_a_row_by_hand():
     path = whole(3, [(0, 1), (1, 2)])
-    graph = Graph(path.nodes, path.edges, Sparse.dense(torch.tensor([[6.0], [0.0], [-6.0]])))
+    graph = Graph(path.nodes, path.edges, Sparse.from_dense(torch.tensor([[6.0], [0.0], [-6.0]])))
     model = alone(graph, classes=2, hidden=2, dropout=0.0)
     with torch.no_grad():
         model.body.weight.copy_(torch.tensor([[1.0, -1.0]]))
@@ -128,7 +128,7 @@ def test_dropout_is_keyed_and_off_in_evaluation():
 
 def test_dropout_falls_on_features_and_on_hidden_units_at_its_rate():
     nodes, width, p = 200, 50, 0.4
-    lonely = Graph(torch.arange(nodes), torch.zeros(2, 0, dtype=torch.int64), Sparse.dense(torch.ones(nodes, 1)))
+    lonely = Graph(torch.arange(nodes), torch.zeros(2, 0, dtype=torch.int64), Sparse.from_dense(torch.ones(nodes, 1)))
     model = alone(lonely, hidden=width, dropout=p).train()
     with torch.no_grad():
         model.body.weight.fill_(1.0)

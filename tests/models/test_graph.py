@@ -41,9 +41,9 @@ def test_a_node_without_edges_sees_itself_alone():
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 5), st.integers(0, 99))
 def test_a_sparse_product_and_its_gradient_are_the_dense_ones(rows, columns, width, seed):
     dense = matrix(rows, columns, seed)
-    sparse = Sparse.dense(dense)
+    sparse = Sparse.from_dense(dense)
     assert torch.equal(sparse.to_dense(), dense)
-    assert torch.equal(sparse.transposed.to_dense(), dense.t())
+    assert torch.equal(sparse.transpose.to_dense(), dense.t())
     right = torch.randn(columns, width, generator=torch.Generator().manual_seed(seed)).requires_grad_()
     weights = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed + 1))
     found, expected = sparse @ right, dense @ right
@@ -54,7 +54,7 @@ def test_a_sparse_product_and_its_gradient_are_the_dense_ones(rows, columns, wid
 
 
 def test_a_sparse_product_can_be_differentiated_twice():
-    sparse = Sparse.dense(matrix(4, 5, 0))
+    sparse = Sparse.from_dense(matrix(4, 5, 0))
     right = torch.randn(5, 2).requires_grad_()
     (first,) = torch.autograd.grad((sparse @ right).pow(3).sum(), right, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), right)
@@ -65,17 +65,17 @@ def test_a_sparse_product_can_be_differentiated_twice():
 
 def test_rows_are_picked_in_any_order_and_other_values_keep_the_places():
     dense = matrix(6, 4, 3)
-    picked = Sparse.dense(dense).pick(torch.tensor([5, 0, 0, 2]))
+    picked = Sparse.from_dense(dense).pick(torch.tensor([5, 0, 0, 2]))
     assert torch.equal(picked.to_dense(), dense[[5, 0, 0, 2]])
     doubled = picked.with_values(picked.values * 2)
     assert torch.equal(doubled.to_dense(), 2 * dense[[5, 0, 0, 2]])
-    assert torch.equal(doubled.transposed.to_dense(), 2 * dense[[5, 0, 0, 2]].t())
+    assert torch.equal(doubled.transpose.to_dense(), 2 * dense[[5, 0, 0, 2]].t())
 
 
 def test_rows_are_divided_by_their_sums_and_empty_ones_stay_empty():
     dense = torch.tensor([[1.0, 3.0], [0.0, 0.0], [0.0, 5.0]])
     expected = torch.tensor([[0.25, 0.75], [0.0, 0.0], [0.0, 1.0]])
-    assert torch.equal(Sparse.dense(dense).row_normalised().to_dense(), expected)
+    assert torch.equal(Sparse.from_dense(dense).normalise_rows().to_dense(), expected)
 
 
 @settings(max_examples=25, deadline=None)
@@ -84,7 +84,7 @@ def test_what_a_batch_sees_gives_the_rows_that_the_whole_graph_gives(nodes, edge
     graph = random_graph(nodes, edges, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     some = torch.randperm(nodes, generator=generator)[: 1 + seed % nodes].sort().values
-    field, every = graph.field(some), graph.all
+    field, every = graph.receptive_field(some), graph.all
     hidden = every.inner @ (every.features @ torch.eye(3))
     seen = field.outer @ (field.inner @ (field.features @ torch.eye(3))).relu()
     assert torch.allclose(seen, (every.outer @ hidden.relu())[some], atol=1e-6)
@@ -94,10 +94,10 @@ def test_what_a_batch_sees_gives_the_rows_that_the_whole_graph_gives(nodes, edge
 def test_a_graph_remembers_a_bounded_number_of_fields():
     graph = random_graph(30, 40)
     for node in range(30):
-        graph.field(torch.tensor([node]))
+        graph.receptive_field(torch.tensor([node]))
     assert len(graph._fields) == 16
-    last = graph.field(torch.tensor([29]))
-    assert graph.field(torch.tensor([29])) is last
+    last = graph.receptive_field(torch.tensor([29]))
+    assert graph.receptive_field(torch.tensor([29])) is last
 
 
 def test_copies_are_numbered_by_block_and_a_batch_knows_its_block():

@@ -17,7 +17,7 @@ def whole(nodes: int, edges: list[tuple[int, int]] | Tensor, width: int = 3, see
     """A graph with random features, half of them zero."""
     pairs = edges if isinstance(edges, Tensor) else torch.tensor(edges, dtype=torch.int64).view(-1, 2).t()
     draws = torch.rand(nodes, width, generator=torch.Generator().manual_seed(seed))
-    features = Sparse.dense(torch.where(draws > 0.5, draws, 0.0))
+    features = Sparse.from_dense(torch.where(draws > 0.5, draws, 0.0))
     return Graph(torch.arange(nodes), unique_edges(pairs, nodes), features)
 
 

@@ -52,13 +52,13 @@ def data(
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
     federation = _load(words[0], clients, alpha, partition, target, client_column, ignore or [], seed or 0)
-    from fedloom.data.figure import describe, picture
+    from fedloom.data.figure import describe, plot_federation
 
     told = describe(federation)
     path = png or (None if as_json else Path(f"{Path(words[0]).stem}.png"))
     if path is not None:
         try:
-            picture(federation, path)
+            plot_federation(federation, path)
         except OSError as error:
             raise FedloomError(f"{path} cannot be written ({error.strerror}): name another place with --png.") from None
         told["picture"] = str(path)

@@ -12,7 +12,7 @@ from fedloom.cli import options as o
 
 if TYPE_CHECKING:
     from fedloom.tasks.graphs.labelled_graph import LabelledGraph
-    from fedloom.tasks.graphs.split import Split
+    from fedloom.tasks.graphs.split import GraphSplit
 
 COLUMNS = ("communities", "anchors", "nodes", "edges", "ratio")
 
@@ -52,18 +52,18 @@ def show_split(
     """
     from fedloom.core.errors import FedloomError
     from fedloom.tasks.graphs.read import named_graph, read_graph
-    from fedloom.tasks.graphs.split import split
+    from fedloom.tasks.graphs.split import split_graph
 
     if (name is None) == (data is None):
         raise FedloomError("say which graph: a name (fedloom graphs split cora) or a file of your own (--data FILE).")
     source = named_graph(name.strip().lower()) if name is not None else read_graph(data)  # type: ignore[arg-type]
-    divided = split(source, clients, seed)
+    divided = split_graph(source, clients, seed)
     told = _told(source, divided, seed)
     if out is not None:
-        from fedloom.tasks.graphs.figure import picture
+        from fedloom.tasks.graphs.figure import plot_split
 
         try:
-            picture(source, divided, out)
+            plot_split(source, divided, out)
         except OSError as error:
             raise FedloomError(f"{out} cannot be written ({error.strerror}): name another place with --out.") from None
         told["picture"] = str(out)
@@ -73,15 +73,15 @@ def show_split(
         _print(source, told)
 
 
-def _told(source: LabelledGraph, divided: Split, seed: int) -> dict[str, Any]:
+def _told(source: LabelledGraph, divided: GraphSplit, seed: int) -> dict[str, Any]:
     """What is printed, ready for JSON."""
     from dataclasses import asdict
 
-    from fedloom.tasks.graphs.split import TABLE
+    from fedloom.tasks.graphs.split import TABLE_4_2
 
     held = divided.statistics
     count = divided.graphs.clients
-    printed = TABLE.get((source.name, count))
+    printed = TABLE_4_2.get((source.name, count))
     ids = [divided.graphs.original(client).nodes for client in range(count)]
     labelled = [] if source.parts is None else [int(source.parts["train"][some].sum()) for some in ids]
     return {

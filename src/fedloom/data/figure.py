@@ -55,7 +55,7 @@ def describe(federation: Federation) -> dict[str, Any]:
     return told
 
 
-def picture(federation: Federation, path: str | Path | None = None) -> Figure:
+def plot_federation(federation: Federation, path: str | Path | None = None) -> Figure:
     """Draw training samples per client and class; written as PNG (or by the path's ending) when a path is given."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
-from fedloom.models.block import Block
-from fedloom.models.wiring import Unpacked
+from fedloom.models.graph_batch import GraphBatch
+from fedloom.models.graph_network_block import Block
 
 Table = tuple[int, int]
 """The size of a vocabulary and the width of its embedding."""
 
 
 class FullGN(nn.Module):
-    """The next action of each flow of a batch: packed flows (see ``Unpacked``) to N × classes logits.
+    """The next action of each flow of a batch: packed flows (see ``GraphBatch``) to N × classes logits.
 
     ``node``, ``edge`` and ``graph`` are the (vocabulary, width) of each of their attributes. With widths that add up
     to 117, 18 and 163 and with 27 classes this is the document's model for kinds of actions.
@@ -53,14 +53,14 @@ class FullGN(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """The final vectors of the target nodes, which are what the head sees: N × width."""
-        batch = Unpacked.of(x, self.attributes)
+        batch = GraphBatch.of(x, self.attributes)
         graphs = self.node(batch.nodes), self.edge(batch.edges), self.graph(batch.graphs)
         if self.shared is None:
-            return self.first.targets(graphs, batch.wiring)
-        graphs = self.first(graphs, batch.wiring)
+            return self.first.targets(graphs, batch.links)
+        graphs = self.first(graphs, batch.links)
         for _ in range(self.blocks - 2):
-            graphs = self.shared(graphs, batch.wiring)
-        return self.shared.targets(graphs, batch.wiring)
+            graphs = self.shared(graphs, batch.links)
+        return self.shared.targets(graphs, batch.links)
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits of each flow's target."""

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
-from fedloom.models.graph import Field, Graphs
+from fedloom.models.graph import Graphs, ReceptiveField
 
 
 class Weight(nn.Module):
@@ -59,11 +59,11 @@ class GCN(nn.Module):
         """Z of all nodes of a block's graph, in the order of its nodes."""
         return self._logits(self.graphs.graph(block).all)
 
-    def _logits(self, field: Field) -> Tensor:
+    def _logits(self, field: ReceptiveField) -> Tensor:
         product: Tensor = _Narrow.apply(self._hidden(field), self.head.weight)  # type: ignore[no-untyped-call]
         return field.outer @ product
 
-    def _hidden(self, field: Field) -> Tensor:
+    def _hidden(self, field: ReceptiveField) -> Tensor:
         """H = ReLU(Â X W0), with what is dropped of X and of H while training."""
         inputs, width = field.features, self.body.weight.shape[1]
         if not self.training or self.drop.p == 0:
@@ -74,12 +74,12 @@ class GCN(nn.Module):
         dropped: Tensor = hidden * kept[entries:].view_as(hidden)
         return dropped
 
-    def _at(self, x: Tensor, layers: Callable[[Field], Tensor]) -> Tensor:
+    def _at(self, x: Tensor, layers: Callable[[ReceptiveField], Tensor]) -> Tensor:
         """Layers over the graph of each block in ``x`` (usually one), as far as its nodes can see."""
         block = self.graphs.block_of(x) if len(x) else 0
         if block >= 0:
             nodes, place = torch.unique(x - self.graphs.offsets[block], return_inverse=True)
-            return layers(self.graphs.graph(block).field(nodes)).index_select(0, place)
+            return layers(self.graphs.graph(block).receptive_field(nodes)).index_select(0, place)
         blocks = self.graphs.blocks_of(x)
         parts = [(blocks == block).nonzero().flatten() for block in torch.unique(blocks).tolist()]
         found = torch.cat([self._at(x[part], layers) for part in parts])

@@ -28,7 +28,7 @@ def _nothing() -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class ReceptiveField:
     """What two convolutions see of some nodes: Â from them to their neighbours (``outer``), Â from these to the nodes
     two steps away (``inner``), and the features of the latter."""
 
@@ -60,15 +60,15 @@ class Graph:
         return Sparse.of(rows, columns, values, (len(self), len(self)), symmetric=True)
 
     @cached_property
-    def all(self) -> Field:
+    def all(self) -> ReceptiveField:
         """What two convolutions see of all nodes."""
-        return Field(self.adjacency, self.adjacency, self.features)
+        return ReceptiveField(self.adjacency, self.adjacency, self.features)
 
     @cached_property
-    def _fields(self) -> dict[bytes, Field]:
+    def _fields(self) -> dict[bytes, ReceptiveField]:
         return {}
 
-    def field(self, nodes: Tensor) -> Field:
+    def receptive_field(self, nodes: Tensor) -> ReceptiveField:
         """What two convolutions see of these nodes (sorted, each once); the last few are remembered.
 
         A client has few labels, and its other nodes beyond two steps of them take no part in its loss.
@@ -81,7 +81,7 @@ class Graph:
             inner, far = self.adjacency.pick(near).compact()
             while len(self._fields) >= REMEMBERED:
                 del self._fields[next(iter(self._fields))]
-            self._fields[name] = Field(outer, inner, self.features.pick(far))
+            self._fields[name] = ReceptiveField(outer, inner, self.features.pick(far))
         return self._fields[name]
 
     @cached_property

@@ -13,11 +13,11 @@ from torch import nn
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.models.chain import Shape
-from fedloom.models.dense import logistic, mlp
-from fedloom.models.images import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small
-from fedloom.models.language import char_lstm, word_lstm
-from fedloom.models.residual import resnet_small
-from fedloom.models.signals import conv1d
+from fedloom.models.cnn import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small
+from fedloom.models.conv1d import conv1d
+from fedloom.models.lstm import char_lstm, word_lstm
+from fedloom.models.mlp import logistic, mlp
+from fedloom.models.resnet import resnet_small
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Sparse:
         return Sparse(starts, columns[order], values[order], shape[1], symmetric)
 
     @staticmethod
-    def dense(matrix: Tensor) -> Sparse:
+    def from_dense(matrix: Tensor) -> Sparse:
         """From a dense matrix."""
         rows, columns = matrix.nonzero(as_tuple=True)
         return Sparse.of(rows, columns, matrix[rows, columns].float(), (matrix.shape[0], matrix.shape[1]))
@@ -63,7 +63,7 @@ class Sparse:
         first = torch.zeros(1, dtype=torch.int64)
         return Sparse(torch.cat([first, ends]), self.columns[entries], self.values[entries], self.width)
 
-    def row_normalised(self) -> Sparse:
+    def normalise_rows(self) -> Sparse:
         """Every row divided by its sum; a row that sums to zero stays as it is."""
         sums = torch.zeros(len(self), dtype=torch.float64).index_add_(0, self.rows, self.values.double())
         sums = torch.where(sums == 0, 1.0, sums)
@@ -75,7 +75,7 @@ class Sparse:
         return replace(self, columns=columns, width=len(used), symmetric=False), used
 
     @cached_property
-    def _turned(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _transpose_order(self) -> tuple[Tensor, Tensor, Tensor]:
         """Starts and columns of the transpose, and where each of its values stands here."""
         order = torch.from_numpy(np.argsort(self.columns.numpy(), kind="stable"))
         starts = torch.zeros(self.width + 1, dtype=torch.int64)
@@ -83,26 +83,26 @@ class Sparse:
         return starts, self.rows[order], order
 
     @cached_property
-    def transposed(self) -> Sparse:
+    def transpose(self) -> Sparse:
         """The transpose; itself where the matrix is symmetric."""
         if self.symmetric:
             return self
-        starts, columns, order = self._turned
+        starts, columns, order = self._transpose_order
         return Sparse(starts, columns, self.values.index_select(0, order), len(self))
 
     def with_values(self, values: Tensor) -> Sparse:
         """The same places with other values (features of which some are dropped)."""
         other = replace(self, values=values, symmetric=False)
-        other.__dict__["_turned"] = self._turned  # the order does not depend on the values
+        other.__dict__["_transpose_order"] = self._transpose_order  # the order does not depend on the values
         return other
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """The product, differentiable in ``dense``."""
-        product: Tensor = _Product.apply(dense, self)  # type: ignore[no-untyped-call]
+        product: Tensor = _SparseProduct.apply(dense, self)  # type: ignore[no-untyped-call]
         return product
 
 
-class _Product(torch.autograd.Function):
+class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dense: Tensor, matrix: Sparse) -> Tensor:
         ctx.matrix = matrix
@@ -112,4 +112,4 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.matrix.transposed @ gradients[0].contiguous(), None
+        return ctx.matrix.transpose @ gradients[0].contiguous(), None

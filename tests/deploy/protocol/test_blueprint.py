@@ -19,7 +19,7 @@ from fedloom.runs.api import make_task, method_of
 from fedloom.runs.config import parse
 from fedloom.runs.runner import _partition, execute, prepare
 from fedloom.tasks.graphs.read import save_graph
-from fedloom.tasks.graphs.split import split
+from fedloom.tasks.graphs.split import split_graph
 from support.small_graphs import clubs
 
 SITES = ("north", "south", "west")
@@ -296,7 +296,7 @@ def test_a_site_with_its_own_piece_of_a_graph_trains_as_its_client_does_in_the_s
 
 def test_a_method_whose_clients_share_nodes_can_only_be_rehearsed(tmp_path):
     save_graph(clubs(), tmp_path / "clubs.npz")
-    assert len(split(clubs(), 2).graphs.anchors[0])
+    assert len(split_graph(clubs(), 2).graphs.anchors[0])
     run = on_graph(tmp_path / "clubs.npz", "fedgala")
     run = run.model_copy(update={"task": run.task.model_copy(update={"clients": 2})})
     blueprint = Blueprint.of(run, SITES[:2])

@@ -13,7 +13,7 @@ from fedloom.models.sparse import Sparse
 
 def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
     pairs = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()
-    return Graph(torch.arange(nodes), pairs, Sparse.dense(torch.eye(nodes)))
+    return Graph(torch.arange(nodes), pairs, Sparse.from_dense(torch.eye(nodes)))
 
 
 @settings(max_examples=50, deadline=None)

@@ -14,7 +14,7 @@ from fedloom.runs.api import load_config, make_task
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import labelled_graph, with_parts
 from fedloom.tasks.graphs.read import save_graph
-from fedloom.tasks.graphs.split import split
+from fedloom.tasks.graphs.split import split_graph
 from fedloom.tasks.graphs.task import graph_task
 from support.paths import DATA_FOLDER
 from support.small_graphs import clubs
@@ -24,7 +24,7 @@ WORK = LocalWork(optimizer="adam", lr=0.05, batch_size=0, epochs=2)
 
 def small(clients=2):
     source = clubs()
-    return source, GraphFederation.of(source, split(source, clients))
+    return source, GraphFederation.of(source, split_graph(source, clients))
 
 
 def built(name="own-graph", **changes):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.graphs.read import named_graph
-from fedloom.tasks.graphs.split import TABLE, communities, divided, split
+from fedloom.tasks.graphs.split import TABLE_4_2, client_graphs, communities, split_graph
 from support.paths import DATA_FOLDER
 from support.small_graphs import clubs, random_graph, whole
 
@@ -32,7 +32,7 @@ def real(name):
 
 def test_two_triangles_with_a_bridge_by_hand():
     graph = whole(6, [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3)])
-    graphs = divided(graph, torch.tensor([0, 0, 0, 1, 1, 1]), 2)
+    graphs = client_graphs(graph, torch.tensor([0, 0, 0, 1, 1, 1]), 2)
     assert graphs.graph(0).nodes.tolist() == [0, 1, 2, 3]
     assert graphs.graph(1).nodes.tolist() == [2, 3, 4, 5]
     assert graphs.graph(0).edges.t().tolist() == [[0, 1], [0, 2], [1, 2], [2, 3]]
@@ -42,7 +42,7 @@ def test_two_triangles_with_a_bridge_by_hand():
 
 def test_edges_between_two_copied_nodes_are_kept():
     graph = whole(4, [(0, 2), (1, 3), (2, 3), (0, 1)])
-    graphs = divided(graph, torch.tensor([0, 0, 1, 1]), 2)
+    graphs = client_graphs(graph, torch.tensor([0, 0, 1, 1]), 2)
     assert graphs.graph(0).edges.shape[1] == 4
 
 
@@ -51,7 +51,7 @@ def test_edges_between_two_copied_nodes_are_kept():
 def test_nothing_is_lost_and_anchors_are_what_several_clients_hold(nodes, edges, clients, seed):
     graph = random_graph(nodes, edges, seed=seed)
     owner = torch.randint(clients, (nodes,), generator=torch.Generator().manual_seed(seed))
-    graphs = divided(graph, owner, clients)
+    graphs = client_graphs(graph, owner, clients)
     pieces = [graphs.graph(client) for client in range(clients)]
     holders = torch.zeros(nodes, dtype=torch.int64)
     found = set()
@@ -73,12 +73,12 @@ def test_communities_are_numbered_from_the_largest_and_lone_nodes_are_their_own(
 
 
 def test_communities_are_dealt_in_turn_the_largest_first():
-    divided = split(clubs(), 2)
-    owners = [divided.graphs.original(client) for client in range(2)]
+    client_graphs = split_graph(clubs(), 2)
+    owners = [client_graphs.graphs.original(client) for client in range(2)]
     own = [set(piece.nodes.tolist()) for piece in owners]
     assert set(range(12)) | set(range(22, 30)) <= own[0]
     assert set(range(12, 22)) | set(range(30, 38)) <= own[1]
-    assert divided.statistics.communities == (2, 2)
+    assert client_graphs.statistics.communities == (2, 2)
 
 
 def test_the_same_seed_finds_the_same_communities_and_they_are_found_once(monkeypatch):
@@ -89,23 +89,23 @@ def test_the_same_seed_finds_the_same_communities_and_they_are_found_once(monkey
 
 
 def test_means_are_over_clients_and_the_ratio_is_of_means():
-    means = split(clubs((12, 10)), 2).statistics.means()
+    means = split_graph(clubs((12, 10)), 2).statistics.means()
     assert means == {"communities": 1, "anchors": 4, "nodes": 13, "edges": (66 + 2 + 45 + 2 + 2) / 2, "ratio": 4 / 13}
 
 
 def test_a_graph_that_names_its_clients_is_divided_by_them():
     source = clubs((6, 6), client=["b"] * 4 + ["a"] * 8)
-    divided = split(source)
-    assert divided.names == ("a", "b")
-    assert set(divided.graphs.graph(1).nodes.tolist()) >= {0, 1, 2, 3}
+    client_graphs = split_graph(source)
+    assert client_graphs.names == ("a", "b")
+    assert set(client_graphs.graphs.graph(1).nodes.tolist()) >= {0, 1, 2, 3}
     with pytest.raises(FedloomError, match="belong to 2 clients"):
-        split(source, 3)
+        split_graph(source, 3)
 
 
 @pytest.mark.parametrize(("clients", "told"), [(0, "at least one client"), (5, "4 communities .* fewer clients")])
 def test_a_number_of_clients_that_cannot_be_is_refused(clients, told):
     with pytest.raises(FedloomError, match=told):
-        split(clubs(), clients)
+        split_graph(clubs(), clients)
 
 
 @pytest.mark.parametrize(("name", "edges", "lone"), [("cora", 5278, 0), ("citeseer", 4552, 48)])
@@ -116,7 +116,7 @@ def test_the_real_graphs_have_the_edges_and_lone_nodes_that_are_known_of_them(na
 
 
 def inside(name, clients, seed=0):
-    means = split(real(name), clients, seed).statistics.means()
+    means = split_graph(real(name), clients, seed).statistics.means()
     ranges = RANGES[name, clients]
     return {key: (low, means[key], high) for key, (low, high) in ranges.items() if not low <= means[key] <= high}
 
@@ -132,5 +132,5 @@ def test_split_statistics_of_pubmed_are_inside_the_measured_ranges():
 
 
 def test_printed_rows_have_the_ratio_of_their_numbers_where_nothing_is_noted():
-    for row in TABLE.values():
+    for row in TABLE_4_2.values():
         assert row.note or row.ratio == pytest.approx(row.anchors / row.nodes, abs=0.005)

@@ -17,7 +17,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Federation, Ragged
 from fedloom.models.graph import Graphs
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph
-from fedloom.tasks.graphs.split import Split
+from fedloom.tasks.graphs.split import GraphSplit
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class GraphFederation(Federation):
     graphs: Graphs = field(kw_only=True)
 
     @staticmethod
-    def of(source: LabelledGraph, divided: Split) -> GraphFederation:
+    def of(source: LabelledGraph, divided: GraphSplit) -> GraphFederation:
         """From a whole graph with its nodes' classes and parts, and its division."""
         if source.parts is None:
             raise FedloomError(f"{source.name} does not say which nodes are for training and which for testing.")

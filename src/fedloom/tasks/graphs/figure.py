@@ -9,7 +9,7 @@ import numpy as np
 
 from fedloom.data.figure import INK
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph
-from fedloom.tasks.graphs.split import Split
+from fedloom.tasks.graphs.split import GraphSplit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHARED = "#e69f00"  # beside the ink, apart for every kind of colour vision
 
 
-def picture(source: LabelledGraph, divided: Split, path: str | Path | None = None) -> Figure:
+def plot_split(source: LabelledGraph, divided: GraphSplit, path: str | Path | None = None) -> Figure:
     """Nodes per client, those held alone below and anchors above; and the classes of its nodes, as shares."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import LinearSegmentedColormap

@@ -64,8 +64,8 @@ def labelled_graph(
     """
     inputs = features if isinstance(features, Sparse) else _sparse(np.asarray(features), name)
     nodes = len(inputs)
-    _finite(inputs, name)
-    pairs = _pairs(np.asarray(edges), nodes, name)
+    _check_finite(inputs, name)
+    pairs = _check_edges(np.asarray(edges), nodes, name)
     loops = int((pairs[0] == pairs[1]).sum())
     listed = len(torch.unique(pairs[0] * nodes + pairs[1])) if pairs.numel() else 0
     looped = len(torch.unique(pairs[0][pairs[0] == pairs[1]]))
@@ -73,7 +73,7 @@ def labelled_graph(
     classified, names, classes = _classes(np.asarray(labels), nodes, class_names, name)
     if normalise is None:
         normalise = not bool((inputs.values < 0).any())
-    graph = Graph(torch.arange(nodes), unique_edges(pairs, nodes), inputs.row_normalised() if normalise else inputs)
+    graph = Graph(torch.arange(nodes), unique_edges(pairs, nodes), inputs.normalise_rows() if normalise else inputs)
     parts = None if masks is None else _parts(masks, classified, name)
     owner, owners = _owners(client, nodes, name)
     return LabelledGraph(name, graph, classified, classes, parts, names, owner, owners, loops, repeated)
@@ -121,13 +121,13 @@ def graph_of(data: Any, *, mask: int = 0, name: str = "own graph", normalise: bo
         if array(attribute) is None:
             raise FedloomError(f"{name} has no {attribute}: a graph needs x, edge_index and y.")
     masks = {part: array(f"{'val' if part == 'valid' else part}_mask") for part in PARTS}
-    found = {part: one_of(value, mask, name) for part, value in masks.items() if value is not None}
+    found = {part: select_mask(value, mask, name) for part, value in masks.items() if value is not None}
     labels = array("y")
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     return labelled_graph(array("edge_index"), array("x"), labels, masks=found or None, name=name, normalise=normalise)
 
 
-def one_of(masks: Any, column: int, name: str) -> Any:
+def select_mask(masks: Any, column: int, name: str) -> Any:
     """A mask, or one column of a table of masks."""
     values = np.asarray(masks)
     if values.ndim != 2:
@@ -140,10 +140,10 @@ def one_of(masks: Any, column: int, name: str) -> Any:
 def _sparse(features: np.ndarray, name: str) -> Sparse:
     if features.ndim != 2 or features.dtype.kind not in "fiub":
         raise FedloomError(f"{name}: x is {features.dtype} of shape {features.shape}: give numbers, nodes × features.")
-    return Sparse.dense(torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)))
+    return Sparse.from_dense(torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)))
 
 
-def _finite(features: Sparse, name: str) -> None:
+def _check_finite(features: Sparse, name: str) -> None:
     wrong = (~torch.isfinite(features.values)).nonzero().flatten()
     if len(wrong):
         place = int(wrong[0])
@@ -157,7 +157,7 @@ def _finite(features: Sparse, name: str) -> None:
         )
 
 
-def _pairs(edges: np.ndarray, nodes: int, name: str) -> Tensor:
+def _check_edges(edges: np.ndarray, nodes: int, name: str) -> Tensor:
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         hint = " (transpose it)" if edges.ndim == 2 and edges.shape[1] == 2 else ""
         raise FedloomError(

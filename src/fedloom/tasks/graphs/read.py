@@ -18,7 +18,7 @@ from fedloom.data.folder import data_folder, read_arrays, write_arrays
 from fedloom.data.readers.csv import csv_rows, parse_numbers
 from fedloom.data.readers.tables import order_features
 from fedloom.models.sparse import Sparse
-from fedloom.tasks.graphs.labelled_graph import PARTS, LabelledGraph, labelled_graph, one_of
+from fedloom.tasks.graphs.labelled_graph import PARTS, LabelledGraph, labelled_graph, select_mask
 
 NAMED = ("citeseer", "cora", "pubmed", "twitch")
 _FILES = {"twitch": "twitch_countries.npz"}
@@ -87,7 +87,7 @@ def _npz(path: Path, name: str, mask: int, normalise: bool | None) -> LabelledGr
         labels = labels.copy()
         labels[arrays["unlabelled_nodes"]] = -1
     masks = {part: arrays.get(f"{'val' if part == 'valid' else part}_mask") for part in PARTS}
-    found = {part: one_of(value, mask, name) for part, value in masks.items() if value is not None}
+    found = {part: select_mask(value, mask, name) for part, value in masks.items() if value is not None}
     return labelled_graph(
         arrays["edge_index"],
         _features(arrays, name),

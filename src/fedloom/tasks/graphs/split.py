@@ -26,7 +26,7 @@ _KNOWN: dict[str, Tensor] = {}
 
 
 @dataclass(frozen=True)
-class Statistics:
+class SplitStatistics:
     """What the clients of a split hold: one number per client, and the means that table 4.2 prints."""
 
     communities: tuple[int, ...]
@@ -42,7 +42,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Printed:
+class PublishedRow:
     """A row of the thesis' table 4.2; ``note`` says where its numbers cannot be meant as they stand."""
 
     communities: float
@@ -53,19 +53,19 @@ class Printed:
     note: str = ""
 
 
-TABLE = {
-    ("cora", 4): Printed(26, 330.5, 859.25, 1582, 0.384),
-    ("cora", 8): Printed(13, 199.5, 454.75, 804.1, 0.438),
-    ("citeseer", 4): Printed(
+TABLE_4_2 = {
+    ("cora", 4): PublishedRow(26, 330.5, 859.25, 1582, 0.384),
+    ("cora", 8): PublishedRow(13, 199.5, 454.75, 804.1, 0.438),
+    ("citeseer", 4): PublishedRow(
         118, 167.25, 1228.3, 1241.25, 0.136, "nodes 1228.3 is 3685 / 3; 3685 / 4 = 921.25 gives the ratio 0.18"
     ),
-    ("citeseer", 8): Printed(59, 90.9, 465.4, 620.5, 0.195),
-    ("pubmed", 4): Printed(10.25, 2753.5, 6500.25, 15294.75, 0.423),
-    ("pubmed", 8): Printed(
+    ("citeseer", 8): PublishedRow(59, 90.9, 465.4, 620.5, 0.195),
+    ("pubmed", 4): PublishedRow(10.25, 2753.5, 6500.25, 15294.75, 0.423),
+    ("pubmed", 8): PublishedRow(
         5.125, 3255.5, 6899.75, 7835.25, 0.471, "anchors and nodes are sums divided by 4: 1627.75 and 3449.9 by 8"
     ),
-    ("wiki-cs", 4): Printed(251, 4074.25, 6230.75, 93689, 0.650),
-    ("wiki-cs", 8): Printed(125.5, 2439.25, 3975.9, 59372.9, 0.613),
+    ("wiki-cs", 4): PublishedRow(251, 4074.25, 6230.75, 93689, 0.650),
+    ("wiki-cs", 8): PublishedRow(125.5, 2439.25, 3975.9, 59372.9, 0.613),
 }
 """Table 4.2 of Tavakoli 2023: averages per client of its splits into 4 and 8."""
 
@@ -91,7 +91,7 @@ def communities(graph: Graph, seed: int) -> Tensor:
     return _KNOWN[name]
 
 
-def dealt(graph: Graph, clients: int, seed: int) -> tuple[Tensor, Tensor]:
+def assign_communities(graph: Graph, clients: int, seed: int) -> tuple[Tensor, Tensor]:
     """The owner of every node when communities are dealt to clients in turn, the largest first; and the communities."""
     if clients < 1:
         raise FedloomError(f"clients={clients}: a federation needs at least one client.")
@@ -105,7 +105,7 @@ def dealt(graph: Graph, clients: int, seed: int) -> tuple[Tensor, Tensor]:
     return found % clients, found
 
 
-def divided(graph: Graph, owner: Tensor, clients: int) -> Graphs:
+def client_graphs(graph: Graph, owner: Tensor, clients: int) -> Graphs:
     """The graphs of clients that own these nodes; both ends of every edge between two clients are copied."""
     low, high = graph.edges
     crossing = owner[low] != owner[high]
@@ -115,11 +115,11 @@ def divided(graph: Graph, owner: Tensor, clients: int) -> Graphs:
         border = torch.zeros(len(graph), dtype=torch.bool)
         touched = graph.edges[:, crossing & (own[low] | own[high])]
         border[touched.flatten()] = True
-        pieces.append(induced(graph, own | border, border))
+        pieces.append(induced_subgraph(graph, own | border, border))
     return Graphs(pieces, graph)
 
 
-def induced(graph: Graph, held: Tensor, anchors: Tensor) -> Graph:
+def induced_subgraph(graph: Graph, held: Tensor, anchors: Tensor) -> Graph:
     """The piece of a graph on the nodes of a mask, with all edges among them; ``anchors`` is a mask too."""
     nodes = held.nonzero().flatten()
     local = torch.full((len(graph),), -1)
@@ -130,22 +130,22 @@ def induced(graph: Graph, held: Tensor, anchors: Tensor) -> Graph:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class GraphSplit:
     """A divided graph: the clients' graphs, what they are called, and what they hold."""
 
     graphs: Graphs
     names: tuple[str, ...]
-    statistics: Statistics
+    statistics: SplitStatistics
 
 
-def split(source: LabelledGraph, clients: int | None = None, seed: int = 0) -> Split:
+def split_graph(source: LabelledGraph, clients: int | None = None, seed: int = 0) -> GraphSplit:
     """A graph divided by its nodes' own clients where it names them, else by communities dealt to ``clients`` (4).
 
     ``seed`` is the one that networkx's Louvain gets.
     """
     if source.owner is None:
         count = CLIENTS if clients is None else clients
-        owner, found = dealt(source.graph, count, seed)
+        owner, found = assign_communities(source.graph, count, seed)
         groups = torch.bincount(torch.unique(found) % count, minlength=count).tolist()
     else:
         owner, count = source.owner, len(source.owners)
@@ -154,12 +154,12 @@ def split(source: LabelledGraph, clients: int | None = None, seed: int = 0) -> S
                 f"clients={clients}: the nodes of {source.name} belong to {count} clients; leave it out."
             )
         groups = [1] * count
-    graphs = divided(source.graph, owner, count)
+    graphs = client_graphs(source.graph, owner, count)
     pieces = [graphs.original(client) for client in range(count)]
-    held = Statistics(
+    held = SplitStatistics(
         tuple(groups),
         tuple(len(piece.anchors) for piece in pieces),
         tuple(len(piece) for piece in pieces),
         tuple(piece.edges.shape[1] for piece in pieces),
     )
-    return Split(graphs, source.owners, held)
+    return GraphSplit(graphs, source.owners, held)

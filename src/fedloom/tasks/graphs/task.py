@@ -23,7 +23,7 @@ from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph, with_parts
 from fedloom.tasks.graphs.read import NAMED, named_graph, read_graph
-from fedloom.tasks.graphs.split import split
+from fedloom.tasks.graphs.split import split_graph
 
 OWN = "own-graph"
 MODEL = "gcn"
@@ -93,7 +93,7 @@ class GraphBuilder:
                 "valid_share and per_class."
             )
         split_seed = seed if options.split_seed is None else options.split_seed
-        divided = split(source, settings.clients, split_seed)
+        divided = split_graph(source, settings.clients, split_seed)
         federation: Federation = GraphFederation.of(source, divided)
         made_from: dict[str, Any] = {"name": name, "clients": federation.clients, "seed": seed}
         federation, changes = with_changes(federation, settings.withhold, None, seed)
@@ -117,7 +117,7 @@ def graph_task(
     seed: int = 0,
 ) -> Task:
     """A task from a graph of one's own in Python (``graph_of(data)``); its nodes must have parts (``with_parts``)."""
-    divided = split(source, clients, seed if split_seed is None else split_seed)
+    divided = split_graph(source, clients, seed if split_seed is None else split_seed)
     network, _ = _model(divided.graphs, source.classes, model, model_options or {}, seed)
     return Task(source.name, GraphFederation.of(source, divided), network)
 

@@ -4,8 +4,9 @@
 
 The first linear layer of a phi acts on a concatenation, so it is a sum of products of its column blocks. Each product
 is taken once per sender, receiver, edge or graph and copied to where it is needed; the concatenation never exists.
-``formula`` says it in torch's words. ``Step`` is the same with its gradient written out, which saves a seventh of a
-training step (bench/graphs.py): sums land where they are needed, and no gradient of a slice is padded and added.
+``formula`` computes it with torch's own operations. ``BlockFunction`` computes the same with its gradient written out,
+which saves a seventh of a training step (bench/graphs.py): sums are written where they are needed, and no gradient of a
+slice is padded and added.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedloom.models.wiring import Wiring
+from fedloom.models.graph_batch import Connectivity
 
-Graphs = tuple[Tensor, Tensor, Tensor]
+BatchVectors = tuple[Tensor, Tensor, Tensor]
 """The vectors of all nodes, edges and graphs of a batch."""
 EPSILON = 1e-5
 
@@ -68,15 +69,15 @@ class Block(nn.Module):
         self.node = Phi([node, width, graph], width)
         self.graph = Phi([width, width, graph], width)
 
-    def forward(self, graphs: Graphs, wiring: Wiring) -> Graphs:
+    def forward(self, graphs: BatchVectors, links: Connectivity) -> BatchVectors:
         """The new nodes, edges and graphs."""
         weights = (*self.edge.weights(), *self.node.weights(), *self.graph.weights())
-        new: Graphs = Step.apply(wiring, *graphs, *weights)  # type: ignore[no-untyped-call]
+        new: BatchVectors = BlockFunction.apply(links, *graphs, *weights)  # type: ignore[no-untyped-call]
         return new
 
-    def targets(self, graphs: Graphs, wiring: Wiring) -> Tensor:
+    def targets(self, graphs: BatchVectors, links: Connectivity) -> Tensor:
         """The new target nodes alone: only edges into them matter, and no graph."""
-        (v, e, u), last = graphs, wiring.last
+        (v, e, u), last = graphs, links.last
         edge, node = self.edge.weights(), self.node.weights()
         source, target, own, graph = edge.columns(v, v, e, u)
         at = last.nodes @ v
@@ -86,45 +87,45 @@ class Block(nn.Module):
         return node.rest(torch.addmm(node.bias, u, graph).addmm(at, own).addmm(last.graph.T @ e, inward))
 
 
-def formula(wiring: Wiring, v: Tensor, e: Tensor, u: Tensor, *weights: Tensor) -> Graphs:
+def formula(links: Connectivity, v: Tensor, e: Tensor, u: Tensor, *weights: Tensor) -> BatchVectors:
     """The new nodes, edges and graphs; the weights are those of phi_e, phi_v and phi_u, one after the other."""
     edge, node, graph = (Weights(*weights[i : i + 6]) for i in (0, 6, 12))
-    senders, receivers = wiring.senders, wiring.receivers
+    senders, receivers = links.senders, links.receivers
     source, target, own, of_graph = edge.columns(v, v, e, u)
-    received = (wiring.receivers_graph @ torch.addmm(edge.bias, u, of_graph)).addmm(v[receivers], target)
-    e = edge.rest((wiring.ends @ torch.cat([v[senders] @ source, received])).addmm(e, own))
+    received = (links.receivers_graph @ torch.addmm(edge.bias, u, of_graph)).addmm(v[receivers], target)
+    e = edge.rest((links.ends @ torch.cat([v[senders] @ source, received])).addmm(e, own))
     own, inward, of_graph = node.columns(v, e, u)
-    came = F.pad((wiring.into @ e) @ inward, (0, 0, receivers.start, len(v) - receivers.stop))
-    v = node.rest((wiring.nodes_graph @ torch.addmm(node.bias, u, of_graph)).addmm(v, own) + came)
+    came = F.pad((links.into @ e) @ inward, (0, 0, receivers.start, len(v) - receivers.stop))
+    v = node.rest((links.nodes_graph @ torch.addmm(node.bias, u, of_graph)).addmm(v, own) + came)
     nodes, edges, own = graph.columns(v, e, u)
-    first = torch.addmm(graph.bias, u, own).addmm(wiring.nodes_graph.T @ v, nodes)
-    return v, e, graph.rest(first.addmm(wiring.edges_graph.T @ e, edges))
+    first = torch.addmm(graph.bias, u, own).addmm(links.nodes_graph.T @ v, nodes)
+    return v, e, graph.rest(first.addmm(links.edges_graph.T @ e, edges))
 
 
-class Step(torch.autograd.Function):
+class BlockFunction(torch.autograd.Function):
     """``formula`` with its gradient written out."""
 
     @staticmethod
-    def forward(ctx: Any, wiring: Wiring, v: Tensor, e: Tensor, u: Tensor, *weights: Tensor) -> Graphs:
+    def forward(ctx: Any, links: Connectivity, v: Tensor, e: Tensor, u: Tensor, *weights: Tensor) -> BatchVectors:
         edge, node, graph = (Weights(*weights[i : i + 6]) for i in (0, 6, 12))
-        senders, receivers, width = wiring.senders, wiring.receivers, len(edge.bias)
+        senders, receivers, width = links.senders, links.receivers, len(edge.bias)
         source, target, own, of_graph = edge.columns(v, v, e, u)
         ends = v.new_empty(senders.stop + receivers.stop - receivers.start, width)
         torch.mm(v[senders], source, out=ends[: senders.stop])
-        received = wiring.receivers_graph.times(torch.addmm(edge.bias, u, of_graph))
+        received = links.receivers_graph.times(torch.addmm(edge.bias, u, of_graph))
         torch.addmm(received, v[receivers], target, out=ends[senders.stop :])
-        new_e, of_edges = _Rest.of(wiring.ends.times(ends).addmm_(e, own), edge)
+        new_e, of_edges = _Rest.of(links.ends.times(ends).addmm_(e, own), edge)
         own, inward, of_graph = node.columns(v, width, u)
-        came = wiring.into.times(new_e)
-        first = wiring.nodes_graph.times(torch.addmm(node.bias, u, of_graph)).addmm_(v, own)
+        came = links.into.times(new_e)
+        first = links.nodes_graph.times(torch.addmm(node.bias, u, of_graph)).addmm_(v, own)
         first[receivers].addmm_(came, inward)
         new_v, of_nodes = _Rest.of(first, node)
         nodes, edges, own = graph.columns(width, width, u)
-        sums = wiring.nodes_graph.T.times(new_v), wiring.edges_graph.T.times(new_e)
+        sums = links.nodes_graph.T.times(new_v), links.edges_graph.T.times(new_e)
         new_u, of_graphs = _Rest.of(
             torch.addmm(graph.bias, u, own).addmm_(sums[0], nodes).addmm_(sums[1], edges), graph
         )
-        ctx.wiring, ctx.came, ctx.sums, ctx.rests = wiring, came, sums, (of_edges, of_nodes, of_graphs)
+        ctx.links, ctx.came, ctx.sums, ctx.rests = links, came, sums, (of_edges, of_nodes, of_graphs)
         ctx.save_for_backward(v, e, u, *weights)
         return new_v, new_e, new_u
 
@@ -134,8 +135,8 @@ class Step(torch.autograd.Function):
             return None, *_gradients_of_formula(ctx, gradients)
         v, e, u, *weights = ctx.saved_tensors
         edge, node, graph = (Weights(*weights[i : i + 6]) for i in (0, 6, 12))
-        wiring, (of_edges, of_nodes, of_graphs) = ctx.wiring, ctx.rests
-        senders, receivers, (to_v, to_e, to_u) = wiring.senders, wiring.receivers, gradients
+        links, (of_edges, of_nodes, of_graphs) = ctx.links, ctx.rests
+        senders, receivers, (to_v, to_e, to_u) = links.senders, links.receivers, gradients
         width = len(edge.bias)
 
         # u' = phi_u([sum of v', sum of e', u])
@@ -143,25 +144,25 @@ class Step(torch.autograd.Function):
         nodes, edges, own = graph.columns(width, width, u)
         graph_first = torch.cat([to_first.t() @ piece for piece in (*ctx.sums, u)], 1)
         graph_bias, back_u = to_first.sum(0), to_first @ own.t()
-        to_v = wiring.nodes_graph.times(to_first @ nodes.t()).add_(to_v)
-        to_e = wiring.edges_graph.times(to_first @ edges.t()).add_(to_e)
+        to_v = links.nodes_graph.times(to_first @ nodes.t()).add_(to_v)
+        to_e = links.edges_graph.times(to_first @ edges.t()).add_(to_e)
 
         # v' = phi_v([v, sum of e' into v, u])
         to_first, *node_rest = of_nodes.back(to_v, node)
         own, inward, of_graph = node.columns(v, width, u)
-        by_graph = wiring.nodes_graph.T.times(to_first)
+        by_graph = links.nodes_graph.T.times(to_first)
         node_first = torch.cat([to_first.t() @ v, to_first[receivers].t() @ ctx.came, by_graph.t() @ u], 1)
         node_bias = by_graph.sum(0)
         back_u.addmm_(by_graph, of_graph.t())
-        to_e.add_(wiring.into.T.times(to_first[receivers] @ inward.t()))
+        to_e.add_(links.into.T.times(to_first[receivers] @ inward.t()))
         back_v = to_first @ own.t()
 
         # e' = phi_e([v_src, v_dst, e, u])
         to_first, *edge_rest = of_edges.back(to_e, edge)
         source, target, own, of_graph = edge.columns(v, v, e, u)
-        ends = wiring.ends.T.times(to_first)
+        ends = links.ends.T.times(to_first)
         sent, received = ends[: senders.stop], ends[senders.stop :]
-        by_graph = wiring.receivers_graph.T.times(received)
+        by_graph = links.receivers_graph.T.times(received)
         edge_first = torch.cat(
             [sent.t() @ v[senders], received.t() @ v[receivers], to_first.t() @ e, by_graph.t() @ u], 1
         )
@@ -176,7 +177,7 @@ class Step(torch.autograd.Function):
 def _gradients_of_formula(ctx: Any, gradients: tuple[Tensor, ...]) -> list[Tensor | None]:
     inputs, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:]
     some = [x for x, needed in zip(inputs, wanted, strict=True) if needed]
-    found = iter(torch.autograd.grad(formula(ctx.wiring, *inputs), some, gradients, create_graph=True))
+    found = iter(torch.autograd.grad(formula(ctx.links, *inputs), some, gradients, create_graph=True))
     return [next(found) if needed else None for needed in wanted]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from fedloom.models.chain import Shape
-from fedloom.models.recurrent import unroll
+from fedloom.models.stacked_lstm import unroll
 
 
 class CharLSTM(nn.Module):

@@ -66,7 +66,7 @@ class StackedLSTM(torch.autograd.Function):
         return d_x, d_weight * scale[:, None], flat.sum(1) * scale
 
 
-class OverClients(torch.autograd.Function):
+class LSTMOverClients(torch.autograd.Function):
     """The bridge from ``torch.func.vmap`` to ``StackedLSTM``: vmap shows one client, the rule below has them all."""
 
     @staticmethod
@@ -98,7 +98,7 @@ def unroll(lstm: nn.LSTM, x: Tensor) -> Tensor:
         w_x, w_h, b_x, b_h = (
             getattr(lstm, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        x = OverClients.apply(x, torch.cat([w_x, w_h], 1), b_x + b_h)  # type: ignore[no-untyped-call]
+        x = LSTMOverClients.apply(x, torch.cat([w_x, w_h], 1), b_x + b_h)  # type: ignore[no-untyped-call]
     return x.transpose(0, 1)
 
 

@@ -1,6 +1,6 @@
-"""How the flows of a batch hang together: a padded tensor becomes flat nodes, edges and graphs without padding.
+"""A batch of graphs (flows) and how they are connected: a padded tensor becomes flat nodes, edges and graphs.
 
-What joins them are matrices of zeros and ones. Multiplying by one copies rows (a graph's vector to its nodes) or
+They are connected by matrices of zeros and ones. Multiplying by one copies rows (a graph's vector to its nodes) or
 sums them (edges into the node they lead to); the gradient is a product with the transposed matrix.
 """
 
@@ -39,7 +39,7 @@ class Incidence:
         return Incidence(self.rows, self.stops, self.columns, self.starts)
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        product: Tensor = _Product.apply(self, x)  # type: ignore[no-untyped-call]
+        product: Tensor = _IncidenceProduct.apply(self, x)  # type: ignore[no-untyped-call]
         return product
 
     def times(self, x: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class Incidence:
         return torch.embedding_bag(x, self.columns, self.starts, mode=0, include_last_offset=True)[0]
 
 
-class _Product(torch.autograd.Function):
+class _IncidenceProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Incidence, x: Tensor) -> Tensor:
         ctx.matrix = matrix
@@ -59,7 +59,7 @@ class _Product(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class Last:
+class TargetEdges:
     """What the last block needs: the edges into the targets, and where they come from."""
 
     nodes: Incidence
@@ -73,8 +73,8 @@ class Last:
 
 
 @dataclass(frozen=True)
-class Wiring:
-    """How the nodes, edges and graphs of a batch hang together.
+class Connectivity:
+    """How the nodes, edges and graphs of a batch are connected.
 
     Nodes are ordered so that those with an edge out and those with an edge in are two slices of them.
     """
@@ -88,11 +88,11 @@ class Wiring:
     receivers_graph: Incidence
     nodes_graph: Incidence
     edges_graph: Incidence
-    last: Last
+    last: TargetEdges
 
 
 @dataclass(frozen=True)
-class Unpacked:
+class GraphBatch:
     """The flows of a batch without padding: tokens of all nodes, edges and graphs, and how they hang together.
 
     A row of the packed tensor is ``[N, E, nodes, edges, graph tokens, N × node tokens, E × (source, target, edge
@@ -103,10 +103,10 @@ class Unpacked:
     nodes: Tensor
     edges: Tensor
     graphs: Tensor
-    wiring: Wiring
+    links: Connectivity
 
     @staticmethod
-    def of(x: Tensor, attributes: tuple[int, int, int]) -> Unpacked:
+    def of(x: Tensor, attributes: tuple[int, int, int]) -> GraphBatch:
         """Unpack flows whose nodes, edges and graphs have so many attributes."""
         (of_node, of_edge, of_graph), count = attributes, len(x)
         most_nodes, most_edges = x[0, :2].tolist()
@@ -133,7 +133,7 @@ class Unpacked:
         targets = place[firsts + sizes - 1]
         node_graph = node_graph[order]
         into_last = (edges[:, 1] == sizes[edge_graph] - 1).nonzero()
-        wiring = Wiring(
+        links = Connectivity(
             senders,
             receivers,
             Incidence.of(
@@ -143,14 +143,14 @@ class Unpacked:
             Incidence.of(node_graph[receivers, None], count),
             Incidence.of(node_graph[:, None], count),
             Incidence.of(edge_graph[:, None], count),
-            Last(
+            TargetEdges(
                 Incidence.of(targets[:, None], len(nodes)),
                 Incidence.of(into_last, len(edges)),
                 Incidence.of(source[into_last], len(nodes)),
                 Incidence.of(edge_graph[into_last], count),
             ),
         )
-        return Unpacked(nodes[order], edges[:, 2:], x[:, 4 : cuts[1]], wiring)
+        return GraphBatch(nodes[order], edges[:, 2:], x[:, 4 : cuts[1]], links)
 
 
 _ROLES = torch.tensor([3, 0, 2, 1])
