@@ -85,7 +85,7 @@ def test_init_writes_what_was_asked_for(made):
         (["run.toml", "--clients", "a,a"], "site name 'a' is given twice"),
         (["run.toml", "--clients", "a,../b"], "../b"),
         (["run.toml", "--clients", ","], "a deployment needs at least one site"),
-        (["central.toml", "--clients", "a,b"], "trains on everybody's data in one place"),
+        (["central.toml", "--clients", "a,b"], "trains on all clients' data in one place"),
         (["wrong.toml", "--clients", "a,b"], "roundz"),
     ],
 )
@@ -147,7 +147,7 @@ def test_status_of_a_run_says_who_was_left_out_and_why_it_stopped(deploy, fedloo
     pytest.importorskip("flwr", reason="Flower is not installed: a server's sites are not looked for")
     run = deploy / "server" / "run"
     run.mkdir()
-    one = {"client": 1, "name": "south", "what": "update", "reason": "reply/row is not finite"}
+    one = {"client": 1, "name": "south", "what": "update", "reason": "reply/row has numbers that are not finite"}
     record = {"round": 2, "metrics": {"global_model/global_test/accuracy": 0.75, "x/loss": 1.0}, "excluded": [one]}
     (run / "metrics.jsonl").write_text(json.dumps(record) + "\n")
     (run / "outcome.json").write_text(json.dumps({"error": "round 3 was abandoned"}))
@@ -155,7 +155,7 @@ def test_status_of_a_run_says_who_was_left_out_and_why_it_stopped(deploy, fedloo
     assert lines[-4:] == [
         "run: not at work, 2 rounds done",
         "  global_model/global_test/accuracy: 0.75",
-        "  round 2: south left out of 'update': reply/row is not finite",
+        "  round 2: south left out of 'update': reply/row has numbers that are not finite",
         "the run stopped: round 3 was abandoned",
     ]
     (run / "outcome.json").write_text(json.dumps({"stopped": None}))

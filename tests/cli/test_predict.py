@@ -20,8 +20,8 @@ from fedloom.cli.app import main
 from fedloom.cli.predict import predict
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.saved_model import save_model
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.deploy.site.saved_model import save_model
 from fedloom.runs.api import make_task, method_of
 from fedloom.runs.client_model import client_model
 from fedloom.runs.runner import execute, prepare
@@ -210,21 +210,24 @@ def test_images_are_predicted_by_name_and_labelled_by_their_folders(folder: Path
         (["north", "empty.csv"], "empty.csv: column 'bmi', row 1: the cell is empty"),
         (["north", "short.csv"], "short.csv, row 1: 2 cells where the header has 3."),
         (["north", "none.csv"], "none.csv has a header and no rows"),
-        (["north", "strange.csv"], "the label 'dead' of row 2 is no class of the task: its classes are sick, well."),
+        (["north", "strange.csv"], "the label 'dead' of row 2 is not a class of the task: its classes are sick, well."),
         (["north", "missing.npz"], "missing.npz does not exist"),
-        (["north", "wide.npz"], "wide.npz: an input has shape (4,), and the task takes (3,)."),
+        (["north", "wide.npz"], "wide.npz: an input has shape (4,), and the task needs (3,)."),
         (["north", "labels.npz"], "labels.npz: 2 inputs and labels of shape (3,): give one label each, or none."),
-        (["north", "image.png"], "this model takes inputs of shape (3,), not images"),
-        (["north", "new.csv", "new.csv"], "new.csv is not read beside others here"),
-        (["images", "new.csv"], "this model's inputs have none: give an .npz with an array x of shape (n, 1, 8, 8)."),
-        (["images", "bytes.npz"], "bytes.npz: the inputs are uint8, and the task takes float32: convert them."),
+        (["north", "image.png"], "this model needs inputs of shape (3,), not images"),
+        (["north", "new.csv", "new.csv"], "new.csv is not supported beside others here"),
+        (
+            ["images", "new.csv"],
+            "this model's inputs have no names: give an .npz with an array x of shape (n, 1, 8, 8).",
+        ),
+        (["images", "bytes.npz"], "bytes.npz: the inputs are uint8, and the task needs float32: convert them."),
         (["images", "image.png"], "image.png is 9×8 pixels, and the task's images are 8×8"),
-        (["images", "north"], "there is no image in north"),
+        (["images", "north"], "north has no images"),
         (["run", "new.csv"], "has a model of its own: say whose with --client"),
         (["run", "new.csv", "--client", "norht"], "run has no client 'norht': did you mean 'north'?"),
         (["north", "new.csv", "--client", "east"], "north is the model of 'north' and not of 'east'"),
         (["east", "new.csv"], "site east has no model yet: it saves one when the run has ended"),
-        (["half", "new.csv"], "half has no model.json: it is no saved model, or not the whole of one."),
+        (["half", "new.csv"], "half has no model.json: it is not a saved model, or it is incomplete."),
         (["server", "new.csv"], "server is the server's, and models are saved at the sites"),
         (["server/run", "new.csv"], "server/run is the server's, and models are saved at the sites"),
         (["nowhere", "new.csv"], "there is no folder nowhere"),

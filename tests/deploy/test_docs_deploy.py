@@ -62,7 +62,7 @@ class Shell:
             )  # fmt: skip
         self.end, self.typed = time.monotonic() + LIMIT, 0
 
-    def shown(self, since: int) -> str:
+    def printable_line(self, since: int) -> str:
         """What has appeared since some place."""
         with open(self.seen, "rb") as screen:
             screen.seek(since)
@@ -88,7 +88,7 @@ class Shell:
 
     def _wait(self, pattern: str, since: int) -> re.Match[str]:
         while time.monotonic() < self.end:
-            found = re.search(pattern, self.shown(since))
+            found = re.search(pattern, self.printable_line(since))
             if found:
                 return found
             assert self.process.poll() is None, f"the shell ended:\n{self.shown(0)}"
@@ -174,7 +174,7 @@ def test_every_setting_is_in_its_table_with_its_default(title: str, kind: type[S
     assert {name: said for name, said in told.items() if known[name]} == {n: d for n, d in known.items() if d}
 
 
-def test_the_sentences_about_spoilt_data_are_those_that_a_site_says(
+def test_the_sentences_about_unreadable_data_are_those_that_a_site_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -182,20 +182,20 @@ def test_the_sentences_about_spoilt_data_are_those_that_a_site_says(
     exec(files["make_data.py"], {})  # noqa: S102
     blueprint = Blueprint.of(parse(complete_local(tomllib.loads(files["run.toml"]))), ["north", "south", "west"])
     header, *rows = (line.split(",") for line in Path("north.csv").read_text().splitlines())
-    spoilt = {
+    unreadable = {
         "no column": ([*header[:-1], "label"], rows),
         "NaN": (header, changed(rows, 17, 1, "nan")),
         "n/a": (header, changed(rows, 17, 1, "n/a")),
         "unclear": (header, changed(rows, 5, -1, "unclear")),
     }
     told = []
-    for head, lines in spoilt.values():
+    for head, lines in unreadable.values():
         Path("data.csv").write_text("\n".join(",".join(line) for line in (head, *lines)))
         told.append(refusal(blueprint, "data.csv"))
     np.savez("data.npz", x=np.zeros((9, 5), dtype=np.float32), y=np.zeros(9, dtype=np.int64))
     told.append(refusal(blueprint, "data.npz"))
-    (shown,) = re.findall(r"^```text\n(.*?)^```", section("How sites bring data"), re.MULTILINE | re.DOTALL)
-    assert shown.splitlines() == [f"error: {sentence}" for sentence in told]
+    (listed,) = re.findall(r"^```text\n(.*?)^```", section("How sites bring data"), re.MULTILINE | re.DOTALL)
+    assert listed.splitlines() == [f"error: {sentence}" for sentence in told]
 
 
 def changed(rows: list[list[str]], row: int, column: int, cell: str) -> list[list[str]]:

@@ -11,7 +11,7 @@ import fedloom as fl
 from fedloom.conformance.general import labelled
 from fedloom.core.task import Task
 from fedloom.deploy.explain import SCORING, SELECTION, WORK, Explanation, explain, explanation_text
-from fedloom.deploy.protocol.forms import form_of
+from fedloom.deploy.protocol.reply_forms import reply_form
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.jobs import Job
@@ -95,7 +95,7 @@ def test_what_is_said_to_leave_is_what_a_site_answers(method):
     wave = next(method.play(state.server, ids, run.context(1)))
     result = run.runtime().do(Job("update", 1, wave.ids[:1], [0], measure=method.travels), wave.message, {})
     said = told.of(1, WORK)[0].up
-    form = form_of(result)
+    form = reply_form(result)
     assert [piece.name for piece in said] == [name.removeprefix("reply/") for name in form]
     for piece, (dtype, shape) in zip(said, form.values(), strict=True):
         assert (f"torch.{piece.dtype}", (1, *piece.shape)) == (str(dtype), shape)

@@ -23,13 +23,13 @@ def parameters(function: object) -> set[str]:
 
 
 def test_this_is_the_release_that_was_tried() -> None:
-    flower.check_installed()
+    flower.check_flower()
 
 
 def test_another_release_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flower, "VERSION", "9.9")
-    with pytest.raises(FedloomError, match=r"built for Flower 9\.9 and this is 1\.41\.0"):
-        flower.check_installed()
+    with pytest.raises(FedloomError, match=r"needs Flower 9\.9, and 1\.41\.0 is installed"):
+        flower.check_flower()
 
 
 def test_one_file_of_ours_touches_flower() -> None:
@@ -98,7 +98,9 @@ def test_flower_passes_our_bytes_on_as_they_are() -> None:
     letter = Message(flower._record(data), 7, "train", ttl=60.0, group_id="1")
     assert flower._data(letter) == data
     answer = Message(flower._record(b"answer"), reply_to=letter)
-    assert flower._letter("name", answer) == flower.Letter("name", answer.metadata.src_node_id, b"answer")
+    assert flower._received_message("name", answer) == flower.ReceivedMessage(
+        "name", answer.metadata.src_node_id, b"answer"
+    )
 
 
 class Grid:
@@ -120,8 +122,8 @@ def test_a_message_that_flower_cannot_read_spoils_no_other() -> None:
     from google.protobuf.message import DecodeError
 
     good = Message(flower._record(b"good"), 7, "train")
-    letters = flower.Post(Grid(bad=DecodeError("garbage"), good=good)).fetch(["bad", "good"], 1.0)
-    assert [(letter.answers, letter.data, letter.spoilt) for letter in letters] == [
+    replies = flower.ServerTransport(Grid(bad=DecodeError("garbage"), good=good)).fetch(["bad", "good"], 1.0)
+    assert [(reply.reply_to, reply.data, reply.unreadable) for reply in replies] == [
         ("bad", b"", "the message cannot be read"),
         ("good", b"good", ""),
     ]
@@ -131,16 +133,16 @@ def test_a_message_of_too_many_pieces_or_bytes_is_not_fetched_to_its_end() -> No
     from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
     from flwr.superlink.grid import http_grid
 
-    post = flower.Post(Grid())
-    post.limit = 10
-    post.fetch([], 1.0)
+    transport = flower.ServerTransport(Grid())
+    transport.limit = 10
+    transport.fetch([], 1.0)
     asked: list[str] = []
 
     def piece(name: str) -> bytes:
         asked.append(name)
         return b"1234"
 
-    with pytest.raises(ObjectPullError, match="9 pieces, and 8 are allowed"):
+    with pytest.raises(ObjectPullError, match="9 parts, and at most 8 are allowed"):
         http_grid.pull_objects(object_ids=[str(number) for number in range(flower.PIECES + 1)], pull_object_fn=piece)
     assert not asked
     assert "pull_objects(\n                        object_ids=[" in inspect.getsource(
@@ -166,15 +168,15 @@ def test_a_nodes_key_is_written_as_the_superlink_writes_it(tmp_path: Path) -> No
 
     make_node_key(tmp_path / "node.key", tmp_path / "node.pub")
     key = load_ssh_private_key((tmp_path / "node.key").read_bytes(), None)
-    assert flower.key_of(tmp_path / "node.pub") == public_key_to_bytes(key.public_key())  # type: ignore[arg-type]
+    assert flower.public_key(tmp_path / "node.pub") == public_key_to_bytes(key.public_key())  # type: ignore[arg-type]
 
 
 def test_the_programs_know_the_options_we_start_them_with(tmp_path: Path) -> None:
     link = import_module("flwr.superlink.cli.flower_superlink")._parse_args_run_superlink()
-    parsed = link.parse_args(flower.superlink(tmp_path, 1)[1:])
+    parsed = link.parse_args(flower.superlink_command(tmp_path, 1)[1:])
     assert (parsed.host, parsed.port, parsed.enable_supernode_auth) == ("127.0.0.1", 1, True)
     node = import_module("flwr.supernode.cli.flower_supernode")._parse_args_run_supernode()
-    parsed = node.parse_args(flower.supernode(tmp_path, "host:1", 2)[5:])
+    parsed = node.parse_args(flower.supernode_command(tmp_path, "host:1", 2)[5:])
     assert (parsed.isolation, parsed.superlink, parsed.port, parsed.host) == ("process", "host:1", 2, "127.0.0.1")
 
 
@@ -188,15 +190,15 @@ def test_the_app_is_one_that_flower_takes(tmp_path: Path) -> None:
 
 
 def test_the_number_of_a_submitted_run_is_found_in_what_flower_says() -> None:
-    assert flower.submitted("Using SuperLink: link\nSuccessfully started run 5762673691233938032\n") == (
+    assert flower.run_id("Using SuperLink: link\nSuccessfully started run 5762673691233938032\n") == (
         "5762673691233938032"
     )
-    assert flower.submitted("Error: no") is None
+    assert flower.run_id("Error: no") is None
 
 
 def test_waits_grow_while_nothing_happens_and_begin_anew() -> None:
     slept: list[float] = []
-    patience = flower.Patience(0.01)
+    patience = flower.PollDelay(0.01)
     patience_sleep, flower.time.sleep = flower.time.sleep, slept.append  # type: ignore[assignment]
     try:
         for _ in range(200):
@@ -211,5 +213,5 @@ def test_waits_grow_while_nothing_happens_and_begin_anew() -> None:
 
 
 def test_what_flower_no_longer_has_is_said() -> None:
-    with pytest.raises(FedloomError, match="has no nothing any more"):
+    with pytest.raises(FedloomError, match="has no nothing"):
         flower._replace(flower, "nothing", None)

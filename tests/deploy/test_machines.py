@@ -21,10 +21,11 @@ pytest.importorskip("flwr", reason="Flower is not installed: no real deployment 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.operate import supervise
 from fedloom.deploy.operate.commands import read_json, status, stop
-from fedloom.deploy.operate.programs import Program, start, wait
+from fedloom.deploy.operate.programs import Program, start_program, wait_until_ready
+from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.provision.certificates import make_node_key
 from fedloom.deploy.provision.folders import init
-from fedloom.deploy.settings import SITE_FILE, SiteSettings, load_server, load_site, to_toml
+from fedloom.deploy.settings import SiteSettings, load_server, load_site, to_toml
 from support.deployment import SITES, excluded, final_row, free_ports, simulated, values, without
 
 pytestmark = [
@@ -50,12 +51,12 @@ class Machines:
         self.root, self.port = folder / "deploy", port
         self.programs: list[Program] = []
 
-    def start(self, *command: str, until: str) -> Program:
+    def start_program(self, *command: str, until: str) -> Program:
         """Start a command of ours and wait until it says something; it ends with the test, however that ends."""
         log = self.root / f"{'-'.join(command)}.log"
-        program = start(" ".join(command), [*FEDLOOM, "deploy", *command], log, os.environ, self.root)
+        program = start_program(" ".join(command), [*FEDLOOM, "deploy", *command], log, os.environ, self.root)
         self.programs.append(program)
-        wait(program, lambda: until in program.said(), lambda said: said)
+        wait_until_ready(program, lambda: until in program.output(), lambda said: said)
         return program
 
     def close(self) -> None:
@@ -87,7 +88,7 @@ def intruder(machines: Machines, folder: Path) -> tuple[Path, SiteSettings]:
 
 def refusal(folder: Path, settings: SiteSettings) -> str:
     with pytest.raises(FedloomError) as error:
-        supervise._supernode(folder, settings).stop()
+        supervise._start_supernode(folder, settings).stop()
     return str(error.value)
 
 
@@ -113,7 +114,7 @@ def test_a_certificate_of_another_authority_is_refused_and_the_server_says_so(
     folder, settings = intruder(machines, tmp_path / "stranger")
     for name in ("client.pem", "client.key"):
         shutil.copyfile(other / name, folder / name)
-    assert "did not take this site's certificate" in refusal(folder, settings)
+    assert "did not accept this site's certificate" in refusal(folder, settings)
     assert 'certificate="FAILED' in proxy_log(machines)
 
 
@@ -165,13 +166,13 @@ def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines) 
     }
     watcher = machines.start("run", "server", until="Waiting")
     end = time.monotonic() + 240
-    while not watcher.ended:
+    while not watcher.has_ended:
         assert time.monotonic() < end, status(machines.root / "server")
         for after in [after for after in victims if rounds_done(run) >= after]:
             time.sleep(0.5)
             os.kill(victims.pop(after)(), signal.SIGKILL)
         time.sleep(0.05)
-    assert watcher.process.returncode == 0, watcher.said()
+    assert watcher.process.returncode == 0, watcher.output()
     assert not victims
     assert rounds_done(run) == ROUNDS
     there = simulated(GIVEN, selection=without(excluded(run)))

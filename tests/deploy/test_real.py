@@ -11,16 +11,16 @@ import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: no real deployment is tried")
 
-from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from support.deployment import (
     SITES,
     Deployment,
     Only,
-    deployment,
     excluded,
     final_row,
     records,
     simulated,
+    start_deployment,
     values,
     without,
 )
@@ -29,16 +29,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("deployment")]
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    with deployment(tmp_path_factory.mktemp("deployment")) as one:
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with start_deployment(tmp_path_factory.mktemp("deployment")) as one:
         yield one
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep", "fedseq", "fedavg+fedpredict"])
-def test_a_deployed_run_gives_the_simulators_numbers(fleet: Deployment, method: str) -> None:
+def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, method: str) -> None:
     given = values(method, 3)
-    fleet.set_up(given)
-    folder = fleet.run()
+    deployment.set_up(given)
+    folder = deployment.run()
     there = simulated(given)
     assert not excluded(folder)
     found = records(folder)
@@ -49,19 +49,19 @@ def test_a_deployed_run_gives_the_simulators_numbers(fleet: Deployment, method: 
         assert mine["metrics"] == pytest.approx(theirs["metrics"], rel=1e-5)
     if there.row is not None:
         torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
-    assert all((fleet.folders[name] / "model" / "model.safetensors").is_file() for name in SITES)
+    assert all((deployment.folders[name] / "model" / "model.safetensors").is_file() for name in SITES)
 
 
-def test_what_one_site_sends_wrongly_is_dropped_with_a_reason_and_the_others_go_on(fleet: Deployment) -> None:
+def test_what_one_site_sends_wrongly_is_dropped_with_a_reason_and_the_others_go_on(deployment: Deployment) -> None:
     given = values("fedavg", 6)
-    fleet.set_up(given, max_megabytes=1.0)
-    honest, sent = fleet.stations["west"].answer, dict[int, bytes]()
+    deployment.set_up(given, max_megabytes=1.0)
+    honest, sent = deployment.sites["west"].answer, dict[int, bytes]()
 
     def hostile(data: bytes) -> bytes:
-        request, _ = unpack(data, Request, 1 << 30)
+        request, _ = unpack(data, SiteRequest, 1 << 30)
         if request.kind != "update":
             return honest(data)
-        answer, tensors = unpack(honest(data), Answer, 1 << 30)
+        answer, tensors = unpack(honest(data), SiteAnswer, 1 << 30)
         sent[request.round] = pack(answer, tensors)
         match request.round:
             case 1:
@@ -76,8 +76,8 @@ def test_what_one_site_sends_wrongly_is_dropped_with_a_reason_and_the_others_go_
                 return sent[4]  # a replay of what it would have sent a round ago
         return pack(answer, tensors)
 
-    fleet.answers["west"] = hostile
-    folder = fleet.run()
+    deployment.answers["west"] = hostile
+    folder = deployment.run()
     reasons = {number: reason for number, site, what, reason in excluded(folder) if (site, what) == ("west", "update")}
     assert list(reasons) == [1, 2, 3, 4, 5]
     for number, words in enumerate(["not finite", "shape", "another round", "bytes", "replay"], start=1):
@@ -87,19 +87,19 @@ def test_what_one_site_sends_wrongly_is_dropped_with_a_reason_and_the_others_go_
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
 
 
-def test_a_site_that_sleeps_past_the_deadline_is_left_out_and_its_late_answer_dropped(fleet: Deployment) -> None:
+def test_a_site_that_sleeps_past_the_deadline_is_left_out_and_its_late_answer_dropped(deployment: Deployment) -> None:
     given = values("fedavg", 3, eval_every=0)
-    fleet.set_up(given, deadline=4.0)
-    honest = fleet.stations["south"].answer
+    deployment.set_up(given, deadline=4.0)
+    honest = deployment.sites["south"].answer
 
     def sleepy(data: bytes) -> bytes:
-        request, _ = unpack(data, Request, 1 << 30)
+        request, _ = unpack(data, SiteRequest, 1 << 30)
         if (request.kind, request.round) == ("update", 1):
             time.sleep(6)
         return honest(data)
 
-    fleet.answers["south"] = sleepy
-    folder = fleet.run()
+    deployment.answers["south"] = sleepy
+    folder = deployment.run()
     left = excluded(folder)
     assert (1, "south", "update", "no answer within 4 s") in left
     assert any("too late" in reason or "no answer" in reason for number, _, _, reason in left if number > 1)
@@ -107,45 +107,45 @@ def test_a_site_that_sleeps_past_the_deadline_is_left_out_and_its_late_answer_dr
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
 
 
-def test_a_site_whose_node_is_killed_mid_round_and_comes_back_keeps_its_state(fleet: Deployment) -> None:
+def test_a_site_whose_node_is_killed_mid_round_and_comes_back_keeps_its_state(deployment: Deployment) -> None:
     """The message that died with the node is sent again, and builds on the same control variate."""
     given = values("scaffold", 3, eval_every=0)
-    fleet.set_up(given)
-    honest, killed = fleet.stations["north"].answer, list[int]()
+    deployment.set_up(given)
+    honest, killed = deployment.sites["north"].answer, list[int]()
 
     def unlucky(data: bytes) -> bytes:
-        request, _ = unpack(data, Request, 1 << 30)
+        request, _ = unpack(data, SiteRequest, 1 << 30)
         answer = honest(data)
         if (request.kind, request.round) == ("update", 2) and not killed:
             killed.append(2)
-            fleet.disconnect("north")  # the work is done and kept, and the answer is lost
-            fleet.connect("north")
+            deployment.disconnect("north")  # the work is done and kept, and the answer is lost
+            deployment.connect("north")
         return answer
 
-    fleet.answers["north"] = unlucky
-    folder = fleet.run()
+    deployment.answers["north"] = unlucky
+    folder = deployment.run()
     assert killed
     there = simulated(given, selection=without(excluded(folder)))
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
 
 
-def test_a_site_that_joins_at_round_3_takes_part_from_then_on(fleet: Deployment) -> None:
+def test_a_site_that_joins_at_round_3_takes_part_from_then_on(deployment: Deployment) -> None:
     given = values("fedavg", 8, eval_every=0)
-    fleet.disconnect("west")
-    fleet.set_up(given, join_timeout=6.0, min_clients=2)
-    honest = fleet.stations["north"].answer
+    deployment.disconnect("west")
+    deployment.set_up(given, join_timeout=6.0, min_clients=2)
+    honest = deployment.sites["north"].answer
 
     def slow(data: bytes) -> bytes:
         time.sleep(1)
         return honest(data)
 
-    fleet.answers["north"] = slow
+    deployment.answers["north"] = slow
 
     def watch(record: dict[str, object]) -> None:
         if record["round"] == 2:
-            fleet.connect("west")
+            deployment.connect("west")
 
-    folder = fleet.run(watch)
+    folder = deployment.run(watch)
     took = {record["round"]: record["selected"] for record in records(folder)}
     assert took[1] == took[2] == [0, 1]
     assert took[8] == [0, 1, 2]
@@ -154,14 +154,14 @@ def test_a_site_that_joins_at_round_3_takes_part_from_then_on(fleet: Deployment)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk: a full disk is not tried for real")
-def test_a_full_disk_at_a_site_costs_its_updates_and_nobody_elses(fleet: Deployment) -> None:
+def test_a_full_disk_at_a_site_costs_its_updates_and_nobody_elses(deployment: Deployment) -> None:
     given = values("scaffold", 2, eval_every=0)
-    fleet.set_up(given)
-    disk = fleet.folders["south"] / "kept"
+    deployment.set_up(given)
+    disk = deployment.folders["south"] / "kept"
     if os.system(f"mount -t tmpfs -o size=16k tmpfs {disk}") != 0:  # noqa: S605
         pytest.skip("this machine mounts nothing: a full disk is not tried for real")
     try:
-        folder = fleet.run()
+        folder = deployment.run()
     finally:
         os.system(f"umount {disk}")  # noqa: S605
     left = excluded(folder)

@@ -20,7 +20,7 @@ from fedloom.methods.size_threshold import crossover
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.local_trainer import LocalTrainer
 from support.checkpoints import final, same
-from support.deaf import played, prepared
+from support.silent_clients import played, prepared
 from support.synthetic import federation, mlp
 
 WORK = {"epochs": 3, "batch_size": 16, "lr": 0.2}

@@ -16,7 +16,7 @@ from fedloom.core.task import Task
 from fedloom.rounds.exchange import answers, merge
 from fedloom.rounds.jobs import Job
 from fedloom.runs.checkpoint import load_checkpoint
-from support.deaf import missing, played, prepared
+from support.silent_clients import missing, played, prepared
 from support.synthetic import cohort, federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}

@@ -21,7 +21,7 @@ from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.runs.runner import execute
-from support.deaf import Sparse, missing, played, prepared
+from support.silent_clients import Sparse, missing, played, prepared
 from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}

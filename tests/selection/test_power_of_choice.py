@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.selection.power_of_choice import PowerOfChoice
-from support.deaf import played, prepared
 from support.pools import Clients, pool, same
+from support.silent_clients import played, prepared
 from support.synthetic import federation, mlp
 
 LOSSES = [0.3, 2.0, 0.1, 1.5, 0.9]

@@ -26,9 +26,10 @@ from fedloom.deploy import flower
 from fedloom.deploy.operate import commands as operate
 from fedloom.deploy.operate import supervise
 from fedloom.deploy.operate.programs import Program
+from fedloom.deploy.participant_folder import SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.folders import init
-from fedloom.deploy.settings import SERVER_FILE, ServerSettings, load_server, load_site, to_toml
+from fedloom.deploy.settings import ServerSettings, load_server, load_site, to_toml
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.runs.api import complete_local, make_task, method_of, with_method
@@ -38,7 +39,7 @@ from fedloom.runs.history import History
 from fedloom.runs.runner import execute, prepare
 
 SITES = ["north", "south", "west"]
-Answer = Callable[[bytes], bytes]
+AnswerFunction = Callable[[bytes], bytes]
 
 
 def free_ports(count: int) -> list[int]:
@@ -79,22 +80,22 @@ class Deployment:
         ), strict=True))  # fmt: skip
         self.server = self.folders["server"]
         self.usual = load_server(self.server)
-        self.link: Program = supervise._superlink(self.server, load_server(self.server))
+        self.link: Program = supervise._start_superlink(self.server, load_server(self.server))
         supervise._register(self.server, load_server(self.server))
         self.nodes: dict[str, Program] = {}
-        self.stations: dict[str, SiteProcess] = {}
-        self.answers: dict[str, Answer] = {}
+        self.sites: dict[str, SiteProcess] = {}
+        self.answers: dict[str, AnswerFunction] = {}
         for name in SITES:
             threading.Thread(target=self._serve, args=(name,), daemon=True).start()
 
     def _serve(self, name: str) -> None:
-        flower.Letterbox(load_site(self.folders[name]).port).serve(lambda data: self.answers[name](data))
+        flower.SiteTransport(load_site(self.folders[name]).port).serve(lambda data: self.answers[name](data))
 
     def connect(self, *names: str) -> None:
         """Start the SuperNodes of some sites that are not up."""
         for name in names:
-            if name not in self.nodes or self.nodes[name].ended:
-                self.nodes[name] = supervise._supernode(self.folders[name], load_site(self.folders[name]))
+            if name not in self.nodes or self.nodes[name].has_ended:
+                self.nodes[name] = supervise._start_supernode(self.folders[name], load_site(self.folders[name]))
 
     def disconnect(self, name: str) -> None:
         """Kill a site's SuperNode, which has no time to say goodbye."""
@@ -114,8 +115,8 @@ class Deployment:
             site = load_site(self.folders[name])
             runtime = blueprint.runtime(blueprint.site_task(site, self.folders[name]))
             kept = SiteState(self.folders[name] / "kept")
-            self.stations[name] = SiteProcess(self.folders[name], site, blueprint, runtime, kept)
-            self.answers[name] = self.stations[name].answer
+            self.sites[name] = SiteProcess(self.folders[name], site, blueprint, runtime, kept)
+            self.answers[name] = self.sites[name].answer
             assert site.client == number
 
     def run(self, observe: Callable[[dict[str, Any]], None] = lambda _: None) -> Path:
@@ -129,7 +130,7 @@ class Deployment:
 
 
 @contextlib.contextmanager
-def deployment(folder: Path) -> Iterator[Deployment]:
+def start_deployment(folder: Path) -> Iterator[Deployment]:
     """A deployment that is ended whatever happens."""
     one = Deployment(folder)
     try:

@@ -78,7 +78,8 @@ def explain(
     """Print exactly what leaves a site and what it gets, per round, in bytes and in words."""
     from fedloom.core.validation import read_toml
     from fedloom.deploy.explain import explanation_text
-    from fedloom.deploy.settings import SERVER_FILE, load_server
+    from fedloom.deploy.participant_folder import SERVER_FILE
+    from fedloom.deploy.settings import load_server
     from fedloom.runs.api import complete_local, completed
     from fedloom.runs.config import parse
 
@@ -91,17 +92,17 @@ def explain(
 @app.command()
 def server(folder: Folder) -> None:
     """Run a deployment's server: Flower's SuperLink on loopback and nginx in front. Ctrl-C ends it."""
-    from fedloom.deploy.operate.supervise import server as supervise
+    from fedloom.deploy.operate.supervise import run_server
 
-    _supervised(lambda: supervise(folder, _say))
+    _run_until_stopped(lambda: run_server(folder, _say))
 
 
 @app.command()
 def client(folder: Folder) -> None:
     """Run a site: check its data, connect, train when asked. Ctrl-C ends it; its state stays on its disk."""
-    from fedloom.deploy.operate.supervise import client as supervise
+    from fedloom.deploy.operate.supervise import run_site
 
-    _supervised(lambda: supervise(folder, _say))
+    _run_until_stopped(lambda: run_site(folder, _say))
 
 
 @app.command()
@@ -153,7 +154,7 @@ def _say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _supervised(work: Any) -> None:
+def _run_until_stopped(work: Any) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         work()

@@ -7,7 +7,7 @@ and a test part; the global test set belongs to an evaluation-only node that nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -119,6 +119,27 @@ class Federation:
     def fingerprint_tensors(self) -> Sequence[Tensor]:
         """What the data are besides their columns and parts; it counts in a run's fingerprint."""
         return ()
+
+    def subsample(self, pick: Callable[[Tensor], Tensor], global_test: int) -> Federation:
+        """The same clients with fewer samples; their numbers of points stay.
+
+        Args:
+            pick: Takes some positions from a client's list.
+            global_test: How many samples of the global test set remain.
+        """
+
+        def few(lists: Ragged) -> Ragged:
+            return Ragged.of([pick(lists[client]) for client in range(len(lists))])
+
+        return replace(
+            self,
+            train=few(self.train),
+            valid=few(self.valid),
+            test=few(self.test),
+            global_test=self.global_test[:global_test],
+            later=tuple((since, after.subsample(pick, global_test)) for since, after in self.later),
+            counted=self.points,
+        )
 
     def name(self, client: int) -> str:
         """What a client is called: its natural name (a writer, a role) or its number."""

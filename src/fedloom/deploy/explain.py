@@ -19,8 +19,8 @@ import fedloom
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
-from fedloom.deploy.protocol.forms import first_two, on_few_samples
-from fedloom.deploy.protocol.wire import Answer, Request, pack
+from fedloom.deploy.protocol.reply_forms import first_two, with_few_samples
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.composition import Composition
@@ -256,7 +256,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         final=final,
         model=run.task.initial_row().nbytes,
         greeting=len(pack(_greeting_answer(), {})),
-        header=len(pack(Request(run="0" * 32, ticket="0" * 32, kind="update", round=rounds, base="0" * 32), {})),
+        header=len(pack(SiteRequest(run="0" * 32, ticket="0" * 32, kind="update", round=rounds, base="0" * 32), {})),
         cross_site=settings is not None and settings.cross_site,
         evaluator=None if settings is None else settings.evaluator,
     )
@@ -272,7 +272,7 @@ def _dry_run(run: Composition, rounds: int) -> tuple[_RecordingEngine, list[Mapp
     often = min(run.eval_every, 1)
     dry = replace(run, setting=replace(run.setting, rounds=rounds), eval_every=often)
     engine, state = (
-        _RecordingEngine(on_few_samples(dry.runtime(), one_of_each_class), run.algorithm.travels),
+        _RecordingEngine(with_few_samples(dry.runtime(), one_of_each_class), run.algorithm.travels),
         initial_state(dry),
     )
     records: list[Mapping[str, Any]] = [play_prelude(dry, engine, state)]
@@ -318,11 +318,11 @@ def _is_kept(name: str) -> bool:
     return name.startswith("kept/")
 
 
-def _greeting_answer() -> Answer:
+def _greeting_answer() -> SiteAnswer:
     """What a site's answer to the greeting looks like."""
     sizes: dict[str, str | int] = dict.fromkeys(("train", "valid", "test", "points"), 1000)
     about = {"name": "site-1", "fedloom": fedloom.__version__, "torch": str(torch.__version__), "digest": "0" * 32}
-    return Answer(run="0" * 32, ticket="0" * 32, client=0, round=0, about={**about, **sizes})
+    return SiteAnswer(run="0" * 32, ticket="0" * 32, client=0, round=0, about={**about, **sizes})
 
 
 # -- the explanation as text

@@ -1,10 +1,10 @@
-"""All contact with Flower: its programs, its letters, and the two things about its SuperNode that we change.
+"""All contact with Flower: its programs, its messages, and the two things that we change in its SuperNode.
 
-Flower 1.41's SuperLink and SuperNodes carry bytes; what the bytes mean is ours (``wire``). Nothing else in Fedloom
-imports flwr, and tests/test_deploy_flower.py says what we rely on, so its next release breaks this file at most.
+Flower 1.41's SuperLink and SuperNodes carry bytes; their format is ours (``protocol/wire.py``). Nothing else in Fedloom
+imports flwr, and tests/deploy/test_flower.py tests what we rely on, so a new release can break this file only.
 
-* A SuperNode runs with ``isolation=process``: it starts no Python process per call. The site's own long-lived process
-  takes messages from the SuperNode's runtime API on a loopback port (``Letterbox``) with Flower's own client. The app
+* A SuperNode runs with ``isolation=process``: it starts no Python process per call. The site's own process takes
+  messages from the SuperNode's runtime API on a loopback port (``SiteTransport``) with Flower's own client. The app
   bundle that Flower sends to nodes is never unpacked or run at a site.
 * Our launcher makes the SuperNode present a client certificate, which Flower has no option for, and look for messages
   every tenth of a second instead of every three seconds.
@@ -34,42 +34,40 @@ VERSION = "1.41.0"
 LINK = "link"
 """The name of the SuperLink in Flower's own configuration."""
 POLL, SLOWEST = 0.1, 1.0
-"""Seconds between two looks for messages: at first, and when nothing has come for long."""
+"""Seconds between two polls for messages: the shortest, and the longest, after a time without messages."""
 BACKOFF: dict[str, Any] = {"initial_backoff": 0.02, "backoff_cap": 1.0}
-"""Seconds before a part of a message that is still on its way is asked for again: at first, and at most."""
+"""Seconds before a missing part of a message is requested again: the first time, and at most."""
 ARRIVING = 30.0
-"""Seconds that parts of a message may be on their way to a site. Flower's own limit is two hours, which a SuperNode
-would spend waiting for what a server was sending when it died."""
+"""Seconds in which all parts of a message must reach a site. Flower's own limit is two hours; a SuperNode would spend
+them waiting for the rest of a message whose server died."""
 PIECES = 8
-"""Pieces that Flower may have cut an answer into, at most; ours have three."""
+"""Most parts of an answer as Flower stores it; ours have three."""
 HEARTBEAT = 10
-"""Seconds in which a node must be heard of; after two of them without it counts as gone. Flower has 30."""
+"""Seconds between a node's heartbeats; after two missing ones it counts as disconnected. Flower's default is 30."""
 IDLE = 3
-"""Seconds for which a SuperNode sleeps when it finds no message."""
+"""Seconds that Flower's SuperNode sleeps when it finds no message."""
 NODE_READY, NODE_RETRIES, NODE_FAILED = "SuperNode ID:", "Connection attempt failed", "Exit Code:"
-"""What a SuperNode says when it is connected, when it finds nobody and tries again, and when it gives up."""
+"""The SuperNode's output when it is connected, when it retries to connect, and when it gives up."""
 _RECORD = "fedloom"
 
 
-def check_installed() -> None:
-    """Refuse, in one sentence, to deploy without Flower or with another release of it."""
+def check_flower() -> None:
+    """Raise an error if Flower is missing or has another version than the one this adapter was written for."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         found = version("flwr")
     except PackageNotFoundError:
-        raise FedloomError("deployment needs Flower, which is not installed: pip install 'fedloom[deploy]'.") from None
+        raise FedloomError("deployment needs Flower, and it is not installed: pip install 'fedloom[deploy]'.") from None
     if found != VERSION:
-        raise FedloomError(
-            f"deployment was built for Flower {VERSION} and this is {found}: pip install flwr=={VERSION}."
-        )
+        raise FedloomError(f"deployment needs Flower {VERSION}, and {found} is installed: pip install flwr=={VERSION}.")
 
 
 # -- Flower's programs
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The environment of Flower's programs: its files below ``home``, no telemetry, programs of this Python."""
+    """The environment of Flower's programs: files below ``home``, no telemetry, programs of this Python."""
     programs = str(Path(sys.executable).parent)
     return os.environ | {
         "FLWR_HOME": str(home.resolve()),
@@ -83,15 +81,15 @@ def environment(home: Path) -> dict[str, str]:
 def _program(name: str) -> str:
     found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise FedloomError(f"Flower's program {name} is not found: pip install 'fedloom[deploy]'.")
+        raise FedloomError(f"Flower's program {name} was not found: pip install 'fedloom[deploy]'.")
     return found
 
 
-def superlink(folder: Path, port: int) -> list[str]:
+def superlink_command(folder: Path, port: int) -> list[str]:
     """The SuperLink's command: TLS, authenticated nodes, loopback only, nothing installed at run time.
 
-    It keeps its state in memory: a file would cost more than half a second per round, and what must survive is ours
-    (the run's checkpoints, the sites' kept states). After a restart sites are let in anew, and their nodes reconnect.
+    Its state is in memory: a file would cost more than half a second per round, and Fedloom itself stores what must
+    survive (checkpoints, the sites' states). After a restart the sites are registered again and their nodes reconnect.
     """
     return [
         _program("flower-superlink"), "--host", "127.0.0.1", "--port", str(port),
@@ -101,8 +99,8 @@ def superlink(folder: Path, port: int) -> list[str]:
     ]  # fmt: skip
 
 
-def supernode(folder: Path, server: str, port: int) -> list[str]:
-    """The SuperNode's command, through our launcher."""
+def supernode_command(folder: Path, server: str, port: int) -> list[str]:
+    """The SuperNode's command, which starts ``run_supernode`` below."""
     return [
         sys.executable, "-m", "fedloom.deploy.flower", str(folder / "client.pem"), str(folder / "client.key"),
         "--root-certificates", str(folder / "ca.crt"), "--superlink", server, "--host", "127.0.0.1",
@@ -111,14 +109,14 @@ def supernode(folder: Path, server: str, port: int) -> list[str]:
 
 
 def write_connection(home: Path, port: int, authority: Path) -> None:
-    """Tell Flower's command line where the SuperLink is."""
+    """Write the file from which Flower's command line knows the SuperLink's address."""
     home.mkdir(parents=True, exist_ok=True)
     text = f'[superlink]\ndefault = "{LINK}"\n\n[superlink.{LINK}]\naddress = "127.0.0.1:{port}"\n'
     (home / "config.toml").write_text(f'{text}root-certificates = "{authority.resolve()}"\n')
 
 
 def write_app(home: Path, folder: Path) -> Path:
-    """A Flower app whose server half is our round loop; it holds no code but the names of ours."""
+    """Write the Flower app of a run, which only imports our server and client apps; its folder."""
     app = home / "app"
     (app / "fedloom_app").mkdir(parents=True, exist_ok=True)
     (app / "fedloom_app" / "__init__.py").write_text("")
@@ -142,14 +140,14 @@ def run_command(app: Path) -> list[str]:
     return [_program("flwr"), "run", str(app), LINK]
 
 
-def submitted(output: str) -> str | None:
-    """The number of the run that ``run_command`` says it started."""
+def run_id(output: str) -> str | None:
+    """The run's number in the output of ``run_command``; None if no run was started."""
     _, found, rest = output.partition("Successfully started run ")
     return rest.split()[0] if found else None
 
 
-class Control:
-    """The SuperLink's control, which only this machine reaches: who is let in, who is there, which runs are on."""
+class SuperLinkControl:
+    """The SuperLink's control API, for this machine only: register nodes, list nodes, stop a run."""
 
     def __init__(self, port: int, authority: Path) -> None:
         from flwr.supercore.control import ControlHttpClient
@@ -159,26 +157,26 @@ class Control:
         self.client = ControlHttpClient.from_server_address(f"127.0.0.1:{port}", False, str(authority), passes)
 
     def register(self, key: bytes) -> None:
-        """Let a node in."""
+        """Admit the node with this public key."""
         from flwr.proto.control_pb2 import RegisterNodeRequest
 
         self.client.RegisterNode(RegisterNodeRequest(public_key=key))
 
-    def nodes(self) -> list[Node]:
-        """All nodes that were let in."""
+    def nodes(self) -> list[NodeInfo]:
+        """All registered nodes."""
         from flwr.proto.control_pb2 import ListNodesRequest
 
         return _nodes(self.client.ListNodes(ListNodesRequest()).nodes_info)
 
     def stop(self, run_id: str) -> None:
-        """End a run."""
+        """Stop a run."""
         from flwr.proto.control_pb2 import StopRunRequest
 
         self.client.StopRun(StopRunRequest(run_id=int(run_id)))
 
 
-def unreachable() -> tuple[type[Exception], ...]:
-    """What Flower's clients raise when the other side is not there or says no."""
+def connection_errors() -> tuple[type[Exception], ...]:
+    """The exceptions of Flower's clients when the other side is unreachable or refuses."""
     import httpx
 
     return (httpx.HTTPError, OSError)
@@ -188,8 +186,8 @@ def unreachable() -> tuple[type[Exception], ...]:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node that the SuperLink knows: its key, whether it is there, and since when (seconds since 1970)."""
+class NodeInfo:
+    """A registered node: its public key, whether it is connected, and since when (seconds since 1970)."""
 
     number: int
     key: bytes
@@ -198,45 +196,55 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Letter:
-    """An answer: what it answers, who sent it, and its bytes or why there are none."""
+class ReceivedMessage:
+    """An answer: the id of the message it replies to, its sender, and its bytes or an error."""
 
-    answers: str
+    reply_to: str
     node: int
     data: bytes = b""
     error: str = ""
-    spoilt: str = ""
-    """Why it is no message at all."""
+    unreadable: str = ""
+    """Why it cannot be read as a message."""
 
 
-class Post:
-    """Letters to nodes and back, for the server's half of a run."""
+class ServerTransport:
+    """Sends messages to nodes and fetches their answers, for the server's half of a run."""
 
     limit = 1 << 30
-    """Bytes of an answer, at most."""
+    """Most bytes of an answer."""
 
     def __init__(self, grid: Any) -> None:
         self.grid = grid
 
-    def nodes(self) -> list[Node]:
-        """All nodes that were let in."""
+    def nodes(self) -> list[NodeInfo]:
+        """All registered nodes."""
         return _nodes(self.grid.get_nodes())
 
-    def send(self, letters: Mapping[int, bytes], seconds: float, group: str) -> dict[int, str]:
-        """Send each node its bytes, which lapse after some seconds; the letters' names by node."""
+    def send(self, messages: Mapping[int, bytes], seconds: float, group: str) -> dict[int, str]:
+        """Send each node its bytes; the messages' ids by node.
+
+        Args:
+            messages: Bytes by node number.
+            seconds: The time after which a message expires.
+            group: Flower's group id of the messages.
+        """
         from flwr.app import Message
 
         sent: dict[int, str] = {}
-        for node, data in letters.items():
-            letter = Message(_record(data), node, "train", ttl=seconds, group_id=group)
-            names = [name for name in self.grid.push_messages([letter]) if name]
+        for node, data in messages.items():
+            message = Message(_record(data), node, "train", ttl=seconds, group_id=group)
+            names = [name for name in self.grid.push_messages([message]) if name]
             sent |= dict.fromkeys([node], names[0]) if names else {}
         return sent
 
-    def fetch(self, names: Collection[str], seconds: float) -> list[Letter]:
-        """The answers to some letters that have come in; one that is still coming in is waited for so many seconds.
+    def fetch(self, names: Collection[str], seconds: float) -> list[ReceivedMessage]:
+        """The answers that have arrived to some messages.
 
-        One at a time, so that what a site has spoilt spoils nothing else; and no more of it than ``limit`` bytes.
+        Each is fetched by itself, so that a broken one does not affect the others, and at most ``limit`` bytes of it.
+
+        Args:
+            names: Ids of the messages.
+            seconds: How long to wait for an answer that is still arriving.
         """
         from flwr.supercore.inflatable import inflatable_utils
         from flwr.superlink.grid import http_grid
@@ -250,32 +258,32 @@ class Post:
         def pull_objects(object_ids: list[str], pull_object_fn: Callable[[str], bytes]) -> dict[str, bytes]:
             room = [self.limit]
 
-            def bounded(piece: str) -> bytes:
+            def pull_bounded(piece: str) -> bytes:
                 data = pull_object_fn(piece)
                 room[0] -= len(data)
                 return data if room[0] >= 0 else refuse(piece, f"the message has more than {self.limit:,} bytes")
 
             if len(object_ids) > PIECES:
-                refuse(object_ids[0], f"the message has {len(object_ids):,} pieces, and {PIECES} are allowed")
-            return inflatable_utils.pull_objects(object_ids, bounded, max_time=seconds, **BACKOFF)
+                refuse(object_ids[0], f"the message has {len(object_ids):,} parts, and at most {PIECES} are allowed")
+            return inflatable_utils.pull_objects(object_ids, pull_bounded, max_time=seconds, **BACKOFF)
 
         _replace(http_grid, "pull_objects", pull_objects)
-        letters: list[Letter] = []
+        replies: list[ReceivedMessage] = []
         for name in names:
             refused.clear()
             try:
-                found = [_letter(name, message) for message in self.grid.pull_messages([name])]
-                letters += [replace(letter, spoilt=refused[0]) for letter in found] if refused else found
-            except unreachable():
+                found = [_received_message(name, message) for message in self.grid.pull_messages([name])]
+                replies += [replace(reply, unreadable=refused[0]) for reply in found] if refused else found
+            except connection_errors():
                 raise
-            except Exception as why:  # whatever Flower makes of what a site has sent
+            except Exception as why:  # Flower may raise anything on a malformed message
                 log.warning("a message cannot be read (%s)", type(why).__name__)
-                letters.append(Letter(name, 0, spoilt="the message cannot be read"))
-        return letters
+                replies.append(ReceivedMessage(name, 0, unreadable="the message cannot be read"))
+        return replies
 
 
 def _record(data: bytes) -> Any:
-    """Bytes as a record that Flower passes on as they are. (An array would be two more pieces to store and fetch.)"""
+    """Bytes as a record that Flower passes on unchanged. (An array would have two more parts to store and fetch.)"""
     from flwr.app import ConfigRecord, RecordDict
 
     return RecordDict({_RECORD: ConfigRecord({_RECORD: data})})
@@ -289,15 +297,17 @@ def _data(message: Any) -> bytes:
         return b""
 
 
-def _letter(name: str, message: Any) -> Letter:
+def _received_message(name: str, message: Any) -> ReceivedMessage:
     about = message.metadata
     if message.has_error():
-        return Letter(name, about.src_node_id, error=str(message.error.reason)[:300])
-    return Letter(name, about.src_node_id, _data(message))
+        return ReceivedMessage(name, about.src_node_id, error=str(message.error.reason)[:300])
+    return ReceivedMessage(name, about.src_node_id, _data(message))
 
 
-def _nodes(known: Iterable[Any]) -> list[Node]:
-    return [Node(n.node_id, bytes(n.public_key), n.status == "online", _seconds(n.last_activated_at)) for n in known]
+def _nodes(known: Iterable[Any]) -> list[NodeInfo]:
+    return [
+        NodeInfo(n.node_id, bytes(n.public_key), n.status == "online", _seconds(n.last_activated_at)) for n in known
+    ]
 
 
 def _seconds(moment: str) -> float:
@@ -305,7 +315,7 @@ def _seconds(moment: str) -> float:
 
 
 def server_app() -> Any:
-    """The ServerApp: our round loop."""
+    """Flower's ServerApp that runs our round loop."""
     from flwr.serverapp import ServerApp
 
     app = ServerApp()
@@ -314,51 +324,51 @@ def server_app() -> Any:
     def main(grid: Any, context: Any) -> None:
         from fedloom.deploy.server.serve import serve
 
-        serve(Post(grid), Path(str(context.run_config["folder"])))
+        serve(ServerTransport(grid), Path(str(context.run_config["folder"])))
 
     return app
 
 
 def client_app() -> Any:
-    """The ClientApp that the bundle must name; a site answers in its own process and never runs it."""
+    """The ClientApp that Flower's app format requires; sites answer in their own process and never run it."""
     from flwr.clientapp import ClientApp
 
     return ClientApp()
 
 
-def key_of(public: Path) -> bytes:
-    """A node's public key as the SuperLink tells it."""
+def public_key(public: Path) -> bytes:
+    """The public key in a site's file, in the format in which the SuperLink lists it."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
     try:
         key = load_ssh_public_key(public.read_bytes())
     except (OSError, ValueError):
-        raise FedloomError(f"{public} is no public key of a site: copy it again from where it was made.") from None
+        raise FedloomError(f"{public} is not the public key of a site: copy it again.") from None
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 # -- the site's side
 
 
-class Patience:
-    """Waits that begin short and grow while nothing happens, so that a fleet at rest costs little."""
+class PollDelay:
+    """Delays between polls that grow while nothing happens, so that an idle deployment costs little."""
 
     def __init__(self, shortest: float = POLL, longest: float = SLOWEST) -> None:
         self.shortest = self.next = shortest
         self.longest = longest
 
     def sleep(self) -> None:
-        """Wait a little longer than the last time."""
+        """Sleep a little longer than the last time."""
         time.sleep(self.next)
         self.next = min(self.next * 1.05, self.longest)
 
     def reset(self) -> None:
-        """Something has happened."""
+        """Return to the shortest delay."""
         self.next = self.shortest
 
 
-class Letterbox:
-    """Messages for a site, taken one at a time from its SuperNode's runtime API."""
+class SiteTransport:
+    """Takes the messages for a site one by one from its SuperNode's runtime API, and answers them."""
 
     def __init__(self, port: int) -> None:
         self.address = f"127.0.0.1:{port}"
@@ -372,24 +382,33 @@ class Letterbox:
         return RuntimeHttpClient.from_server_address(self.address, True, None, passes)
 
     def serve(self, answer: Callable[[bytes], bytes], ready: Callable[[], None] = lambda: None) -> None:
-        """Answer messages for ever. A SuperNode that is not there (yet, or again) is waited for."""
+        """Answer messages until the process ends; wait for the SuperNode whenever it is unreachable.
+
+        Args:
+            answer: Makes the answer to a message.
+            ready: Called after each successful poll.
+        """
         import httpx
         from flwr.proto.runtime_pb2 import AcquireTaskRequest
         from flwr.supercore.constant import TaskType
         from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
 
-        patience = Patience(POLL / 2, 2 * POLL)  # the other side is this machine
+        delay = PollDelay(POLL / 2, 2 * POLL)  # the SuperNode is on this machine
         while True:
             try:
                 task = self.client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
                 ready()
                 if task.token:
                     self._work(task.token, answer)
-                    patience.reset()
+                    delay.reset()
                     continue
-            except (httpx.HTTPError, ObjectPullError, RuntimeError):  # not there, or half a message whose run is over
+            except (
+                httpx.HTTPError,
+                ObjectPullError,
+                RuntimeError,
+            ):  # unreachable, or part of a message of an ended run
                 time.sleep(POLL)
-            patience.sleep()
+            delay.sleep()
 
     def _work(self, token: str, answer: Callable[[bytes], bytes]) -> None:
         from flwr.app import Message
@@ -400,8 +419,8 @@ class Letterbox:
         from flwr.supernode.runtime import run_clientapp as flower
 
         inflate = inflatable_utils.pull_and_inflate_object_from_tree
-        patient = functools.partial(inflate, max_time=ARRIVING, **BACKOFF)
-        _replace(flower, "pull_and_inflate_object_from_tree", patient)
+        inflate_in_time = functools.partial(inflate, max_time=ARRIVING, **BACKOFF)
+        _replace(flower, "pull_and_inflate_object_from_tree", inflate_in_time)
         client = self._client("flwr-clientapp", RuntimeTokenHttpInterceptor(token))
         alive = HeartbeatSender(make_task_heartbeat_fn_http(client))
         alive.start()
@@ -415,7 +434,7 @@ class Letterbox:
 
 
 def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
-    """Flower's own SuperNode, with a client certificate, shorter waits and a faster heartbeat."""
+    """Run Flower's SuperNode with a client certificate, shorter waits and a faster heartbeat."""
     import httpx
     from flwr.proto.fleet_pb2 import DeactivateNodeRequest
     from flwr.supercore import heartbeat
@@ -434,7 +453,7 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
             super().__init__(base_url, verify=context, **rest)
 
         def ActivateNode(self, request: Any) -> Any:  # noqa: N802
-            """Connect; a node that was killed, and that the SuperLink still takes for connected, says goodbye first."""
+            """Connect; first disconnect a node that was killed and that the SuperLink still takes for connected."""
             try:
                 answer = super().ActivateNode(request)
             except httpx.HTTPStatusError:
@@ -444,26 +463,26 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
                     super().DeactivateNode(DeactivateNodeRequest(node_id=int(known.read_text())))
                 known.unlink()
                 answer = super().ActivateNode(request)
-            with contextlib.suppress(OSError):  # on a full disk it is only slower to come back
+            with contextlib.suppress(OSError):  # without the file it only reconnects more slowly
                 known.write_text(str(answer.node_id))
             return answer
 
     known = Path(key).parent / "flower" / "node"
     known.parent.mkdir(exist_ok=True)
-    patience = Patience()
+    delay = PollDelay()
 
     def short_sleep(seconds: float) -> None:
-        if seconds < IDLE:  # it waits for its site's answer
-            patience.reset()
+        if seconds < IDLE:  # it waits for the site's answer
+            delay.reset()
             time.sleep(min(seconds, POLL / 2))
         else:  # there was no message
-            patience.sleep()
+            delay.sleep()
 
     def pull_objects(names: list[str], pull_object_fn: Any) -> dict[str, bytes]:
         try:
             return inflatable_utils.pull_objects(names, pull_object_fn, max_time=ARRIVING, **BACKOFF)
         except RunNotRunningException:
-            # as Flower raises it, half a message stays behind, and the site would wait for the rest of it for ever
+            # with Flower's own exception half a message would stay, and the site would wait for the rest for ever
             raise RuntimeError("its run has ended") from None
 
     _replace(fleet_http_connection, "FleetHttpClient", Certified)
@@ -476,9 +495,9 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
 
 
 def _replace(module: Any, name: str, by: Any) -> None:
-    """Put something of ours in the place of something of Flower's."""
+    """Replace an attribute of one of Flower's modules."""
     if not hasattr(module, name):
-        raise FedloomError(f"Flower's {module.__name__} has no {name} any more: pip install flwr=={VERSION}.")
+        raise FedloomError(f"Flower's {module.__name__} has no {name}: pip install flwr=={VERSION}.")
     setattr(module, name, by)
 
 

@@ -1,72 +1,72 @@
-"""What the people of a deployment set: ``deploy.toml`` at the server, ``site.toml`` at each site.
+"""The settings of a deployment: ``deploy.toml`` at the server, ``site.toml`` at each site.
 
-The run itself is in ``config.toml``, the same file that was simulated; here is only what a real fleet needs besides:
-addresses, deadlines, limits on what may arrive, and where a site's own data lie.
+The run itself is in ``config.toml``, the file that was simulated. These files add what real machines need: addresses,
+deadlines, limits on messages, and the place of a site's own data.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml, validate
+from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 
-SERVER_FILE, SITE_FILE = "deploy.toml", "site.toml"
 OPENED, READY = "site: open", "site: ready"
-"""What a site's process says when its data are read and checked, and when its SuperNode has work for it to ask for."""
+"""Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""
 
 
 class Settings(BaseModel):
-    """Settings that refuse keys they do not know."""
+    """Base class of settings; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ServerSettings(Settings):
-    """The server's side. ``sites`` are the names of the training sites, in the order of their client numbers."""
+    """Settings of the server. ``sites`` are the names of the training sites, in the order of their client numbers."""
 
     sites: list[str]
     evaluator: str | None = None
-    """A site that only scores the shared model on its own data: it never trains, and its weights never count."""
+    """A site that only evaluates the shared model on its own data. It never trains."""
     host: str = "127.0.0.1"
-    """Where sites find this server: a name or an address of the machine, as its certificate says."""
+    """The name or address by which sites reach this server; its certificate is for this name."""
     port: int = Field(default=8443, ge=1, le=65535)
     """The port that sites reach: the proxy's, or without a proxy the SuperLink's own."""
     control_port: int = Field(default=8000, ge=1, le=65535)
     """The SuperLink's own port, on loopback, behind the proxy."""
     proxy: bool = True
-    """Whether sites reach only the fleet path, through a reverse proxy that asks for their certificates."""
+    """Whether sites connect through a reverse proxy that requires their certificates and passes on only their calls."""
     deadline: float = Field(default=600.0, gt=0)
-    """Seconds that sites have to answer in, per exchange."""
+    """Seconds in which sites must answer, per exchange."""
     join_timeout: float = Field(default=120.0, gt=0)
     """Seconds to wait for the sites to connect before the run begins, and before each round for ``min_clients``."""
     min_clients: int = Field(default=1, ge=1)
-    """The fewest sites with which a round counts."""
+    """The fewest sites that make a valid round."""
     retries: int = Field(default=2, ge=0)
-    """How often a round with too few answers is tried again before the run stops."""
+    """How often a round with too few answers is repeated before the run stops."""
     max_megabytes: float = Field(default=512.0, gt=0)
-    """The largest message that is taken from a site."""
+    """The largest accepted message of a site."""
     max_norm: float | None = Field(default=None, gt=0)
-    """How far a site's model may lie from the one it was sent (Euclidean); farther ones are dropped."""
+    """The largest Euclidean distance between a site's model and the one it was sent; others are dropped."""
     max_samples: int = Field(default=1_000_000_000, ge=1)
-    """The most training samples that a site may say it has."""
+    """The most training samples that a site may announce."""
     cross_site: bool = False
-    """Whether, at the end, every site's model is scored on every site's data; models then leave their sites."""
+    """Whether every site's model is evaluated on every site's data at the end; models then leave their sites."""
 
     @property
     def everyone(self) -> list[str]:
-        """All sites by client number, the evaluator behind the others."""
+        """All sites by client number; the evaluator is the last."""
         return [*self.sites, *([self.evaluator] if self.evaluator else [])]
 
 
 class SiteData(Settings):
-    """Where a site's own data lie and how they are read.
+    """The place of a site's own data and how they are read.
 
-    ``rehearsal`` takes this site's share of the run file's own data: for trying a deployment out. Otherwise ``path``
+    ``rehearsal`` uses this site's share of the run file's data, to try a deployment out. Otherwise ``path``
     names a CSV, TSV, NPZ or parquet file, a folder with a sub-folder of images per class, or a graph.
     """
 
@@ -77,14 +77,14 @@ class SiteData(Settings):
 
 
 class SiteSettings(Settings):
-    """A site's side."""
+    """Settings of a site."""
 
     name: str
     client: int = Field(ge=0)
     """The site's number in the federation; the evaluator's is the number of training sites."""
     server: str = "127.0.0.1:8443"
     port: int = Field(default=9094, ge=1, le=65535)
-    """A loopback port of this machine, between Flower's SuperNode and the site's own process."""
+    """A loopback port of this machine, between Flower's SuperNode and the site's process."""
     data: SiteData = SiteData()
 
 
@@ -107,20 +107,5 @@ def _load(folder: Path, name: str, kind: type[Any], whose: str) -> Any:
 
 
 def to_toml(settings: Settings) -> bytes:
-    """Settings as TOML, defaults written out."""
+    """Settings as TOML, with defaults written out."""
     return tomli_w.dumps(settings.model_dump(mode="python", exclude_none=True)).encode()
-
-
-Role = Literal["server", "site"]
-
-
-def role_of(folder: Path) -> Role:
-    """Whether a folder is the server's or a site's."""
-    if (folder / SERVER_FILE).is_file():
-        return "server"
-    if (folder / SITE_FILE).is_file():
-        return "site"
-    raise FedloomError(
-        f"{folder} is no participant's folder: it has neither {SERVER_FILE} nor {SITE_FILE}; name deploy/server or a "
-        "site's folder, as fedloom deploy init made them."
-    )

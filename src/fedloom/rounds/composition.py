@@ -116,6 +116,11 @@ class Composition:
     def _size_limits(self) -> dict[int, tuple[float, float]]:
         return {}
 
+    def clear_sizes(self) -> None:
+        """Forget what was computed from clients' sizes, which change when a site joins a deployment late."""
+        self._participants.clear()
+        self._size_limits.clear()
+
     @cached_property
     def trainer(self) -> LocalTrainer:
         """Trains and evaluates models of the task itself: for scoring, and for the server's own passes."""

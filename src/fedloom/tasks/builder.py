@@ -1,23 +1,27 @@
 """What a kind of task declares to the rest of the library: one record of settings, one protocol.
 
-A modality (samples in columns, action flows, graphs) is a ``TaskBuilder``. It turns ``TaskSettings`` into a ``Task``
-and fills in the defaults of its settings. To add a modality, write a builder and enter its tasks in
-``tasks/registry.py``; nothing else in the library asks what kind of task it has.
+A modality (samples in columns, action flows, graphs) is a ``TaskBuilder``. It turns ``TaskSettings`` into a ``Task``,
+fills in the defaults of its settings, and says how its tasks are deployed (``TaskDeployment``). To add a modality,
+write a builder and enter its tasks in ``tasks/registry.py``; nothing else in the library asks what kind of task it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import nn
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.task import Task
+from fedloom.core.task import FederationView, Task
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
+from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.data.withheld_class import Withhold
 
 
@@ -64,6 +68,70 @@ class TaskSettings:
                 raise FedloomError(f"task {self.name}: {why}; leave out {name}.")
 
 
+@dataclass(frozen=True)
+class SiteSource:
+    """A site and its own data.
+
+    ``client`` is the site's number; an evaluator's comes after those of the training sites, and all of its samples are
+    for testing. ``target`` and ``ignore`` are columns of a table: the label, and columns that are left out.
+    """
+
+    name: str
+    client: int
+    path: Path
+    target: str = "label"
+    ignore: Sequence[str] = ()
+
+    def names(self, schema: DataSchema) -> tuple[str, ...]:
+        """The names of all clients in this site's task."""
+        return (*schema.sites, self.name) if self.evaluates(schema) else schema.sites
+
+    def evaluates(self, schema: DataSchema) -> bool:
+        """Whether this site is the evaluator."""
+        return self.client == len(schema.sites)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Put the site's name in front of an error."""
+        try:
+            yield
+        except FedloomError as error:
+            raise FedloomError(f"site {self.name}: {error}") from error
+
+
+class TaskDeployment(Protocol):
+    """Makes the tasks of server and sites. Sites must not need each other's data."""
+
+    def schema(self, task: Task, settings: TaskSettings, algorithm: Algorithm, sites: tuple[str, ...]) -> DataSchema:
+        """The schema of a simulated task; of kind ``rehearsal`` if sites cannot use data of their own."""
+        ...
+
+    def global_test(self, federation: FederationView) -> SampleColumns | None:
+        """The global test set of a simulated task, as tensors for the server; None if there is none."""
+        ...
+
+    def server_task(
+        self,
+        settings: TaskSettings,
+        schema: DataSchema,
+        sizes: Mapping[int, ClientSizes],
+        communal: SampleColumns | None,
+        global_test: SampleColumns | None,
+    ) -> Task:
+        """The server's task: sizes of the clients' data, the global test set and the communal samples."""
+        ...
+
+    def site_task(
+        self, settings: TaskSettings, schema: DataSchema, site: SiteSource, communal: SampleColumns | None
+    ) -> Task:
+        """A site's task from its own files. For every other client number it holds one sample, which is never used."""
+        ...
+
+    def prediction_error(self, name: str) -> str | None:
+        """Why ``fedloom predict`` cannot predict single samples of this task from a file; None if it can."""
+        ...
+
+
 class TaskBuilder(Protocol):
     """Builds the tasks of one modality. A named task is a builder together with its constructor arguments."""
 
@@ -87,4 +155,9 @@ class TaskBuilder(Protocol):
 
     def build(self, settings: TaskSettings) -> Task:
         """The task. ``Task.made_from`` has the settings that build it again, unless its model is a user's module."""
+        ...
+
+    @property
+    def deployment(self) -> TaskDeployment:
+        """How the task is deployed on sites that hold their own data."""
         ...

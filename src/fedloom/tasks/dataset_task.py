@@ -13,8 +13,11 @@ from fedloom.data.communal_set import with_communal
 from fedloom.data.datasets.registry import dataset, load
 from fedloom.data.partition.registry import partition_config, partitioner
 from fedloom.models import build, default_for
-from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.builder import TaskDeployment, TaskSettings
+from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.transforms import CropFlip, Normalise, tokens
+
+DEPLOYMENT = ColumnDeployment()
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class DatasetBuilder:
     local: LocalWork
     model: str | None = None
     modality: str = "columns"
+    deployment: TaskDeployment = DEPLOYMENT
 
     @property
     def default_model(self) -> str:

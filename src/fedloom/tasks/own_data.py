@@ -20,10 +20,14 @@ from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import partition_config, partitioner
 from fedloom.data.read import read
 from fedloom.models import build
-from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.builder import TaskDeployment, TaskSettings
+from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
+
+
+DEPLOYMENT = ColumnDeployment()
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class OwnDataBuilder:
 
     local: LocalWork = field(default_factory=LocalWork)
     modality: str = "columns"
+    deployment: TaskDeployment = DEPLOYMENT
 
     def describe(self) -> str:
         """One line about the task."""

@@ -17,9 +17,9 @@ from fedloom.deploy.operate.commands import (
     RUN,
     SERVING,
     STATUS,
-    _alive,
-    _at_work,
-    _followed,
+    _follow,
+    _is_alive,
+    _is_serving,
     _Tail,
     read_json,
     status,
@@ -100,14 +100,14 @@ def test_a_small_file_that_says_nothing_says_nothing(tmp_path, content):
 
 
 def test_only_a_living_server_half_is_at_work(tmp_path):
-    assert not _at_work(tmp_path)
+    assert not _is_serving(tmp_path)
     gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
     gone.wait()
     (tmp_path / SERVING).write_text(json.dumps({"process": gone.pid}))
-    assert not _at_work(tmp_path)
+    assert not _is_serving(tmp_path)
     (tmp_path / SERVING).write_text(json.dumps({"process": os.getpid()}))
-    assert not _at_work(tmp_path)  # a process, but no server half: the number is somebody else's by now
-    assert not _alive(gone.pid)
+    assert not _is_serving(tmp_path)  # a process, but no server half: the number is somebody else's by now
+    assert not _is_alive(gone.pid)
 
 
 def test_a_run_is_followed_to_its_outcome(tmp_path):
@@ -115,7 +115,7 @@ def test_a_run_is_followed_to_its_outcome(tmp_path):
     (tmp_path / STATUS).write_text(json.dumps({"waiting": "2 of 3 sites are connected"}))
     (tmp_path / OUTCOME).write_text(json.dumps({"stopped": None}))
     said, seen = [], []
-    outcome = _followed(tmp_path, iter(_Tail(tmp_path / "metrics.jsonl")), said.append, seen.append)
+    outcome = _follow(tmp_path, iter(_Tail(tmp_path / "metrics.jsonl")), said.append, seen.append)
     assert outcome == {"stopped": None}
     assert said == ["Waiting: 2 of 3 sites are connected."]
     assert [record["round"] for record in seen] == [0, 1]
@@ -125,33 +125,33 @@ def test_a_server_half_that_died_has_no_outcome(tmp_path):
     gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
     gone.wait()
     (tmp_path / SERVING).write_text(json.dumps({"process": gone.pid}))
-    assert _followed(tmp_path, iter(()), print, print) is None
+    assert _follow(tmp_path, iter(()), print, print) is None
 
 
 def test_a_server_half_that_never_begins_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(operate, "BEGINNING", 0.05)
-    assert _followed(tmp_path, iter(()), print, print) is None
+    monkeypatch.setattr(operate, "START_TIMEOUT", 0.05)
+    assert _follow(tmp_path, iter(()), print, print) is None
 
 
 def test_two_who_watch_a_run_submit_it_once(server, monkeypatch):
     pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
     (server / "flower").mkdir()
-    submitted = []
+    run_id = []
 
     def submit(folder):
-        submitted.append(folder)
+        run_id.append(folder)
         time.sleep(0.2)  # long enough for the other one to come
         (folder / RUN / SERVING).write_text(json.dumps({"process": os.getpid()}))
 
     monkeypatch.setattr(operate, "_wait_for_server", lambda _: None)
-    monkeypatch.setattr(operate, "_alive", lambda _: True)
+    monkeypatch.setattr(operate, "_is_alive", lambda _: True)
     monkeypatch.setattr(operate, "_submit", submit)
     with ThreadPoolExecutor(2) as pool:
         watching = [pool.submit(operate.run, server, print, print) for _ in range(2)]
         time.sleep(0.5)
         (server / RUN / OUTCOME).write_text(json.dumps({"stopped": None}))
         assert [watcher.result(10) for watcher in watching] == [server / RUN] * 2
-    assert submitted == [server]
+    assert run_id == [server]
 
 
 def test_a_run_without_a_server_is_refused_with_the_command_to_start_it(server):
@@ -182,7 +182,7 @@ def test_a_server_that_is_down_tells_of_its_run(server, tmp_path):
 
     (server / "keys").mkdir()
     make_node_key(tmp_path / "node.key", server / "keys" / "north.pub")
-    one = {"client": 0, "name": "north", "what": "update", "reason": "reply/row is not finite"}
+    one = {"client": 0, "name": "north", "what": "update", "reason": "reply/row has numbers that are not finite"}
     rounds = [{"round": 1, "metrics": {"a": 1.0}}, {"round": 2, "metrics": {"a": 2.0}, "excluded": [one]}]
     (server / RUN / "metrics.jsonl").write_bytes(lines(*rounds))
     (server / RUN / OUTCOME).write_text(json.dumps({"error": "round 3 was abandoned"}))
@@ -207,5 +207,7 @@ def test_stopping_what_does_not_run_does_nothing(site, server):
 
 @pytest.mark.parametrize("ask", [status, stop])
 def test_a_folder_of_nobody_is_named(tmp_path, ask):
-    with pytest.raises(FedloomError, match=r"is no participant's folder: it has neither deploy\.toml nor site\.toml"):
+    with pytest.raises(
+        FedloomError, match=r"is not a participant's folder: it has neither deploy\.toml nor site\.toml"
+    ):
         ask(tmp_path)

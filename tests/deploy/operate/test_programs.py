@@ -15,11 +15,19 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.operate import programs
-from fedloom.deploy.operate.programs import PidFile, Program, check_free, listening, start, unreachable, wait
+from fedloom.deploy.operate.programs import (
+    PidFile,
+    Program,
+    check_free,
+    connection_problem,
+    is_listening,
+    start_program,
+    wait_until_ready,
+)
 
 
 def shell(tmp_path: Path, script: str) -> Program:
-    return start("the program", ["/bin/sh", "-c", script], tmp_path / "logs" / "it.log", os.environ, tmp_path)
+    return start_program("the program", ["/bin/sh", "-c", script], tmp_path / "logs" / "it.log", os.environ, tmp_path)
 
 
 def alive(process: int) -> bool:
@@ -39,33 +47,33 @@ def until(true, seconds: float = 5.0) -> bool:
 def test_what_a_program_says_is_in_its_log_and_only_its_own_is_told(tmp_path):
     first = shell(tmp_path, "echo one; echo two >&2")
     first.process.wait()
-    assert first.said() == "one\ntwo\n"
+    assert first.output() == "one\ntwo\n"
     second = shell(tmp_path, "echo three")
     second.process.wait()
-    assert second.said() == "three\n"
+    assert second.output() == "three\n"
     assert (tmp_path / "logs" / "it.log").read_text() == "one\ntwo\nthree\n"
 
 
 def test_a_program_works_in_its_folder_with_its_own_environment(tmp_path):
-    program = start("it", ["/bin/sh", "-c", "pwd; echo $ONLY"], tmp_path / "log", {"ONLY": "this"}, tmp_path)
+    program = start_program("it", ["/bin/sh", "-c", "pwd; echo $ONLY"], tmp_path / "log", {"ONLY": "this"}, tmp_path)
     program.process.wait()
-    assert program.said().split() == [str(tmp_path.resolve()), "this"]
+    assert program.output().split() == [str(tmp_path.resolve()), "this"]
 
 
 def test_a_program_is_asked_to_end_and_what_it_started_ends_with_it(tmp_path):
     program = shell(tmp_path, "sleep 100 & echo $!; wait")
-    assert until(lambda: program.said().strip())
-    child = int(program.said())
+    assert until(lambda: program.output().strip())
+    child = int(program.output())
     assert alive(child)
     program.stop()
-    assert program.ended
+    assert program.has_ended
     assert until(lambda: not alive(child))
 
 
 def test_a_program_that_will_not_end_is_made_to(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "ENDING", 0.1)
     program = shell(tmp_path, "trap '' TERM; echo ready; while true; do sleep 0.05; done")
-    assert until(lambda: "ready" in program.said())
+    assert until(lambda: "ready" in program.output())
     program.stop()
     assert program.process.returncode == -signal.SIGKILL
 
@@ -81,9 +89,9 @@ def test_stopping_twice_is_as_good_as_once(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a program that its parent died")
 def test_a_program_ends_when_whoever_started_it_is_killed(tmp_path):
     script = (
-        "import os, pathlib, time\nfrom fedloom.deploy.operate.programs import start\n"
+        "import os, pathlib, time\nfrom fedloom.deploy.operate.programs import start_program\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
-        "program = start('it', ['sleep', '100'], folder / 'log', os.environ, folder)\n"
+        "program = start_program('it', ['sleep', '100'], folder / 'log', os.environ, folder)\n"
         "print(program.process.pid, flush=True)\ntime.sleep(100)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
@@ -106,44 +114,46 @@ def words(said: str) -> str:
 
 def test_a_program_is_waited_for_until_it_is_ready(tmp_path):
     program = shell(tmp_path, "sleep 0.05; echo ready; sleep 100")
-    wait(program, lambda: "ready" in program.said(), words)
-    assert not program.ended
+    wait_until_ready(program, lambda: "ready" in program.output(), words)
+    assert not program.has_ended
     program.stop()
 
 
 def test_a_program_that_ends_before_it_is_ready_is_told_of_in_words(tmp_path):
     program = shell(tmp_path, "echo no such file; exit 1")
     with pytest.raises(FedloomError, match=r"^trouble: no such file$"):
-        wait(program, lambda: False, words)
+        wait_until_ready(program, lambda: False, words)
 
 
 def test_a_program_that_says_it_failed_is_not_waited_for(tmp_path):
     program = shell(tmp_path, "echo Exit Code: 300; echo the reason; sleep 100")
     with pytest.raises(FedloomError, match="trouble: Exit Code: 300\nthe reason"):
-        wait(program, lambda: False, words, failed="Exit Code:")
-    assert program.ended
+        wait_until_ready(program, lambda: False, words, failed="Exit Code:")
+    assert program.has_ended
 
 
 def test_a_program_that_takes_too_long_is_ended(tmp_path):
     program = shell(tmp_path, "echo thinking; sleep 100")
     with pytest.raises(FedloomError, match=r"the program was not ready within 0\.1 s: trouble: thinking"):
-        wait(program, lambda: False, words, seconds=0.1)
-    assert program.ended
+        wait_until_ready(program, lambda: False, words, seconds=0.1)
+    assert program.has_ended
 
 
 # -- ports
 
 
 def test_a_port_that_is_taken_is_refused_with_what_to_change(monkeypatch):
-    monkeypatch.setattr(programs, "LETTING_GO", 0.1)
+    monkeypatch.setattr(programs, "PORT_RELEASE", 0.1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert listening(port)
-        with pytest.raises(FedloomError, match=rf"port {port} of this machine is taken .*or change port in site\.toml"):
+        assert is_listening(port)
+        with pytest.raises(
+            FedloomError, match=rf"port {port} of this machine is not free .*or change port in site\.toml"
+        ):
             check_free(port, "port in site.toml")
-    assert not listening(port)
+    assert not is_listening(port)
     check_free(port, "port in site.toml")
 
 
@@ -162,10 +172,10 @@ def test_why_a_server_cannot_be_reached_is_put_into_words():
         there.bind(("127.0.0.1", 0))
         there.listen()
         address = f"127.0.0.1:{there.getsockname()[1]}"
-        assert unreachable(address) == ""
-    assert unreachable(address) == "nobody is there, perhaps the server is not running"
-    assert unreachable("somewhere") == "that is no address: write it as host:port"
-    assert unreachable("no.such.machine.invalid:443") == "there is no machine of that name"
+        assert connection_problem(address) == ""
+    assert connection_problem(address) == "the connection is refused: the server may not be running"
+    assert connection_problem("somewhere") == "that is not an address: write it as host:port"
+    assert connection_problem("no.such.machine.invalid:443") == "no machine has that name"
 
 
 # -- who is at work

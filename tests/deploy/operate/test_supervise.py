@@ -18,7 +18,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import flower
 from fedloom.deploy.operate import programs, supervise
-from fedloom.deploy.operate.supervise import TROUBLES, connection_trouble, pid_file
+from fedloom.deploy.operate.supervise import CONNECTION_ERRORS, connection_error, pid_file
 from fedloom.deploy.provision import certificates, folders
 from fedloom.deploy.settings import load_server, load_site, to_toml
 
@@ -38,8 +38,8 @@ def deploy(made, tmp_path, monkeypatch) -> Path:
     """Folders of one's own; whatever a test sets in motion, no program is started."""
     shutil.copytree(made, tmp_path / "deploy")
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(programs, "LETTING_GO", 0.0)
-    monkeypatch.setattr(supervise, "start", lambda *_: pytest.fail("a program was started"))
+    monkeypatch.setattr(programs, "PORT_RELEASE", 0.0)
+    monkeypatch.setattr(supervise, "start_program", lambda *_: pytest.fail("a program was started"))
     yield tmp_path / "deploy"
     signal.signal(signal.SIGTERM, before)
 
@@ -79,14 +79,14 @@ def test_a_port_that_is_taken_is_named_before_anything_is_started(deploy, monkey
         port = taken.getsockname()[1]
         change(deploy / who, port=free_port(), **({"control_port": free_port()} if who == "server" else {}))
         change(deploy / who, **{key: port})
-        said = refused(supervise.server if who == "server" else supervise.client, deploy / who)
-    assert said.startswith(f"port {port} of this machine is taken")
-    assert said.endswith(f"end the program that has it, or change {key} in {file}.")
+        said = refused(supervise.run_server if who == "server" else supervise.run_site, deploy / who)
+    assert said.startswith(f"port {port} of this machine is not free")
+    assert said.endswith(f"end the program that uses it, or change {key} in {file}.")
 
 
 def test_a_server_without_nginx_says_what_to_install(deploy, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    said = refused(supervise.server, deploy / "server")
+    said = refused(supervise.run_server, deploy / "server")
     assert said.startswith("nginx is not installed")
     assert "apt install nginx" in said
     assert "proxy = false" in said
@@ -98,8 +98,8 @@ def test_without_the_proxy_a_server_is_for_one_machine_only(deploy):
     run_file.write_text(RUN)
     folders.init(run_file, deploy, ["north", "south"], host="fl.example.org")
     change(deploy / "server", proxy=False)
-    said = refused(supervise.server, deploy / "server")
-    assert said.startswith("proxy = false and host = fl.example.org: without the proxy whoever holds ca.crt could")
+    said = refused(supervise.run_server, deploy / "server")
+    assert said.startswith("proxy = false and host = fl.example.org: without the proxy anyone with ca.crt could")
     assert said.endswith("set proxy = true.")
 
 
@@ -111,7 +111,7 @@ def test_an_expired_certificate_is_named(deploy, monkeypatch, who):
             return datetime.now(tz) + timedelta(days=400)
 
     monkeypatch.setattr(certificates, "datetime", Later)
-    said = refused(supervise.server if who == "server" else supervise.client, deploy / who)
+    said = refused(supervise.run_server if who == "server" else supervise.run_site, deploy / who)
     assert "expired on 20" in said
     assert str(deploy / who) in said
 
@@ -121,16 +121,16 @@ def test_a_second_one_is_refused_and_the_first_stays_at_work(deploy, monkeypatch
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/sbin/nginx")
     pid_file(deploy / who).take("it")
     with pytest.raises(FedloomError, match=f"{'this server' if who == 'server' else 'site north'} is already running"):
-        (supervise.server if who == "server" else supervise.client)(deploy / who, pytest.fail)
+        (supervise.run_server if who == "server" else supervise.run_site)(deploy / who, pytest.fail)
     assert pid_file(deploy / who).process() is not None
 
 
-@pytest.mark.parametrize(("work", "who"), [(supervise.server, "north"), (supervise.client, "server")])
+@pytest.mark.parametrize(("work", "who"), [(supervise.run_server, "north"), (supervise.run_site, "server")])
 def test_the_wrong_folder_is_named(deploy, work, who):
     assert "deploy init makes one" in refused(work, deploy / who)
 
 
-@pytest.mark.parametrize("work", [supervise.server, supervise.client])
+@pytest.mark.parametrize("work", [supervise.run_server, supervise.run_site])
 def test_without_flower_nothing_is_deployed(deploy, monkeypatch, work):
     from importlib import metadata
 
@@ -139,10 +139,10 @@ def test_without_flower_nothing_is_deployed(deploy, monkeypatch, work):
 
     monkeypatch.setattr(metadata, "version", version)
     assert refused(work, deploy / "server") == (
-        "deployment needs Flower, which is not installed: pip install 'fedloom[deploy]'."
+        "deployment needs Flower, and it is not installed: pip install 'fedloom[deploy]'."
     )
     monkeypatch.setattr(metadata, "version", lambda _: "2.0.0")
-    assert f"built for Flower {flower.VERSION} and this is 2.0.0" in refused(work, deploy / "server")
+    assert f"needs Flower {flower.VERSION}, and 2.0.0 is installed" in refused(work, deploy / "server")
 
 
 # -- what Flower says, in words
@@ -160,34 +160,34 @@ SSL = "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificat
         (SSL + "certificate is not yet valid (_ssl.c:1000)", "set this machine's clock"),
         (SSL + "Hostname mismatch, certificate is not valid for 'hub'. (_ssl.c:1000)", "is for another address"),
         (SSL + "IP address mismatch, certificate is not valid for '10.0.0.1'.", "is for another address"),
-        ("httpx.ConnectError: [SSL: WRONG_VERSION_NUMBER] wrong version number", "does not speak TLS"),
-        ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca", "did not take this site's certificate"),
-        ("Client error '400 Bad Request' for url", "did not take this site's certificate"),
+        ("httpx.ConnectError: [SSL: WRONG_VERSION_NUMBER] wrong version number", "does not use TLS"),
+        ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca", "did not accept this site's certificate"),
+        ("Client error '400 Bad Request' for url", "did not accept this site's certificate"),
         ("Invalid SuperNode authentication", "does not know this site's key"),
-        ("httpx.ConnectError: [Errno 111] Connection refused", "nobody is there"),
-        ("[Errno -2] Name or service not known", "there is no such machine"),
+        ("httpx.ConnectError: [Errno 111] Connection refused", "the connection was refused"),
+        ("[Errno -2] Name or service not known", "no machine has that name"),
         ("the runtime version is incompatible", "different versions of Flower"),
     ],
 )
 def test_flowers_trouble_is_put_into_words(said, means):
     text = f"INFO : Starting Flower SuperNode\nTraceback (most recent call last):\n{said}\nExit Code: 1\n"
-    assert means in connection_trouble(text)
+    assert means in connection_error(text)
 
 
 def test_trouble_nobody_knows_is_its_last_line():
-    assert connection_trouble("INFO\n\n  something new happened  \n\n") == "something new happened"
-    assert connection_trouble("") == "it said nothing"
-    assert len(connection_trouble("x" * 5000)) == 300
+    assert connection_error("INFO\n\n  something new happened  \n\n") == "something new happened"
+    assert connection_error("") == "it printed nothing"
+    assert len(connection_error("x" * 5000)) == 300
 
 
 def test_every_meaning_is_a_sentence_with_what_to_do():
-    assert all(meaning.endswith(".") and ": " in meaning for meaning in TROUBLES.values())
+    assert all(meaning.endswith(".") and ": " in meaning for meaning in CONNECTION_ERRORS.values())
 
 
 def test_a_sites_own_sentence_is_passed_on():
     said = "2026 fedloom\nError: site north: data.csv has no column age.\n"
-    assert supervise._site_words(said) == "site north: data.csv has no column age."
-    assert supervise._site_words("killed\n") == "the site's process ended: killed"
+    assert supervise._site_error(said) == "site north: data.csv has no column age."
+    assert supervise._site_error("killed\n") == "the site's process ended: killed"
 
 
 # -- programs that die
@@ -201,10 +201,10 @@ def test_a_program_that_dies_is_started_again_and_one_that_always_does_is_given_
     def dying() -> programs.Program:
         begun.append(1)
         command = [sys.executable, "-c", "pass"] if sys.platform != "linux" else ["/bin/sh", "-c", "echo full; exit 7"]
-        return programs.start("nginx", command, tmp_path / "log", {}, tmp_path)
+        return programs.start_program("nginx", command, tmp_path / "log", {}, tmp_path)
 
     said: list[str] = []
     with pytest.raises(FedloomError, match=r"nginx ended 8 times: full .*log"):
         supervise._watch([dying()], [dying], said.append)
-    assert said == ["nginx ended (code 7): it is started again."] * 7
+    assert said == ["nginx ended (code 7): it is restarted."] * 7
     assert len(begun) == 8

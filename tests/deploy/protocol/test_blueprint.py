@@ -8,7 +8,8 @@ import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.deploy.protocol.blueprint import Blueprint, Sizes
+from fedloom.data.schema import ClientSizes
+from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.jobs import Here, Job
@@ -37,7 +38,7 @@ def rehearsing(client, name=None):
 
 
 def all_sizes(task):
-    return {client: Sizes.of(task.federation, client) for client in range(task.federation.clients)}
+    return {client: ClientSizes.of(task.federation, client) for client in range(task.federation.clients)}
 
 
 def prepared(task, blueprint):
@@ -139,7 +140,7 @@ def test_the_completed_config_leaves_nothing_to_guess():
 
 def test_a_hollow_federation_has_sizes_and_no_labels():
     blueprint = Blueprint.of(config(), SITES)
-    task = blueprint.server_task({0: Sizes(7, 2, 3, 20), 2: Sizes(5, 0, 1, 6)})
+    task = blueprint.server_task({0: ClientSizes(7, 2, 3, 20), 2: ClientSizes(5, 0, 1, 6)})
     federation = task.federation
     assert federation.train.sizes.tolist() == [7, 1, 5]
     assert federation.valid.sizes.tolist() == [2, 0, 0]
@@ -151,7 +152,7 @@ def test_a_hollow_federation_has_sizes_and_no_labels():
 
 
 def test_sizes_that_sites_only_claim_take_no_memory():
-    federation = Blueprint.of(config(), SITES).server_task({0: Sizes(10**12, 0, 0, 10**12)}).federation
+    federation = Blueprint.of(config(), SITES).server_task({0: ClientSizes(10**12, 0, 0, 10**12)}).federation
     assert int(federation.train.sizes[0]) == 10**12
     assert federation.train[0][:1].tolist() == [0]
 
@@ -205,7 +206,7 @@ def test_an_evaluator_rehearses_on_the_global_test_set(tmp_path):
 REFUSED = [
     (config(), SITES[:2], "2 sites are named and the task has 3 clients: set task.clients to 2, or name 3 sites."),
     (config(), ("a", "b", "a"), "two sites are called a"),
-    (config("centralised"), SITES, "everybody's data in one place"),
+    (config("centralised"), SITES, "all clients' data in one place"),
     (config(task={**DIGITS, "drift": {"rounds": [1]}}), SITES, "task.drift"),
     (config({"name": "fedhybridavglg", "threshold": 10**6}), SITES, "the largest client has"),
 ]
@@ -268,7 +269,7 @@ def test_a_server_without_graphs_computes_what_the_simulation_computes(graph):
 
 
 def test_a_server_of_graphs_has_sizes_and_dummies(graph):
-    task = Blueprint.of(on_graph(graph, "fedproto"), SITES[:2]).server_task({1: Sizes(3, 1, 1, 9)})
+    task = Blueprint.of(on_graph(graph, "fedproto"), SITES[:2]).server_task({1: ClientSizes(3, 1, 1, 9)})
     assert task.federation.points.tolist() == [1, 9]
     assert task.federation.counts().tolist() == [[1], [3]]
     assert task.federation.graphs.sizes.tolist() == [1, 1]
@@ -288,7 +289,7 @@ def test_a_site_with_its_own_piece_of_a_graph_trains_as_its_client_does_in_the_s
         save_graph(whole, tmp_path / "mine.npz")
         own = SiteSettings(name=SITES[client], client=client, data=SiteData(path="mine.npz"))
         site = blueprint.site_task(own, tmp_path)
-        assert Sizes.of(site.federation, client) == Sizes.of(task.federation, client)
+        assert ClientSizes.of(site.federation, client) == ClientSizes.of(task.federation, client)
         expected = update(simulated, client)
         found = update(blueprint.runtime(site), client)
         assert all(expected[name].numpy().tobytes() == found[name].numpy().tobytes() for name in expected)
@@ -303,5 +304,5 @@ def test_a_method_whose_clients_share_nodes_can_only_be_rehearsed(tmp_path):
     assert blueprint.schema.kind == "rehearsal"
     assert same_as_simulated(blueprint)
     own = SiteSettings(name="north", client=0, data=SiteData(path="clubs.npz"))
-    with pytest.raises(FedloomError, match="site north: task own-graph with method fedgala takes no data"):
+    with pytest.raises(FedloomError, match="site north: task own-graph with method fedgala cannot use"):
         blueprint.site_task(own, tmp_path)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.conformance.general import world_of
-from fedloom.deploy.protocol.forms import form_of
-from fedloom.deploy.protocol.validation import LARGEST, Expected, check
-from fedloom.deploy.protocol.wire import Answer, Refused
+from fedloom.deploy.protocol.reply_forms import reply_form
+from fedloom.deploy.protocol.validation import LARGEST, ExpectedAnswer, check_answer
+from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.metrics import over_clients
@@ -22,7 +22,7 @@ from fedloom.runs.config import parse
 from fedloom.runs.runner import prepare
 
 SERVER = ServerSettings(sites=["a", "b", "c"])
-ANSWER = Answer(run="run", ticket="ticket", client=1, round=4)
+ANSWER = SiteAnswer(run="run", ticket="ticket", client=1, round=4)
 RECEIVED = torch.tensor([1.0, 2.0, 3.0])
 GOOD = {
     "reply/row": torch.tensor([[1.0, 2.0, 7.0]]),
@@ -32,34 +32,34 @@ GOOD = {
     "received/loss": torch.tensor([0.7], dtype=torch.float64),
     "trained/loss": torch.tensor([0.3], dtype=torch.float64),
 }
-EXPECTED = Expected("run", "ticket", 1, 4, 30, form_of(GOOD), RECEIVED)
+EXPECTED = ExpectedAnswer("run", "ticket", 1, 4, 30, reply_form(GOOD), RECEIVED)
 
 
 def refusal(tensors=None, answer=ANSWER, expected=EXPECTED, server=SERVER, **changes) -> str:
     """Why an answer is not taken: the good one with changes; a tensor that is None is left out."""
     given = {**(GOOD if tensors is None else tensors), **changes}
-    with pytest.raises(Refused) as why:
-        check(answer, {name: tensor for name, tensor in given.items() if tensor is not None}, expected, server)
+    with pytest.raises(RejectedMessage) as why:
+        check_answer(answer, {name: tensor for name, tensor in given.items() if tensor is not None}, expected, server)
     return str(why.value)
 
 
-def without_form() -> Expected:
+def without_form() -> ExpectedAnswer:
     return replace(EXPECTED, form=None)
 
 
 @pytest.mark.parametrize("expected", [EXPECTED, without_form()], ids=["form", "no form"])
 def test_a_good_answer_is_taken(expected):
-    check(ANSWER, GOOD, expected, SERVER)
+    check_answer(ANSWER, GOOD, expected, SERVER)
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"run": "another"}, "answers another run"),
-        ({"ticket": "of round 3"}, "answers another request (an old round's, or a replay)"),
-        ({"round": 3}, "answers another round"),
-        ({"client": 2}, "answers for another client"),
-        ({"error": "no\x1b[2J space\nleft"}, "the site could not do it: no [2J space left"),
+        ({"run": "another"}, "it answers another run"),
+        ({"ticket": "of round 3"}, "it answers another request (of an old round, or replayed)"),
+        ({"round": 3}, "it answers another round"),
+        ({"client": 2}, "it answers for another client"),
+        ({"error": "no\x1b[2J space\nleft"}, "the site reports an error: no [2J space left"),
     ],
 )
 def test_an_answer_to_something_else_is_refused(change, reason):
@@ -80,8 +80,8 @@ def test_a_sites_long_complaint_is_cut():
     [
         ({"reply/row": None}, "reply/row is missing"),
         ({"trained/loss": None}, "trained/loss is missing"),
-        ({"reply/more": torch.zeros(1)}, "reply/more was not asked for"),
-        ({"kept/head": torch.zeros(1, 2)}, "kept/head was not asked for"),
+        ({"reply/more": torch.zeros(1)}, "reply/more is not part of the expected reply"),
+        ({"kept/head": torch.zeros(1, 2)}, "kept/head is not part of the expected reply"),
         ({"reply/row": torch.zeros(1, 3, dtype=torch.float64)}, "reply/row is float64 instead of float32"),
         ({"steps": torch.zeros(1)}, "steps is float32 instead of int64"),
         ({"reply/row": torch.zeros(1, 4)}, "reply/row has the shape [1, 4] instead of [1, 3]"),
@@ -96,14 +96,14 @@ def test_an_answer_of_another_form_is_refused(changes, reason):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"kept/head": torch.zeros(1, 2)}, "kept/head was not asked for"),
-        ({"reply/row": torch.zeros(2, 3)}, "reply/row is not of one client"),
-        ({"reply/row": torch.tensor(1.0)}, "reply/row is not of one client"),
-        ({"reply/row": torch.zeros(0, 3)}, "reply/row is not of one client"),
-        ({"steps": torch.tensor([1.5])}, "steps is not one whole number"),
-        ({"steps": torch.tensor([True])}, "steps is not one whole number"),
-        ({"samples": torch.tensor([[30, 30]])}, "samples is not one whole number"),
-        ({"reply/row": torch.tensor([[math.nan]])}, "reply/row is not finite"),
+        ({"kept/head": torch.zeros(1, 2)}, "kept/head is not part of the expected reply"),
+        ({"reply/row": torch.zeros(2, 3)}, "reply/row must have one row, for one client"),
+        ({"reply/row": torch.tensor(1.0)}, "reply/row must have one row, for one client"),
+        ({"reply/row": torch.zeros(0, 3)}, "reply/row must have one row, for one client"),
+        ({"steps": torch.tensor([1.5])}, "steps must be one whole number"),
+        ({"steps": torch.tensor([True])}, "steps must be one whole number"),
+        ({"samples": torch.tensor([[30, 30]])}, "samples must be one whole number"),
+        ({"reply/row": torch.tensor([[math.nan]])}, "reply/row has numbers that are not finite"),
     ],
 )
 def test_without_a_known_form_what_holds_of_any_answer_is_still_asked(changes, reason):
@@ -112,7 +112,7 @@ def test_without_a_known_form_what_holds_of_any_answer_is_still_asked(changes, r
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_reply_that_is_not_finite_is_refused(value):
-    assert refusal(**{"reply/row": torch.tensor([[1.0, value, 2.0]])}) == "reply/row is not finite"
+    assert refusal(**{"reply/row": torch.tensor([[1.0, value, 2.0]])}) == "reply/row has numbers that are not finite"
 
 
 @pytest.mark.parametrize("name", ["received/loss", "trained/loss"])
@@ -120,9 +120,9 @@ def test_a_score_may_be_missing_and_not_infinite(name):
     def told(value: float) -> dict[str, torch.Tensor]:
         return {**GOOD, name: torch.tensor([value], dtype=torch.float64)}
 
-    check(ANSWER, told(math.nan), EXPECTED, SERVER)
-    assert refusal(told(math.inf)) == f"{name} is not finite"
-    assert "beyond" in refusal(told(1e200))
+    check_answer(ANSWER, told(math.nan), EXPECTED, SERVER)
+    assert refusal(told(math.inf)) == f"{name} has numbers that are not finite"
+    assert "larger than" in refusal(told(1e200))
 
 
 def test_the_largest_score_that_is_taken_makes_no_mean_overflow():
@@ -134,10 +134,10 @@ def test_the_largest_score_that_is_taken_makes_no_mean_overflow():
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (31, "samples is 31, and the site announced 30"),
-        (0, "samples is 0, and between 1 and 1,000,000,000 are allowed"),
-        (-5, "samples is -5, and between 1 and 1,000,000,000 are allowed"),
-        (10**15, "samples is 1,000,000,000,000,000, and between 1 and 1,000,000,000 are allowed"),
+        (31, "samples is 31, but the site announced 30"),
+        (0, "samples is 0; it must be between 1 and 1,000,000,000"),
+        (-5, "samples is -5; it must be between 1 and 1,000,000,000"),
+        (10**15, "samples is 1,000,000,000,000,000; it must be between 1 and 1,000,000,000"),
     ],
 )
 def test_samples_are_those_that_the_site_announced(said, reason):
@@ -151,11 +151,11 @@ def test_a_site_that_announced_too_many_samples_is_refused_too():
 
 @pytest.mark.parametrize(("name", "value"), [("steps", -1), ("steps", 10**9 + 1), ("bytes", -1), ("bytes", 25)])
 def test_numbers_that_cannot_be_are_refused(name, value):
-    assert refusal(**{name: torch.tensor([value])}) == f"{name} is a number that cannot be"
+    assert refusal(**{name: torch.tensor([value])}).startswith(f"{name} must be between 0 and ")
 
 
 def test_a_sparse_reply_may_cost_a_number_and_its_place():
-    check(ANSWER, {**GOOD, "bytes": torch.tensor([24])}, EXPECTED, SERVER)
+    check_answer(ANSWER, {**GOOD, "bytes": torch.tensor([24])}, EXPECTED, SERVER)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -165,7 +165,7 @@ def test_the_norm_bound_is_the_distance_from_what_was_received(most, x, y):
     distance = float((moved["reply/row"][0].double() - RECEIVED.double()).norm())
     bounded = SERVER.model_copy(update={"max_norm": most})
     if distance <= most:
-        check(ANSWER, moved, EXPECTED, bounded)
+        check_answer(ANSWER, moved, EXPECTED, bounded)
     else:
         assert "moved by" in refusal(moved, server=bounded)
 
@@ -175,12 +175,14 @@ def test_the_norm_bound_holds_for_changes_and_parts_and_not_for_the_rest():
     far = {name: tensor for name, tensor in GOOD.items() if not name.startswith("reply/")}
     for name, tensor in (("change", torch.tensor([[6.0, 0.0]])), ("body", RECEIVED[None] + 4)):
         assert "moved by" in refusal({**far, f"reply/{name}": tensor}, expected=expected, server=bounded)
-        check(ANSWER, {**far, f"reply/{name}": tensor}, expected, SERVER)
-    check(ANSWER, {**far, "reply/row": torch.full((1, 7), 9.0)}, expected, bounded)  # of another width: not comparable
+        check_answer(ANSWER, {**far, f"reply/{name}": tensor}, expected, SERVER)
+    check_answer(
+        ANSWER, {**far, "reply/row": torch.full((1, 7), 9.0)}, expected, bounded
+    )  # of another width: not comparable
 
 
 def test_a_huge_update_is_refused_even_without_a_norm_bound():
-    assert "beyond" in refusal(**{"reply/row": torch.full((1, 3), 1e31)})
+    assert "larger than" in refusal(**{"reply/row": torch.full((1, 3), 1e31)})
 
 
 SCORED = {name: torch.tensor([value], dtype=torch.float64) for name, value in (("loss", 3.5), ("score", 4), ("counts", 5))}  # fmt: skip # noqa: E501
@@ -189,13 +191,13 @@ SCORED = {name: torch.tensor([value], dtype=torch.float64) for name, value in ((
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"counts": -5}, "counts is a number that cannot be"),
-        ({"counts": 1e-20}, "counts is a number that cannot be"),
-        ({"counts": 0}, "loss is of more samples than counts"),
-        ({"counts": 0, "loss": 0}, "score is of more samples than counts"),
-        ({"loss": math.nan}, "loss is not finite"),
-        ({"score": math.inf}, "score is not finite"),
-        ({"recall": math.inf}, "recall is not finite"),
+        ({"counts": -5}, "counts must be whole numbers of at least 0"),
+        ({"counts": 1e-20}, "counts must be whole numbers of at least 0"),
+        ({"counts": 0}, "loss has a sum where counts is 0"),
+        ({"counts": 0, "loss": 0}, "score has a sum where counts is 0"),
+        ({"loss": math.nan}, "loss has numbers that are not finite"),
+        ({"score": math.inf}, "score has numbers that are not finite"),
+        ({"recall": math.inf}, "recall has numbers that are not finite"),
     ],
 )
 def test_sums_of_scores_that_cannot_be_are_refused(changes, reason):
@@ -205,22 +207,22 @@ def test_sums_of_scores_that_cannot_be_are_refused(changes, reason):
 
 def test_scores_of_a_client_without_test_samples_are_taken():
     nothing = {name: torch.zeros(1, dtype=torch.float64) for name in SCORED}
-    check(ANSWER, SCORED, without_form(), SERVER)
-    check(ANSWER, {**nothing, "recall": torch.tensor([math.nan])}, without_form(), SERVER)
+    check_answer(ANSWER, SCORED, without_form(), SERVER)
+    check_answer(ANSWER, {**nothing, "recall": torch.tensor([math.nan])}, without_form(), SERVER)
 
 
 def test_what_sites_send_at_the_end_is_taken_without_a_form():
     scores = torch.tensor([0.5, math.nan], dtype=torch.float64)  # a mean over no test sample
-    check(ANSWER, {}, without_form(), SERVER)
-    check(ANSWER, {"row": torch.zeros(9)}, without_form(), SERVER)
-    check(ANSWER, {"score": scores, "loss": scores}, without_form(), SERVER)
-    check(ANSWER, {name: sums[0] for name, sums in SCORED.items()}, without_form(), SERVER)
-    assert refusal({"row": torch.tensor([math.nan])}, expected=without_form()) == "row is not finite"
+    check_answer(ANSWER, {}, without_form(), SERVER)
+    check_answer(ANSWER, {"row": torch.zeros(9)}, without_form(), SERVER)
+    check_answer(ANSWER, {"score": scores, "loss": scores}, without_form(), SERVER)
+    check_answer(ANSWER, {name: sums[0] for name, sums in SCORED.items()}, without_form(), SERVER)
+    assert refusal({"row": torch.tensor([math.nan])}, expected=without_form()) == "row has numbers that are not finite"
 
 
 def test_what_a_selection_asks_for_is_never_missing():
     asked = {"loss": torch.tensor([math.nan]), "score": torch.tensor([1.0]), "samples": torch.tensor([30])}
-    assert refusal(asked, expected=without_form()) == "loss is not finite"
+    assert refusal(asked, expected=without_form()) == "loss has numbers that are not finite"
 
 
 @pytest.mark.parametrize("method", [fl.FedAvg(), fl.SCAFFOLD(), fl.FedRep(), fl.FedProto(), fl.FedSGD(theta=1e-6)])
@@ -233,5 +235,5 @@ def test_what_methods_really_send_is_taken(method):
         sent = {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
         received = message.shared.get("row")
         samples = int(task.federation.train.sizes[1])
-        for form in (form_of(result), None):
-            check(ANSWER, sent, Expected("run", "ticket", 1, 4, samples, form, received), SERVER)
+        for form in (reply_form(result), None):
+            check_answer(ANSWER, sent, ExpectedAnswer("run", "ticket", 1, 4, samples, form, received), SERVER)

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key  # noqa: E402
 
 from fedloom.deploy.provision import certificates  # noqa: E402
-from fedloom.deploy.provision.certificates import Authority, check, expiry, make_node_key, secret  # noqa: E402
+from fedloom.deploy.provision.certificates import Authority, check_certificates, expiry, make_node_key, write_secret  # noqa: E402
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml  # noqa: E402
 
 
@@ -115,7 +115,7 @@ def test_an_address_is_named_as_an_address(tmp_path):
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["::1", "127.0.0.1"]
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
-    check(folder)
+    check_certificates(folder)
 
 
 def test_private_keys_are_their_owners_only_and_never_overwritten(made, tmp_path):
@@ -123,9 +123,9 @@ def test_private_keys_are_their_owners_only_and_never_overwritten(made, tmp_path
     assert {path.name for path in secrets} == {"ca.key", "server.key", "client.key", "node.key"}
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in secrets)
     assert len({path.read_bytes() for path in secrets}) == len(secrets)
-    secret(tmp_path / "x", b"first")
+    write_secret(tmp_path / "x", b"first")
     with pytest.raises(FileExistsError):
-        secret(tmp_path / "x", b"second")
+        write_secret(tmp_path / "x", b"second")
 
 
 def test_a_secret_is_closed_from_its_first_moment(tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_secret_is_closed_from_its_first_moment(tmp_path, monkeypatch):
         return real(handle, mode)
 
     monkeypatch.setattr(certificates.os, "fdopen", watch)
-    secret(tmp_path / "x", b"")
+    write_secret(tmp_path / "x", b"")
     assert opened == [0o600]
 
 
@@ -150,8 +150,8 @@ def test_a_node_key_is_what_flower_reads(made):
 
 
 def test_what_was_made_passes_the_check_and_ends_when_it_should(made):
-    check(made / "server")
-    check(made / "a")
+    check_certificates(made / "server")
+    check_certificates(made / "a")
     left = expiry(made / "a") - datetime.now(UTC)
     assert timedelta(days=29) < left <= timedelta(days=30)
     assert expiry(made / "server") == expiry(made / "a")
@@ -169,7 +169,7 @@ def at(monkeypatch, moved: timedelta) -> None:
 def test_an_expired_certificate_is_named(made, monkeypatch):
     at(monkeypatch, timedelta(days=31))
     with pytest.raises(FedloomError, match=r"server/ca.crt expired on 20.*fedloom deploy init"):
-        check(made / "server")
+        check_certificates(made / "server")
 
 
 def test_a_certificate_that_ends_before_its_authority_is_named(tmp_path):
@@ -181,42 +181,42 @@ def test_a_certificate_that_ends_before_its_authority_is_named(tmp_path):
     )
     authority.publish(folder)
     with pytest.raises(FedloomError, match=r"a/client.pem expired on"):
-        check(folder)
+        check_certificates(folder)
 
 
 def test_a_clock_that_is_behind_is_told_apart(made, monkeypatch):
     at(monkeypatch, timedelta(days=-3))
     with pytest.raises(FedloomError, match=r"a/ca.crt is not valid before 20.*clock"):
-        check(made / "a")
+        check_certificates(made / "a")
 
 
 def test_a_certificate_of_another_authority_is_refused(copy):
     Authority.new(30).publish(copy / "a")
     with pytest.raises(FedloomError, match=r"a/client.pem was not signed by the authority of .*a/ca.crt"):
-        check(copy / "a")
+        check_certificates(copy / "a")
 
 
 def test_a_key_of_another_certificate_is_refused(copy):
     shutil.copy(copy / "a/client.key", copy / "server/server.key")
     with pytest.raises(FedloomError, match=r"server/server.key does not belong to .*server/server.pem"):
-        check(copy / "server")
+        check_certificates(copy / "server")
 
 
 @pytest.mark.parametrize("name", ["ca.crt", "client.pem", "client.key", "node.key"])
-@pytest.mark.parametrize("spoilt", [None, b"", b"-----BEGIN NOTHING-----\n", b"\xff\x00"])
-def test_a_file_that_is_missing_or_spoilt_is_named(copy, name, spoilt):
+@pytest.mark.parametrize("unreadable", [None, b"", b"-----BEGIN NOTHING-----\n", b"\xff\x00"])
+def test_a_file_that_is_missing_or_unreadable_is_named(copy, name, unreadable):
     (copy / "a" / name).unlink()
-    if spoilt is not None:
-        (copy / "a" / name).write_bytes(spoilt)
+    if unreadable is not None:
+        (copy / "a" / name).write_bytes(unreadable)
     with pytest.raises(FedloomError, match=f"a/{name} (cannot be read|is no)"):
-        check(copy / "a")
+        check_certificates(copy / "a")
 
 
 def test_a_host_that_the_certificate_does_not_name_is_refused(copy):
     settings = ServerSettings(sites=["a"], host="moved.example.org")
     (copy / "server/deploy.toml").write_bytes(to_toml(settings))
     with pytest.raises(FedloomError, match=r"not for host 'moved.example.org' but for hub.example.org, localhost"):
-        check(copy / "server")
+        check_certificates(copy / "server")
 
 
 def test_without_the_package_one_sentence_names_the_extra(monkeypatch):

@@ -13,7 +13,7 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.provision import folders, notes
+from fedloom.deploy.provision import folders, readmes
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, load_site
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
@@ -91,9 +91,9 @@ def test_private_files_are_for_their_owner_only(made):
 
 
 def test_the_certificates_are_good_and_the_nodes_keys_fit(made):
-    certificates.check(made / "server")
+    certificates.check_certificates(made / "server")
     for name in (*SITES, "judge"):
-        certificates.check(made / name)
+        certificates.check_certificates(made / name)
         private = certificates.load_ssh_private_key((made / name / "node.key").read_bytes(), None)
         told = private.public_key().public_bytes(certificates.Encoding.OpenSSH, certificates.PublicFormat.OpenSSH)
         assert (made / "server/keys" / f"{name}.pub").read_bytes().strip() == told
@@ -156,23 +156,23 @@ def test_the_starter_works_from_anywhere_after_the_folder_was_moved(made, tmp_pa
 
 def test_every_setting_has_a_comment_and_comments_change_nothing():
     for settings, text in (
-        (server := ServerSettings(sites=["a"]), notes.server_toml(server)),
-        (full := ServerSettings(sites=["a"], evaluator="b", max_norm=2.0), notes.server_toml(full)),
-        (site := SiteSettings(name="a", client=0, data=SiteData(path="x.csv")), notes.site_toml(site)),
+        (server := ServerSettings(sites=["a"]), readmes.server_toml(server)),
+        (full := ServerSettings(sites=["a"], evaluator="b", max_norm=2.0), readmes.server_toml(full)),
+        (site := SiteSettings(name="a", client=0, data=SiteData(path="x.csv")), readmes.site_toml(site)),
     ):
         assert type(settings)(**tomllib.loads(text)) == settings
         lines = text.splitlines()
         for number, line in enumerate(lines):
             if re.match(r"\w+ = ", line) and not line.startswith("client"):  # the number is explained with the name
                 assert lines[number - 1].startswith("# "), line
-    assert set(notes.SERVER_NOTES) == set(ServerSettings.model_fields)
-    assert set(notes.SITE_NOTES) == {*SiteSettings.model_fields, *SiteData.model_fields} - {"client", "data"}
+    assert set(readmes.SERVER_NOTES) == set(ServerSettings.model_fields)
+    assert set(readmes.SITE_NOTES) == {*SiteSettings.model_fields, *SiteData.model_fields} - {"client", "data"}
 
 
 def test_an_unset_setting_is_shown_as_an_example_that_can_be_switched_on():
-    text = notes.site_toml(SiteSettings(name="a", client=0)).replace('# path = "data.csv"', 'path = "data.csv"')
+    text = readmes.site_toml(SiteSettings(name="a", client=0)).replace('# path = "data.csv"', 'path = "data.csv"')
     assert SiteSettings(**tomllib.loads(text)).data.path == "data.csv"
-    text = notes.server_toml(ServerSettings(sites=["a"])).replace("# max_norm = ", "max_norm = ")
+    text = readmes.server_toml(ServerSettings(sites=["a"])).replace("# max_norm = ", "max_norm = ")
     assert ServerSettings(**tomllib.loads(text)).max_norm == 10.0
 
 
@@ -255,7 +255,7 @@ def test_what_fails_half_way_leaves_nothing(run_file, tmp_path, monkeypatch, fau
         assert [path.name for path in next(tmp_path.iterdir()).iterdir()]  # something was written
         raise fault
 
-    monkeypatch.setattr(notes, "site_readme", fail)
+    monkeypatch.setattr(readmes, "site_readme", fail)
     with pytest.raises(told[0], match=told[1]):
         folders.init(run_file, tmp_path / "d", SITES)
     assert list(tmp_path.iterdir()) == []
@@ -264,4 +264,4 @@ def test_what_fails_half_way_leaves_nothing(run_file, tmp_path, monkeypatch, fau
 def test_an_address_with_colons_is_written_in_brackets(run_file, tmp_path):
     folders.init(run_file, tmp_path / "d", SITES, host="2001:db8::7")
     assert load_site(tmp_path / "d/north").server == "[2001:db8::7]:8443"
-    certificates.check(tmp_path / "d/server")
+    certificates.check_certificates(tmp_path / "d/server")

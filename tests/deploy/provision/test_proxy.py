@@ -427,7 +427,9 @@ def test_an_outsider_with_the_authoritys_certificate_can_neither_join_nor_submit
     make_node_key(tmp_path / "own.key", tmp_path / "own.pub")
     app = flower.write_app(outsider, tmp_path)
 
-    link = started(flower.superlink(server, behind), behind, tmp_path / "link.log", env=flower.environment(operator))
+    link = started(
+        flower.superlink_command(server, behind), behind, tmp_path / "link.log", env=flower.environment(operator)
+    )
     with link, nginx(server, port):
         code, said = flwr(operator, "supernode", "register", server / "keys/a.pub", flower.LINK)
         assert code == 0, said

@@ -18,13 +18,13 @@ import pytest
 import torch
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.flower import Letter
-from fedloom.deploy.protocol.wire import Answer, Request, unpack
+from fedloom.deploy.flower import ReceivedMessage
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.site.state import SiteState
 from fedloom.rounds.jobs import ClientRuntime
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
-from support.post import Local, Plan, Sent, misled, quick, rewritten, simulated
+from support.local_transport import Local, Plan, Sent, misled, quick, rewritten, simulated
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ALL, BUT_SOUTH, SOUTH = [0, 1, 2], [0, 2], 1
@@ -104,9 +104,11 @@ SAMPLES = 414
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        pytest.param(changed(row=with_number(3, math.nan)), "reply/row is not finite", id="nan"),
-        pytest.param(changed(row=with_number(3, -math.inf)), "reply/row is not finite", id="infinity"),
-        pytest.param(changed(row=lambda row: row * 1e33), "reply/row has numbers beyond 1e+30", id="1e30"),
+        pytest.param(changed(row=with_number(3, math.nan)), "reply/row has numbers that are not finite", id="nan"),
+        pytest.param(
+            changed(row=with_number(3, -math.inf)), "reply/row has numbers that are not finite", id="infinity"
+        ),
+        pytest.param(changed(row=lambda row: row * 1e33), "reply/row has numbers larger than 1e+30", id="1e30"),
         pytest.param(
             changed(row=lambda row: row[:, 1:]),
             f"reply/row has the shape [1, {WIDTH - 1}] instead of [1, {WIDTH}]",
@@ -117,57 +119,57 @@ SAMPLES = 414
         pytest.param(lacking("samples"), "samples is missing", id="missing count"),
         pytest.param(
             lambda sent: rewritten(sent, lambda tensors: tensors | {"reply/gift": torch.ones(1)}),
-            "reply/gift was not asked for",
+            "reply/gift is not part of the expected reply",
             id="extra tensor",
         ),
         pytest.param(
             lambda sent: rewritten(sent, lambda tensors: tensors | {"kept/c": torch.ones(1)}),
-            "kept/c was not asked for",
+            "kept/c is not part of the expected reply",
             id="state that stays at sites",
         ),
         pytest.param(
             changed(samples=to(10**15)),
-            "samples is 1,000,000,000,000,000, and between 1 and 1,000,000,000 are allowed",
+            "samples is 1,000,000,000,000,000; it must be between 1 and 1,000,000,000",
             id="1e15 samples",
         ),
         pytest.param(
-            changed(samples=to(-19)), "samples is -19, and between 1 and 1,000,000,000 are allowed", id="-19 samples"
+            changed(samples=to(-19)), "samples is -19; it must be between 1 and 1,000,000,000", id="-19 samples"
         ),
-        pytest.param(
-            changed(samples=to(0)), "samples is 0, and between 1 and 1,000,000,000 are allowed", id="no samples"
-        ),
+        pytest.param(changed(samples=to(0)), "samples is 0; it must be between 1 and 1,000,000,000", id="no samples"),
         pytest.param(
             changed(samples=lambda samples: samples + 1),
-            f"samples is {SAMPLES + 1}, and the site announced {SAMPLES}",
+            f"samples is {SAMPLES + 1}, but the site announced {SAMPLES}",
             id="other samples than announced",
         ),
-        pytest.param(changed(steps=to(-1)), "steps is a number that cannot be", id="steps"),
-        pytest.param(lambda sent: rewritten(sent, round=1), "answers another round", id="wrong round"),
-        pytest.param(lambda sent: rewritten(sent, run="other"), "answers another run", id="wrong run"),
+        pytest.param(changed(steps=to(-1)), "steps must be between 0 and 1,000,000,000", id="steps"),
+        pytest.param(lambda sent: rewritten(sent, round=1), "it answers another round", id="wrong round"),
+        pytest.param(lambda sent: rewritten(sent, run="other"), "it answers another run", id="wrong run"),
         pytest.param(
             lambda sent: rewritten(sent, ticket="0" * 32),
-            "answers another request (an old round's, or a replay)",
+            "it answers another request (of an old round, or replayed)",
             id="wrong ticket",
         ),
-        pytest.param(lambda sent: rewritten(sent, client=0), "answers for another client", id="in another's name"),
+        pytest.param(lambda sent: rewritten(sent, client=0), "it answers for another client", id="in another's name"),
         pytest.param(
-            lambda sent: Letter(sent.name, 2, sent.answer), "another site answered in its name", id="by another node"
+            lambda sent: ReceivedMessage(sent.name, 2, sent.answer),
+            "another site answered in its name",
+            id="by another node",
         ),
         pytest.param(
-            lambda sent: Letter(sent.name, sent.node, error="killed\nby the system"),
+            lambda sent: ReceivedMessage(sent.name, sent.node, error="killed\nby the system"),
             "lost its connection (killed by the system)",
             id="flower's own error",
         ),
-        pytest.param(lambda _: b"", "the message has 0 bytes and no header", id="no bytes"),
+        pytest.param(lambda _: b"", "the message has only 0 bytes and no header", id="no bytes"),
         pytest.param(lambda sent: sent.answer[:-3], None, id="torn"),  # the reason has the numbers of bytes
         pytest.param(
-            lambda _: bytes(range(256)) * 9, "the header says it has 50,462,976 bytes, which cannot be", id="garbage"
+            lambda _: bytes(range(256)) * 9, "the header claims an impossible length of 50,462,976 bytes", id="garbage"
         ),
     ],
 )
 def test_what_does_not_fit_is_dropped_and_said(tmp_path, answer, reason):
     local = Local(plan(), tmp_path)
-    local.post.meddle = misled(SOUTH, 2, answer)
+    local.transport.meddle = misled(SOUTH, 2, answer)
     history = local.play()
     if reason is None:
         reason = left_out(history)[0][3]
@@ -184,7 +186,7 @@ class Bomb:
 
 def test_a_pickle_is_refused_and_never_loaded(tmp_path):
     local = Local(plan(), tmp_path)
-    local.post.meddle = misled(SOUTH, 2, lambda _: pickle.dumps(Bomb()))
+    local.transport.meddle = misled(SOUTH, 2, lambda _: pickle.dumps(Bomb()))
     history = local.play()
     only_round_two_missed_south(history, left_out(history)[0][3])
     assert "the header" in left_out(history)[0][3]
@@ -192,19 +194,19 @@ def test_a_pickle_is_refused_and_never_loaded(tmp_path):
 
 def test_more_bytes_than_allowed_are_not_even_looked_at(tmp_path):
     local = Local(plan(), tmp_path, max_megabytes=0.01)
-    local.post.meddle = misled(SOUTH, 2, lambda sent: sent.answer + bytes(20_000))
+    local.transport.meddle = misled(SOUTH, 2, lambda sent: sent.answer + bytes(20_000))
     history = local.play()
-    size = len(next(s for s in local.post.sent if (s.node, s.request.round) == (SOUTH, 2)).answer) + 20_000
-    only_round_two_missed_south(history, f"the message has {size:,} bytes, and 10,000 are allowed")
+    size = len(next(s for s in local.transport.sent if (s.node, s.request.round) == (SOUTH, 2)).answer) + 20_000
+    only_round_two_missed_south(history, f"the message has {size:,} bytes, and at most 10,000 are allowed")
 
 
 def test_a_model_that_moved_too_far_is_dropped(tmp_path):
     local = Local(plan(), tmp_path, max_norm=50.0)
-    local.post.meddle = misled(SOUTH, 2, changed(row=lambda row: row + 1e3))
+    local.transport.meddle = misled(SOUTH, 2, changed(row=lambda row: row + 1e3))
     history = local.play()
     moved = 1e3 * math.sqrt(WIDTH)
-    assert left_out(history)[0][3].endswith(", and 50 is allowed")
-    assert float(left_out(history)[0][3].split()[3].rstrip(",")) == pytest.approx(moved, rel=0.01)
+    assert left_out(history)[0][3].endswith("; at most 50 is allowed (max_norm)")
+    assert float(left_out(history)[0][3].split()[3].rstrip(";")) == pytest.approx(moved, rel=0.01)
     only_round_two_missed_south(history, left_out(history)[0][3])
 
 
@@ -215,42 +217,46 @@ def test_a_replay_of_last_rounds_update_is_refused(tmp_path):
     local = Local(plan(), tmp_path)
 
     def captured(_: Sent) -> bytes:
-        return next(s.answer for s in local.post.sent if (s.node, s.request.round, s.request.kind) == (1, 1, "update"))
+        return next(
+            s.answer for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (1, 1, "update")
+        )
 
-    local.post.meddle = misled(SOUTH, 2, captured)
-    only_round_two_missed_south(local.play(), "answers another request (an old round's, or a replay)")
+    local.transport.meddle = misled(SOUTH, 2, captured)
+    only_round_two_missed_south(local.play(), "it answers another request (of an old round, or replayed)")
 
 
 def test_another_sites_update_of_the_same_round_does_not_pass_for_its_own(tmp_path):
     local = Local(plan(), tmp_path)
 
     def copied(_: Sent) -> bytes:
-        return next(s.answer for s in local.post.sent if (s.node, s.request.round, s.request.kind) == (0, 2, "update"))
+        return next(
+            s.answer for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (0, 2, "update")
+        )
 
-    local.post.meddle = misled(SOUTH, 2, copied)
-    only_round_two_missed_south(local.play(), "answers another request (an old round's, or a replay)")
+    local.transport.meddle = misled(SOUTH, 2, copied)
+    only_round_two_missed_south(local.play(), "it answers another request (of an old round, or replayed)")
 
 
 def test_of_two_answers_the_first_counts(tmp_path, caplog):
     local = Local(plan(), tmp_path)
     other = changed(row=lambda row: row + 1)
-    local.post.meddle = misled(SOUTH, 2, lambda sent: [sent.answer, other(sent)])
+    local.transport.meddle = misled(SOUTH, 2, lambda sent: [sent.answer, other(sent)])
     history = local.play()
     assert same(history, undisturbed())
-    assert "an answer to nothing that was asked is dropped" in caplog.text
+    assert "dropped an answer to an unknown request" in caplog.text
 
 
 def test_silence_ends_with_the_deadline(tmp_path):
     local = Local(plan(), tmp_path, deadline=0.2)
-    local.post.meddle = misled(SOUTH, 2, lambda _: None)
+    local.transport.meddle = misled(SOUTH, 2, lambda _: None)
     only_round_two_missed_south(local.play(), "no answer within 0.2 s")
 
 
 def test_a_late_answer_is_dropped_in_the_next_round_and_said(tmp_path):
     local = Local(plan(), tmp_path, deadline=0.2)
     late: list[Sent] = []
-    local.post.meddle = misled(SOUTH, 2, lambda sent: late.append(sent))
-    history = local.play(after={2: lambda: local.post.arrive(late[0], late[0].answer)})
+    local.transport.meddle = misled(SOUTH, 2, lambda sent: late.append(sent))
+    history = local.play(after={2: lambda: local.transport.arrive(late[0], late[0].answer)})
     assert same(history, without_south())
     assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
     assert left_out(history) == [
@@ -289,19 +295,17 @@ def failing(runtime: ClientRuntime, raises: Exception) -> Failing:
 def test_an_error_in_client_code_is_counted_and_its_text_stays_at_the_site(tmp_path):
     local = Local(plan(), tmp_path)
     runtime = failing(plan().runtime, ValueError("patient 4711 has no age"))
-    local.stations[SOUTH] = replace(local.stations[SOUTH], runtime=runtime)
+    local.sites[SOUTH] = replace(local.sites[SOUTH], runtime=runtime)
     only_round_two_missed_south(
-        local.play(), "the site could not do it: ValueError in the client's code (the site's log has the details)"
+        local.play(), "the site reports an error: ValueError in the client's code (see the site's log)"
     )
-    assert all(b"4711" not in sent.answer for sent in local.post.sent)
+    assert all(b"4711" not in sent.answer for sent in local.transport.sent)
 
 
 def test_a_sentence_for_people_comes_through(tmp_path):
     local = Local(plan(), tmp_path)
-    local.stations[SOUTH] = replace(
-        local.stations[SOUTH], runtime=failing(plan().runtime, FedloomError("no such column"))
-    )
-    only_round_two_missed_south(local.play(), "the site could not do it: no such column")
+    local.sites[SOUTH] = replace(local.sites[SOUTH], runtime=failing(plan().runtime, FedloomError("no such column")))
+    only_round_two_missed_south(local.play(), "the site reports an error: no such column")
 
 
 class FullDisk(SiteState):
@@ -318,8 +322,8 @@ class FullDisk(SiteState):
 
 def test_a_full_disk_costs_a_site_its_round_and_not_its_state(tmp_path):
     local = Local(plan("scaffold"), tmp_path)
-    local.stations[SOUTH] = replace(local.stations[SOUTH], keepsake=FullDisk(local.stations[SOUTH].keepsake.folder))
-    reason = "the site could not do it: the site's disk: No space left on device"
+    local.sites[SOUTH] = replace(local.sites[SOUTH], states=FullDisk(local.sites[SOUTH].states.folder))
+    reason = "the site reports an error: disk error at the site: No space left on device"
     only_round_two_missed_south(local.play(), reason, "scaffold")
 
 
@@ -327,15 +331,15 @@ def test_a_full_disk_costs_a_site_its_round_and_not_its_state(tmp_path):
 def test_a_site_that_is_not_connected_is_left_out_until_it_is_back(tmp_path, spec):
     """Also where a method's server reckons with all clients: who is away for a while is still one of them."""
     local = Local(plan(spec), tmp_path)
-    away = local.post.away
+    away = local.transport.away
     history = local.play(after={1: lambda: away.add(SOUTH), 2: lambda: away.discard(SOUTH)})
     only_round_two_missed_south(history, "not connected", spec)
 
 
 def test_a_site_that_vanishes_during_its_work_is_not_waited_for(tmp_path):
     local = Local(plan(), tmp_path, deadline=30.0)
-    local.post.meddle = misled(SOUTH, 2, lambda _: local.post.away.add(SOUTH))
-    history = local.play(after={2: lambda: local.post.away.discard(SOUTH)})
+    local.transport.meddle = misled(SOUTH, 2, lambda _: local.transport.away.add(SOUTH))
+    history = local.play(after={2: lambda: local.transport.away.discard(SOUTH)})
     only_round_two_missed_south(history, "lost its connection")
 
 
@@ -349,15 +353,15 @@ def test_a_site_that_restarts_during_its_work_does_it_again_to_the_same_bytes(tm
         if lost:
             return sent.answer
         lost.append(sent)
-        local.stations[SOUTH] = local.station(SOUTH)
-        local.post.since[SOUTH] = time.time() + 0.01
+        local.sites[SOUTH] = local.site(SOUTH)
+        local.transport.since[SOUTH] = time.time() + 0.01
         return None
 
-    local.post.meddle = misled(SOUTH, 2, restarted)
+    local.transport.meddle = misled(SOUTH, 2, restarted)
     history = local.play()
     assert same(history, undisturbed(spec))
     assert history.records == undisturbed(spec).records
-    updates = [s.request for s in local.post.sent if (s.node, s.request.round, s.request.kind) == (1, 2, "update")]
+    updates = [s.request for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (1, 2, "update")]
     assert len(updates) == 2
     assert updates[0] == updates[1]
 
@@ -366,9 +370,9 @@ def test_a_site_that_restarts_all_the_time_is_given_up_for_the_round(tmp_path):
     local = Local(plan(), tmp_path, deadline=30.0)
 
     def restarted(_: Sent) -> None:
-        local.post.since[SOUTH] = time.time() + 0.01
+        local.transport.since[SOUTH] = time.time() + 0.01
 
-    local.post.meddle = misled(SOUTH, 2, restarted)
+    local.transport.meddle = misled(SOUTH, 2, restarted)
     only_round_two_missed_south(local.play(), "restarted 3 times")
 
 
@@ -380,11 +384,11 @@ def test_a_site_whose_connection_was_cut_is_asked_again_and_its_first_answer_cou
     def late(sent: Sent) -> bytes | None:
         cut.append(sent)
         if len(cut) == 2:  # asked again: now the first letter's answer comes in, and the second's never
-            local.post.arrive(cut[0], cut[0].answer)
-        local.post.since[SOUTH] = time.time() + 0.01 if len(cut) == 1 else local.post.since[SOUTH]
+            local.transport.arrive(cut[0], cut[0].answer)
+        local.transport.since[SOUTH] = time.time() + 0.01 if len(cut) == 1 else local.transport.since[SOUTH]
         return None
 
-    local.post.meddle = misled(SOUTH, 2, late)
+    local.transport.meddle = misled(SOUTH, 2, late)
     assert same(local.play(), undisturbed("fedavg"))
     assert len(cut) == 2
 
@@ -396,9 +400,9 @@ def test_a_site_whose_connection_was_cut_is_asked_again_and_its_first_answer_cou
 def test_an_answer_that_was_dropped_does_not_advance_a_sites_state(tmp_path, spec):
     local = Local(plan(spec), tmp_path)
     states: list[dict[str, torch.Tensor]] = []
-    local.post.meddle = misled(SOUTH, 2, lambda sent: rewritten(sent, round=1))
+    local.transport.meddle = misled(SOUTH, 2, lambda sent: rewritten(sent, round=1))
     note = {number: lambda: states.append(local.state(SOUTH)) for number in (1, 2, 3)}
-    only_round_two_missed_south(local.play(after=note), "answers another round", spec)
+    only_round_two_missed_south(local.play(after=note), "it answers another round", spec)
     first, second, third = states
     assert first.keys() == second.keys() != set()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -435,12 +439,12 @@ def test_a_site_that_lost_its_state_says_so_and_begins_anew(tmp_path):
 
     states: list[dict[str, torch.Tensor]] = []
     history = local.play(after={1: burn, 2: lambda: states.append(local.state(SOUTH))})
-    reason = "the site could not do it: the state this site kept is lost: it begins anew with the next message"
+    reason = "the site reports an error: the client state of this site is lost: it starts again without one"
     assert left_out(history) == [(2, "south", "update", reason)]
     assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
     assert states == [{}]
     assert local.state(SOUTH).keys() == {"c", "c/has"} or local.state(SOUTH).keys() == {"c"}
-    asked = [s.request for s in local.post.sent if (s.node, s.request.round, s.request.kind) == (1, 3, "update")]
+    asked = [s.request for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (1, 3, "update")]
     assert [(request.state, request.base) for request in asked] == [("", "")]
 
 
@@ -450,27 +454,25 @@ def test_a_site_that_lost_its_state_says_so_and_begins_anew(tmp_path):
 def test_no_log_line_and_no_record_has_a_ticket_or_data(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     local = Local(plan("scaffold"), tmp_path)
-    local.post.meddle = misled(SOUTH, 2, changed(samples=to(-19)))
-    local.stations[0] = replace(
-        local.stations[0], runtime=failing(plan("scaffold").runtime, ZeroDivisionError("47110815"))
-    )
+    local.transport.meddle = misled(SOUTH, 2, changed(samples=to(-19)))
+    local.sites[0] = replace(local.sites[0], runtime=failing(plan("scaffold").runtime, ZeroDivisionError("47110815")))
     local.play()
     told = caplog.text + (tmp_path / "run" / "metrics.jsonl").read_text()
     assert "is left out of 'update'" in told
     assert "47110815" not in (tmp_path / "run" / "metrics.jsonl").read_text()  # an error may quote data
-    tickets = {sent.request.ticket for sent in local.post.sent}
+    tickets = {sent.request.ticket for sent in local.transport.sent}
     assert len(tickets) > 10
     assert not [ticket for ticket in tickets if ticket in told]
-    for sent in local.post.sent:
+    for sent in local.transport.sent:
         if sent.request.kind == "update":
-            sends = unpack(sent.answer, Answer, 1 << 40)[1].get("reply/change", torch.zeros(1))
+            sends = unpack(sent.answer, SiteAnswer, 1 << 40)[1].get("reply/change", torch.zeros(1))
             assert str(sends.flatten()[0].item())[:8] not in told or not sends.any()
 
 
 def test_every_request_has_a_ticket_of_its_own(tmp_path):
     local = Local(plan(), tmp_path)
     local.play()
-    tickets = [unpack(data, Request, 1 << 40)[0].ticket for _, data in local.post.down]
+    tickets = [unpack(data, SiteRequest, 1 << 40)[0].ticket for _, data in local.transport.down]
     assert len(set(tickets)) == len(tickets) == 3 + 9
     assert {len(ticket) for ticket in tickets} == {32}
 
@@ -478,9 +480,9 @@ def test_every_request_has_a_ticket_of_its_own(tmp_path):
 def test_what_passed_on_the_wire_is_counted(tmp_path):
     local = Local(plan(), tmp_path)
     local.play()
-    assert local.fleet is not None
-    updates = [s for s in local.post.sent if s.request.kind == "update"]
-    down = sum(len(data) for _, data in local.post.down[3:])
-    assert local.fleet.wire == {
+    assert local.engine is not None
+    updates = [s for s in local.transport.sent if s.request.kind == "update"]
+    down = sum(len(data) for _, data in local.transport.down[3:])
+    assert local.engine.wire == {
         "messages": 9, "bytes_down": down, "bytes_up": sum(len(sent.answer) for sent in updates)
     }  # fmt: skip

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import fedloom
-from fedloom.deploy.flower import Letter, Node
-from fedloom.deploy.protocol.blueprint import Sizes
-from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
+from fedloom.deploy.flower import NodeInfo, ReceivedMessage
+from fedloom.deploy.protocol.blueprint import ClientSizes
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.settings import ServerSettings
-from support.post import NAMES, LocalPost, Sent, keys, quick
+from support.local_transport import NAMES, LocalTransport, Sent, keys, quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ABOUT = {"fedloom": fedloom.__version__, "digest": "d1", "train": 10, "valid": 0, "test": 5, "points": 15}
@@ -24,18 +24,18 @@ ABOUT = {"fedloom": fedloom.__version__, "digest": "d1", "train": 10, "valid": 0
 @cache
 def honest(client: int):
     def answer(data: bytes) -> bytes:
-        request = unpack(data, Request, 1 << 20)[0]
+        request = unpack(data, SiteRequest, 1 << 20)[0]
         about = {**ABOUT, "train": 10 + client}
-        told = Answer(run=request.run, ticket=request.ticket, client=client, round=0, about=about)
+        told = SiteAnswer(run=request.run, ticket=request.ticket, client=client, round=0, about=about)
         return pack(told, {})
 
     return answer
 
 
-def roster(**settings: Any) -> tuple[LocalPost, Roster]:
-    post = LocalPost({client: honest(client) for client in range(3)})
+def roster(**settings: Any) -> tuple[LocalTransport, Roster]:
+    transport = LocalTransport({client: honest(client) for client in range(3)})
     chosen = ServerSettings(sites=NAMES, **{"join_timeout": 0.1, **settings})
-    return post, Roster(post, chosen, keys(3), "run", "d1")
+    return transport, Roster(transport, chosen, keys(3), "run", "d1")
 
 
 def saying(client: int, /, **changes: Any):
@@ -44,8 +44,8 @@ def saying(client: int, /, **changes: Any):
     def meddle(sent: Sent) -> bytes:
         if sent.node != client:
             return sent.answer
-        answer = unpack(sent.answer, Answer, 1 << 20)[0]
-        header = {name: changes[name] for name in changes if name in Answer.model_fields}
+        answer = unpack(sent.answer, SiteAnswer, 1 << 20)[0]
+        header = {name: changes[name] for name in changes if name in SiteAnswer.model_fields}
         about = {**answer.about, **{name: changes[name] for name in changes if name not in header}}
         about = {name: value for name, value in about.items() if value is not None}
         return pack(answer.model_copy(update={"about": about, **header}), {})
@@ -56,42 +56,42 @@ def saying(client: int, /, **changes: Any):
 def test_all_who_are_there_are_greeted_and_their_sizes_noted():
     _, everyone = roster()
     told: list[str] = []
-    everyone.gather(told.append)
-    assert everyone.sizes == {client: Sizes(10 + client, 0, 5, 15) for client in range(3)}
+    everyone.wait_for_all(told.append)
+    assert everyone.sizes == {client: ClientSizes(10 + client, 0, 5, 15) for client in range(3)}
     assert told == ["3 of 3 sites are connected"]
     assert everyone.present() == [0, 1, 2]
 
 
 def test_a_site_is_greeted_once_until_it_connects_anew():
-    post, everyone = roster()
+    transport, everyone = roster()
     for _ in range(3):
         everyone.present()
-    assert len(post.sent) == 3
-    post.since[1] = 2.0
+    assert len(transport.sent) == 3
+    transport.since[1] = 2.0
     everyone.present()
-    assert [sent.node for sent in post.sent] == [0, 1, 2, 1]
+    assert [sent.node for sent in transport.sent] == [0, 1, 2, 1]
 
 
 def test_whoever_is_missing_is_waited_for_and_then_named(caplog):
-    post, everyone = roster(join_timeout=0.05)
-    post.away.add(1)
+    transport, everyone = roster(join_timeout=0.05)
+    transport.away.add(1)
     told: list[str] = []
-    everyone.gather(told.append)
+    everyone.wait_for_all(told.append)
     assert told == ["2 of 3 sites are connected"]
     assert "south: never connected" in caplog.text
     assert everyone.present() == [0, 2]
-    post.away.clear()
+    transport.away.clear()
     assert everyone.present() == [0, 1, 2]  # welcome later
-    post.away.add(0)
+    transport.away.add(0)
     assert everyone.present() == [1, 2]
 
 
 def test_a_node_with_an_unknown_key_is_nobody():
-    post, everyone = roster()
-    post.keys[1] = b"stranger"
-    everyone.gather(lambda _: None)
+    transport, everyone = roster()
+    transport.keys[1] = b"stranger"
+    everyone.wait_for_all(lambda _: None)
     assert everyone.present() == [0, 2]
-    assert [sent.node for sent in post.sent] == [0, 2]
+    assert [sent.node for sent in transport.sent] == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -103,21 +103,21 @@ def test_a_node_with_an_unknown_key_is_nobody():
         ({"train": 0}, "it has no training sample"),
         (
             {"train": 10**15},
-            "it says it has 1000000000000000 train samples, which cannot be .max_samples = 1,000,000,000.",
+            "it announces 1000000000000000 train samples; 0 to 1,000,000,000 are allowed .max_samples.",
         ),
-        ({"train": None}, "it says it has None train samples, which cannot be"),
-        ({"test": "many"}, "it says it has many test samples, which cannot be"),
-        ({"test": "\x1b[2J\n" + "many" * 40}, r"it says it has  .2J (many)+man\.\.\. test samples"),
-        ({"client": 0}, "its answer to the greeting is not its own"),
-        ({"ticket": "old"}, "its answer to the greeting is not its own"),
-        ({"run": "other"}, "its answer to the greeting is not its own"),
+        ({"train": None}, "it announces None train samples"),
+        ({"test": "many"}, "it announces many test samples"),
+        ({"test": "\x1b[2J\n" + "many" * 40}, r"it announces  .2J (many)+man\.\.\. test samples"),
+        ({"client": 0}, "its answer does not belong to its greeting"),
+        ({"ticket": "old"}, "its answer does not belong to its greeting"),
+        ({"run": "other"}, "its answer does not belong to its greeting"),
         ({"error": "data.csv has no column age"}, "data.csv has no column age"),
     ],
 )
 def test_what_a_site_says_of_itself_is_checked(said, reason, caplog):
-    post, everyone = roster()
-    post.meddle = saying(1, **said)
-    everyone.gather(lambda _: None)
+    transport, everyone = roster()
+    transport.meddle = saying(1, **said)
+    everyone.wait_for_all(lambda _: None)
     assert everyone.sizes.keys() == {0, 2}
     assert everyone.present() == [0, 2]
     assert re.search(f"south may not take part: {reason}", caplog.text)
@@ -126,114 +126,116 @@ def test_what_a_site_says_of_itself_is_checked(said, reason, caplog):
 @pytest.mark.parametrize("said", [-1, 1.5, True])
 def test_a_count_is_a_whole_number(said):
     """Not what ``pack`` would write: the bytes of somebody who writes their own."""
-    post, everyone = roster()
+    transport, everyone = roster()
 
     def meddle(sent: Sent) -> bytes:
         if sent.node != 1:
             return sent.answer
-        header = json.loads(unpack(sent.answer, Answer, 1 << 20)[0].model_dump_json())
+        header = json.loads(unpack(sent.answer, SiteAnswer, 1 << 20)[0].model_dump_json())
         header["about"]["train"] = said
         text = json.dumps(header).encode()
-        return len(text).to_bytes(4, "little") + text + pack(Answer(run="", ticket="", client=0, round=0), {})[-10:]
+        return len(text).to_bytes(4, "little") + text + pack(SiteAnswer(run="", ticket="", client=0, round=0), {})[-10:]
 
-    post.meddle = meddle
-    everyone.gather(lambda _: None)
+    transport.meddle = meddle
+    everyone.wait_for_all(lambda _: None)
     assert everyone.present() == [0, 2]
-    assert "header is wrong" in everyone.refused[1]
+    assert "header is invalid" in everyone.refused[1]
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda _: b"garbage", "the header says"),
+        (lambda _: b"garbage", "the header claims"),
         (lambda sent: sent.answer + bytes(1 << 20), "1,048,576 are allowed"),
-        (lambda sent: Letter(sent.name, 0, spoilt="it cannot be read"), "cannot be read"),
-        (lambda sent: Letter(sent.name, 0, sent.answer), "its answer to the greeting is not its own"),
+        (lambda sent: ReceivedMessage(sent.name, 0, unreadable="it cannot be read"), "cannot be read"),
+        (lambda sent: ReceivedMessage(sent.name, 0, sent.answer), "its answer does not belong to its greeting"),
     ],
-    ids=["garbage", "huge", "spoilt", "from another node"],
+    ids=["garbage", "huge", "unreadable", "from another node"],
 )
 def test_whatever_answers_a_greeting_the_server_goes_on(answer, reason):
-    post, everyone = roster()
-    post.meddle = lambda sent: answer(sent) if sent.node == 1 else sent.answer
-    everyone.gather(lambda _: None)
+    transport, everyone = roster()
+    transport.meddle = lambda sent: answer(sent) if sent.node == 1 else sent.answer
+    everyone.wait_for_all(lambda _: None)
     assert everyone.present() == [0, 2]
     assert re.search(reason, everyone.refused[1])
 
 
 def test_a_site_that_was_busy_until_its_greeting_lapsed_is_greeted_again():
-    post, everyone = roster()
-    post.meddle = lambda sent: Letter(sent.name, sent.node, error="lapsed") if sent.node == 1 else sent.answer
+    transport, everyone = roster()
+    transport.meddle = lambda sent: (
+        ReceivedMessage(sent.name, sent.node, error="lapsed") if sent.node == 1 else sent.answer
+    )
     everyone.greet()
     assert everyone.present() == [0, 2]
     assert not everyone.refused
-    post.meddle = lambda sent: sent.answer
+    transport.meddle = lambda sent: sent.answer
     everyone.greet()
     assert everyone.present() == [0, 1, 2]
 
 
 def test_a_refused_site_may_come_back_mended():
-    post, everyone = roster()
-    post.meddle = saying(1, digest="d2")
-    everyone.gather(lambda _: None)
-    post.meddle = lambda sent: sent.answer
+    transport, everyone = roster()
+    transport.meddle = saying(1, digest="d2")
+    everyone.wait_for_all(lambda _: None)
+    transport.meddle = lambda sent: sent.answer
     assert everyone.present() == [0, 2]
-    post.since[1] = 2.0
+    transport.since[1] = 2.0
     assert everyone.present() == [0, 1, 2]
     assert everyone.refused == {}
 
 
 def test_a_site_that_comes_back_broken_is_no_longer_there():
-    post, everyone = roster()
-    everyone.gather(lambda _: None)
-    post.meddle, post.since[1] = saying(1, digest="d2"), 2.0
+    transport, everyone = roster()
+    everyone.wait_for_all(lambda _: None)
+    transport.meddle, transport.since[1] = saying(1, digest="d2"), 2.0
     assert everyone.present() == [0, 2]
 
 
 def test_the_run_is_told_of_sizes_that_are_new():
-    post, everyone = roster()
-    calls: list[dict[int, Sizes]] = []
-    everyone.joined = lambda: calls.append(dict(everyone.sizes))
-    everyone.gather(lambda _: None)
+    transport, everyone = roster()
+    calls: list[dict[int, ClientSizes]] = []
+    everyone.on_join = lambda: calls.append(dict(everyone.sizes))
+    everyone.wait_for_all(lambda _: None)
     assert len(calls) == 3
-    post.since[1] = 2.0
+    transport.since[1] = 2.0
     everyone.present()
     assert len(calls) == 3  # the same as before
-    post.meddle, post.since[1] = saying(1, train=99), 3.0
+    transport.meddle, transport.since[1] = saying(1, train=99), 3.0
     everyone.present()
     assert len(calls) == 4
     assert calls[-1][1].train == 99
 
 
 def test_an_evaluator_is_no_training_site():
-    post = LocalPost({client: honest(client) for client in range(4)})
+    transport = LocalTransport({client: honest(client) for client in range(4)})
     settings = ServerSettings(sites=NAMES, evaluator="judge", join_timeout=0.1)
-    everyone = Roster(post, settings, keys(4), "run", "d1")
+    everyone = Roster(transport, settings, keys(4), "run", "d1")
     assert everyone.evaluator is None
-    everyone.gather(lambda _: None)
+    everyone.wait_for_all(lambda _: None)
     assert everyone.evaluator == 3
     assert everyone.present() == [0, 1, 2]
 
 
 def test_sites_are_waited_for_until_there_are_enough():
-    post, everyone = roster(join_timeout=5.0)
-    post.away = {0, 1}
+    transport, everyone = roster(join_timeout=5.0)
+    transport.away = {0, 1}
     looks: list[int] = []
-    nodes = post.nodes
+    nodes = transport.nodes
 
-    def appearing() -> list[Node]:
-        looks.append(len(post.away))
+    def appearing() -> list[NodeInfo]:
+        looks.append(len(transport.away))
         if len(looks) == 3:
-            post.away.clear()
+            transport.away.clear()
         return nodes()
 
-    post.nodes = appearing  # type: ignore[method-assign]
-    everyone.wait(2)
+    transport.nodes = appearing  # type: ignore[method-assign]
+    everyone.wait_for(2)
     assert everyone.present() == [0, 1, 2]
     assert len(looks) >= 3
 
 
 def test_waiting_ends_with_the_time_to_join():
-    post, everyone = roster(join_timeout=0.05)
-    post.away = {0, 1}
-    everyone.wait(2)
+    transport, everyone = roster(join_timeout=0.05)
+    transport.away = {0, 1}
+    everyone.wait_for(2)
     assert everyone.present() == [2]

@@ -12,20 +12,20 @@ import pytest
 import torch
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.flower import key_of
-from fedloom.deploy.protocol.schema import Sizes
+from fedloom.data.schema import ClientSizes
+from fedloom.deploy import saved_model as saved
+from fedloom.deploy.flower import public_key
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
-from fedloom.deploy.server.serve import deployed, serve
+from fedloom.deploy.server.serve import prepare_deployed_run, serve
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, to_toml
-from fedloom.deploy.site import saved_model as saved
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.runner import execute
-from support.post import NAMES, Local, LocalPost, Plan, Sent, keys, misled, quick, simulated
+from support.local_transport import NAMES, Local, LocalTransport, Plan, Sent, keys, misled, quick, simulated
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no folders are made")
 from fedloom.deploy.provision import folders
@@ -71,23 +71,23 @@ def test_the_server_holds_no_sample_of_a_client(tmp_path):
 
 def test_sizes_that_come_later_change_the_run(tmp_path):
     local = Local(plan(), tmp_path)
-    local.post.away.add(SOUTH)
+    local.transport.away.add(SOUTH)
     prepared, _ = local.server()
     sizes = prepared.composition.task.federation.train.sizes
     assert sizes[SOUTH] == 1  # nothing is known of it
-    local.post.away.clear()
+    local.transport.away.clear()
     assert local.roster is not None
     local.roster.present()
     real = plan().runtime.training.task.federation
     assert torch.equal(prepared.composition.task.federation.train.sizes, real.train.sizes)
-    assert torch.equal(prepared.composition.site(1).samples, real.train.sizes)
+    assert torch.equal(prepared.composition.context(1).samples, real.train.sizes)
     assert torch.equal(prepared.composition.task.federation.points, real.points)
 
 
 def test_a_client_that_joins_at_round_three_takes_part_from_then_on_with_its_own_weight(tmp_path):
     local = Local(plan(), tmp_path)
-    local.post.away.add(SOUTH)
-    history = local.play(after={2: local.post.away.clear})
+    local.transport.away.add(SOUTH)
+    history = local.play(after={2: local.transport.away.clear})
     assert [record["selected"] for record in history.records] == [BUT_SOUTH, BUT_SOUTH, ALL]
     assert same(history, simulated(plan(), {1: BUT_SOUTH, 2: BUT_SOUTH}))  # a weight of 414, not of 1
     told = [
@@ -104,7 +104,7 @@ def test_a_client_that_joins_at_round_three_takes_part_from_then_on_with_its_own
 def test_with_too_few_answers_the_run_stops_with_the_reason_and_goes_on_later(tmp_path, caplog):
     local = Local(plan("scaffold"), tmp_path, min_clients=3, retries=2, join_timeout=0.03)
     with pytest.raises(FedloomError) as end:
-        local.play(after={1: lambda: local.post.away.add(SOUTH)})
+        local.play(after={1: lambda: local.transport.away.add(SOUTH)})
     told = "round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed"
     assert str(end.value) == f"{told}; go on when more clients are connected."
     assert caplog.text.count(f"{told}; it is tried again") == 2
@@ -113,7 +113,7 @@ def test_with_too_few_answers_the_run_stops_with_the_reason_and_goes_on_later(tm
     assert state.round == 1
     assert before.row is not None
     assert torch.equal(state.server["row"], before.row)
-    local.post.away.clear()
+    local.transport.away.clear()
     history = local.play()
     assert same(history, simulated(plan("scaffold")))
     assert [record["selected"] for record in history.records] == [ALL] * 3
@@ -123,17 +123,17 @@ def test_a_round_that_is_tried_again_waits_for_sites_to_come_back(tmp_path):
     """A cut that is shorter than the time to join costs no try."""
     local = Local(plan(), tmp_path, min_clients=3, retries=0, join_timeout=5.0)
     looks: list[int] = []
-    nodes = local.post.nodes
+    nodes = local.transport.nodes
 
     def mending() -> Any:
-        if local.post.away:
+        if local.transport.away:
             looks.append(1)
         if len(looks) > 4:
-            local.post.away.clear()
+            local.transport.away.clear()
         return nodes()
 
-    local.post.nodes = mending  # type: ignore[method-assign]
-    history = local.play(after={1: lambda: local.post.away.update(ALL)})
+    local.transport.nodes = mending  # type: ignore[method-assign]
+    history = local.play(after={1: lambda: local.transport.away.update(ALL)})
     assert same(history, simulated(plan()))
     assert len(looks) == 5
 
@@ -146,11 +146,11 @@ def test_abandoned_tries_are_in_the_record_of_the_round_that_counts(tmp_path):
         tries.append(sent)
         return sent.answer if len(tries) > 2 else b""
 
-    local.post.meddle = misled(SOUTH, 2, twice)
+    local.transport.meddle = misled(SOUTH, 2, twice)
     history = local.play()
     assert same(history, simulated(plan()))
     assert [(one["name"], one["reason"]) for one in history.records[1]["excluded"]] == [
-        ("south", "the message has 0 bytes and no header")
+        ("south", "the message has only 0 bytes and no header")
     ] * 2
     assert len({sent.request.ticket for sent in tries}) == 3  # an answer to an earlier try would not pass
 
@@ -171,7 +171,7 @@ def test_abandoned_tries_are_in_the_record_of_the_round_that_counts(tmp_path):
 def test_a_selection_goes_on_while_sites_come_and_go(tmp_path, selection):
     """Whoever is there stands in for who was chosen and is away; what a selector remembers stays with its client."""
     local = Local(Plan.of(selection=selection, rounds=4), tmp_path, retries=0)
-    away = local.post.away
+    away = local.transport.away
     history = local.play(after={1: lambda: away.add(2), 2: lambda: away.add(0), 3: away.clear})
     number = selection["number"]
     numbers = [len(record["selected"]) for record in history.records]
@@ -186,19 +186,21 @@ def test_a_selection_goes_on_while_sites_come_and_go(tmp_path, selection):
 
 def test_only_clients_who_are_there_are_scored(tmp_path):
     local = Local(plan(eval_every=1, eval_clients=1, rounds=1), tmp_path)
-    local.post.away.add(0)
+    local.transport.away.add(0)
     history = local.play()
     assert history.clients[0]["name"] in ("south", "west")
-    assert [sent.node for sent in local.post.sent if sent.request.kind == "score"] == [history.clients[0]["client"]] * 2
+    assert [sent.node for sent in local.transport.sent if sent.request.kind == "score"] == [
+        history.clients[0]["client"]
+    ] * 2
 
 
 def test_a_score_that_does_not_fit_is_dropped_and_said(tmp_path):
     local = Local(plan(eval_every=1, rounds=1), tmp_path)
-    local.post.meddle = misled(SOUTH, 1, lambda _: b"", kind="score")
+    local.transport.meddle = misled(SOUTH, 1, lambda _: b"", kind="score")
     history = local.play()
     assert [row["name"] for row in history.clients] == ["north", "west"]
     assert history.records[-1]["excluded"] == [
-        {"client": 1, "name": "south", "what": "score", "reason": "the message has 0 bytes and no header"}
+        {"client": 1, "name": "south", "what": "score", "reason": "the message has only 0 bytes and no header"}
     ]
 
 
@@ -222,7 +224,7 @@ def opened(made) -> dict[int, SiteProcess]:
     return {client: SiteProcess.open(made / name) for client, name in enumerate([*NAMES, "judge"])}
 
 
-def fresh(made: Path, opened: dict[int, SiteProcess], tmp_path: Path, **settings: Any) -> tuple[LocalPost, Path]:
+def fresh(made: Path, opened: dict[int, SiteProcess], tmp_path: Path, **settings: Any) -> tuple[LocalTransport, Path]:
     """A server's folder of its own, and a post to sites that know nothing yet."""
     folder = tmp_path / "server"
     folder.mkdir()
@@ -231,17 +233,17 @@ def fresh(made: Path, opened: dict[int, SiteProcess], tmp_path: Path, **settings
     (folder / "deploy.toml").unlink()
     chosen = load_server(made / "server").model_copy(update={"join_timeout": 0.1, "deadline": 2.0, **settings})
     (folder / "deploy.toml").write_bytes(to_toml(chosen))
-    for station in opened.values():
-        station.keepsake.only()
-    post = LocalPost({client: station.answer for client, station in opened.items()})
+    for site in opened.values():
+        site.states.discard_all_but()
+    transport = LocalTransport({client: site.answer for client, site in opened.items()})
     names = enumerate([*NAMES, "judge"])
-    post.keys = {client: key_of(folder / "keys" / f"{name}.pub") for client, name in names}
-    return post, folder
+    transport.keys = {client: public_key(folder / "keys" / f"{name}.pub") for client, name in names}
+    return transport, folder
 
 
 def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(made, opened, tmp_path):
-    post, folder = fresh(made, opened, tmp_path, cross_site=True)
-    serve(post, folder)
+    transport, folder = fresh(made, opened, tmp_path, cross_site=True)
+    serve(transport, folder)
     run = folder / "run"
     assert json.loads((run / "outcome.json").read_text()) == {"stopped": None}
     simulated(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
@@ -264,8 +266,8 @@ def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(made, opene
 
 
 def test_at_the_end_every_site_has_its_own_model_and_models_are_scored_everywhere(made, opened, tmp_path):
-    post, folder = fresh(made, opened, tmp_path, cross_site=True)
-    serve(post, folder)
+    transport, folder = fresh(made, opened, tmp_path, cross_site=True)
+    serve(transport, folder)
     found = json.loads((folder / "run" / "cross_site.json").read_text())
     assert found["models"] == found["sites"] == NAMES
     assert found["what"] == "accuracy of the model of each site (row) on the test part of each site (column)"
@@ -277,27 +279,27 @@ def test_at_the_end_every_site_has_its_own_model_and_models_are_scored_everywher
     heads = [saved.load_model(made / name / "model").model.state_dict() for name in NAMES]
     assert any(not torch.equal(heads[0][key], heads[1][key]) for key in heads[0])
     assert not (made / "judge" / "model").exists()
-    finishing = [sent.node for sent in post.sent if sent.request.kind in ("update", "finish", "model", "judge")]
+    finishing = [sent.node for sent in transport.sent if sent.request.kind in ("update", "finish", "model", "judge")]
     assert 3 not in finishing  # the evaluator never trains, and its weights never count
 
 
 def test_models_stay_where_they_are_unless_they_are_asked_for(made, opened, tmp_path):
-    post, folder = fresh(made, opened, tmp_path)
-    serve(post, folder)
+    transport, folder = fresh(made, opened, tmp_path)
+    serve(transport, folder)
     assert not (folder / "run" / "cross_site.json").exists()
-    assert {sent.request.kind for sent in post.sent} == {"hello", "update", "score", "finish"}
+    assert {sent.request.kind for sent in transport.sent} == {"hello", "update", "score", "finish"}
 
 
 def test_a_site_that_is_gone_at_the_end_does_not_hold_the_others_up(made, opened, tmp_path):
-    post, folder = fresh(made, opened, tmp_path, cross_site=True)
+    transport, folder = fresh(made, opened, tmp_path, cross_site=True)
 
     def leaving(sent: Sent) -> bytes:
         if sent.request.kind == "finish":
-            post.away.add(SOUTH)
+            transport.away.add(SOUTH)
         return sent.answer
 
-    post.meddle = leaving
-    serve(post, folder)
+    transport.meddle = leaving
+    serve(transport, folder)
     outcome = json.loads((folder / "run" / "outcome.json").read_text())
     assert outcome["stopped"] is None
     assert [(one["name"], one["what"], one["reason"]) for one in outcome["excluded"]] == [
@@ -309,30 +311,30 @@ def test_a_site_that_is_gone_at_the_end_does_not_hold_the_others_up(made, opened
 
 
 def test_with_too_few_sites_the_reason_is_left_and_the_run_can_begin_later(made, opened, tmp_path):
-    post, folder = fresh(made, opened, tmp_path, min_clients=2, join_timeout=0.05)
-    post.away |= {0, 1}
-    serve(post, folder)
+    transport, folder = fresh(made, opened, tmp_path, min_clients=2, join_timeout=0.05)
+    transport.away |= {0, 1}
+    serve(transport, folder)
     run = folder / "run"
     error = json.loads((run / "outcome.json").read_text())["error"]
     assert "only 1 of 3 sites connected within 0.05 s, and min_clients = 2" in error  # the evaluator does not count
     assert "missing: north (never connected), south (never connected); start them" in error
     assert not (run / "config.toml").exists()
-    post.away.clear()
-    serve(post, folder)
+    transport.away.clear()
+    serve(transport, folder)
     assert json.loads((run / "outcome.json").read_text()) == {"stopped": None}
     assert [record["round"] for record in History.load(run).records] == [0, 1, 2]
 
 
 def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(made, opened, tmp_path):
-    post, folder = fresh(made, opened, tmp_path, min_clients=3, retries=1, join_timeout=0.05)
-    post.meddle = lambda sent: (
+    transport, folder = fresh(made, opened, tmp_path, min_clients=3, retries=1, join_timeout=0.05)
+    transport.meddle = lambda sent: (
         b"" if (sent.node, sent.request.kind, sent.request.round) == (1, "update", 2) else sent.answer
     )
-    serve(post, folder)
+    serve(transport, folder)
     error = json.loads((folder / "run" / "outcome.json").read_text())["error"]
     assert error.startswith("round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed")
-    post.meddle = lambda sent: sent.answer
-    serve(post, folder)
+    transport.meddle = lambda sent: sent.answer
+    serve(transport, folder)
     assert json.loads((folder / "run" / "outcome.json").read_text()) == {"stopped": None}
     simulated(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
     metrics = [(where / "metrics.jsonl").read_text().splitlines() for where in (folder / "run", tmp_path / "simulated")]
@@ -340,24 +342,24 @@ def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(made, o
 
 
 def test_a_finished_run_is_not_played_again(made, opened, tmp_path):
-    post, folder = fresh(made, opened, tmp_path)
-    serve(post, folder)
-    before, count = (folder / "run" / "metrics.jsonl").read_bytes(), len(post.sent)
-    serve(post, folder)
+    transport, folder = fresh(made, opened, tmp_path)
+    serve(transport, folder)
+    before, count = (folder / "run" / "metrics.jsonl").read_bytes(), len(transport.sent)
+    serve(transport, folder)
     assert (folder / "run" / "metrics.jsonl").read_bytes() == before
-    assert "update" not in {sent.request.kind for sent in post.sent[count:]}
+    assert "update" not in {sent.request.kind for sent in transport.sent[count:]}
 
 
 def test_no_log_line_has_a_key_or_a_ticket(made, opened, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    post, folder = fresh(made, opened, tmp_path, cross_site=True)
-    post.meddle = misled(SOUTH, 1, lambda _: b"x")
-    serve(post, folder)
+    transport, folder = fresh(made, opened, tmp_path, cross_site=True)
+    transport.meddle = misled(SOUTH, 1, lambda _: b"x")
+    serve(transport, folder)
     told = caplog.text + "".join(
         path.read_text() for path in (folder / "run").glob("*.json*") if path.stem != "tickets"
     )
     assert "south is left out" in told
-    assert not [sent for sent in post.sent if sent.request.ticket in told]
+    assert not [sent for sent in transport.sent if sent.request.ticket in told]
     secrets = [*made.rglob("*.key"), *made.rglob("*.pub"), *made.rglob("*.pem")]
     assert len(secrets) > 10
     for path in secrets:
@@ -374,17 +376,19 @@ def test_the_evaluators_scores_are_the_runs_global_scores(tmp_path):
     judge = SiteProcess(
         tmp_path, settings, shared.blueprint, shared.blueprint.runtime(task), SiteState(tmp_path / "judge")
     )
-    local.post = LocalPost({**local.post.stations, 3: judge.answer})
+    local.transport = LocalTransport({**local.transport.sites, 3: judge.answer})
     local.settings = ServerSettings(sites=NAMES, evaluator="judge", deadline=1.0, join_timeout=0.1)
-    roster = Roster(local.post, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
-    roster.gather(lambda _: None)
-    prepared = deployed(shared.blueprint, roster, local.settings)
-    fleet = DeployedEngine(
-        local.post, roster, Tickets(tmp_path / "t.json", None), local.settings, prepared.composition.runtime()
+    roster = Roster(local.transport, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    roster.wait_for_all(lambda _: None)
+    prepared = prepare_deployed_run(shared.blueprint, roster, local.settings)
+    engine = DeployedEngine(
+        local.transport, roster, Tickets(tmp_path / "t.json", None), local.settings, prepared.composition.runtime()
     )
-    history = execute(prepared, None, [lambda record: local.post.away.add(3) if record["round"] == 1 else None], fleet)
+    history = execute(
+        prepared, None, [lambda record: local.transport.away.add(3) if record["round"] == 1 else None], engine
+    )
     assert history.records == simulated(shared).records
-    again = execute(prepared, None, (), fleet)
+    again = execute(prepared, None, (), engine)
     assert "global_model/global_test/accuracy" not in again.records[-1]["metrics"]  # the judge is away: nobody knows
     assert [one["name"] for one in again.records[-1]["excluded"]] == ["judge"]
 
@@ -393,9 +397,9 @@ def test_the_shared_model_is_scored_on_all_that_the_evaluator_has_however_much_t
     shared = plan(rounds=1)
     local = Local(shared, tmp_path)
     local.settings = ServerSettings(sites=NAMES, evaluator="judge")
-    roster = Roster(local.post, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
-    prepared = deployed(shared.blueprint, roster, local.settings)
+    roster = Roster(local.transport, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    prepared = prepare_deployed_run(shared.blueprint, roster, local.settings)
     for samples in (7, 100_000):
-        roster.sizes[len(NAMES)] = Sizes(1, 0, samples, samples)
-        roster.joined()
+        roster.sizes[len(NAMES)] = ClientSizes(1, 0, samples, samples)
+        roster.on_join()
         assert len(prepared.composition.task.federation.global_test) == samples

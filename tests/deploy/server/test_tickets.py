@@ -16,7 +16,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
-from support.post import Local, Plan, Sent, quick, simulated
+from support.local_transport import Local, Plan, Sent, quick, simulated
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 CHAINS = "fedseq:grouping=random,max_clients=2,passes=2,inner=feddyn"
@@ -102,7 +102,7 @@ def test_what_is_forgotten_is_neither_state_nor_base(tmp_path):
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"round": 1, "base": 3, "state": 4}', '{"round": "x"}', "null"])
 def test_a_book_that_cannot_be_read_is_named(tmp_path, content):
     (tmp_path / "t.json").write_text(content)
-    with pytest.raises(FedloomError, match=r"t\.json cannot be read: restore it, or start the run anew"):
+    with pytest.raises(FedloomError, match=r"t\.json cannot be read: restore it, or start a new run"):
         Tickets(tmp_path / "t.json", 1)
 
 
@@ -126,7 +126,7 @@ class Watch:
         for place in ("runs.checkpoint.write_whole", "runs.runner.write_whole", "deploy.server.tickets.write_whole"):
             self._watch(monkeypatch, f"fedloom.{place}", place)
         self._watch(monkeypatch, "fedloom.runs.runner._append", "append")
-        self._watch(monkeypatch, "post.LocalPost.send", "send")
+        self._watch(monkeypatch, "support.local_transport.LocalTransport.send", "send")
 
     def _watch(self, monkeypatch: pytest.MonkeyPatch, target: str, name: str) -> None:
         real = resolve_name(target)
@@ -207,7 +207,7 @@ def test_a_round_that_was_abandoned_is_tried_again_from_the_same_states(tmp_path
             return b"garbage"
         return sent.answer
 
-    local.post.meddle = once
+    local.transport.meddle = once
     history = local.play()
     ends_as(local, simulator(spec))
     assert [(e["name"], e["what"]) for e in history.records[-1]["excluded"]] == [("south", "update")]

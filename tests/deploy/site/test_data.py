@@ -11,10 +11,10 @@ from PIL import Image
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.data.readers.image_folder import read_image_folder
-from fedloom.deploy.protocol.blueprint import Blueprint, Sizes
-from fedloom.deploy.protocol.schema import Schema
+from fedloom.data.readers.under_schema import conforming_samples
+from fedloom.data.schema import ClientSizes, DataSchema
+from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
-from fedloom.deploy.site.data import checked
 from fedloom.rounds.jobs import Job
 from fedloom.runs.config import parse
 from fedloom.tasks.graphs.read import save_graph
@@ -22,7 +22,9 @@ from support.small_graphs import clubs
 
 HEADER = ["age", "weight", "kind"]
 ROWS = [[str(20 + row), str(60 + 2 * row), ("cat", "dog", "fox")[row % 3]] for row in range(30)]
-CHARACTERS = Schema(kind="columns", sites=("a",), shape=(3,), dtype="uint8", classes=5, target_shape=(2,), symbols=True)
+CHARACTERS = DataSchema(
+    kind="columns", sites=("a",), shape=(3,), dtype="uint8", classes=5, target_shape=(2,), symbols=True
+)
 
 
 def write(path, header, rows):
@@ -85,7 +87,7 @@ def test_a_site_is_normalised_by_the_schema_and_not_by_its_own_data(pets, tmp_pa
 def test_the_split_follows_the_runs_shares_and_is_the_same_after_a_restart(pets, tmp_path):
     write(tmp_path / "mine.csv", HEADER, ROWS[:20])
     first, again = (pets.site_task(site("mine.csv"), tmp_path) for _ in range(2))
-    assert Sizes.of(first.federation, 1) == Sizes(train=11, valid=5, test=4, points=20)
+    assert ClientSizes.of(first.federation, 1) == ClientSizes(train=11, valid=5, test=4, points=20)
     assert len(samples(first)) == 20
     for part in ("train", "valid", "test"):
         assert torch.equal(getattr(first.federation, part)[1], getattr(again.federation, part)[1])
@@ -125,8 +127,12 @@ TABLES = {
     "target": (["age", "weight"], [["1", "2"]] * 3, "mine.csv has no column 'kind'"),
     "words": (HEADER, [["1", "2", "cat"], ["old", "2", "cat"]], "column 'age', row 2: 'old' is not a number"),
     "empty": (HEADER, [["1", "2", "cat"], ["1", "", "cat"]], "column 'weight', row 2: the cell is empty"),
-    "class": (HEADER, [*ROWS[:4], ["1", "2", "bird"]], "mine.csv: the label 'bird' of row 5 is no class of the task"),
-    "number among names": (HEADER, [*ROWS[:4], ["1", "2", "0"]], "the label '0' of row 5 is no class of the task"),
+    "class": (
+        HEADER,
+        [*ROWS[:4], ["1", "2", "bird"]],
+        "mine.csv: the label 'bird' of row 5 is not a class of the task",
+    ),
+    "number among names": (HEADER, [*ROWS[:4], ["1", "2", "0"]], "the label '0' of row 5 is not a class of the task"),
     "class number": (HEADER, [["1", "2", "0"], ["1", "2", "3"]], "the label 3 of row 2 is out of range"),
     "nan": (HEADER, [*ROWS[:2], ["1", "nan", "cat"]], "column 'weight', row 3 is not a number"),
     "infinite": (HEADER, [["inf", "1", "cat"], *ROWS[:2]], "column 'age', row 1 is infinite"),
@@ -156,7 +162,7 @@ def test_a_site_without_data_is_told_where_to_name_them(pets, tmp_path):
     refused(pets, SiteSettings(name="south", client=1), tmp_path, "its site.toml names no data")
     refused(pets, site("nowhere.csv"), tmp_path, f"{tmp_path / 'nowhere.csv'} does not exist")
     (tmp_path / "mine.docx").touch()
-    refused(pets, site("mine.docx"), tmp_path, "mine.docx: '.docx' is not read")
+    refused(pets, site("mine.docx"), tmp_path, "mine.docx: '.docx' files are not supported")
     (tmp_path / "mine.npz").write_bytes(b"PK\x03\x04 and no more")
     refused(pets, site("mine.npz"), tmp_path, "mine.npz is not a readable .npz file")
 
@@ -176,11 +182,11 @@ def pickled():
 
 
 ARRAYS = {
-    "shape": ({"x": np.zeros((12, 8, 8))}, "an input has shape (8, 8), and the task takes (1, 8, 8)"),
-    "bytes": ({"x": np.zeros((12, 1, 8, 8), np.uint8)}, "the inputs are uint8, and the task takes float32"),
+    "shape": ({"x": np.zeros((12, 8, 8))}, "an input has shape (8, 8), and the task needs (1, 8, 8)"),
+    "bytes": ({"x": np.zeros((12, 1, 8, 8), np.uint8)}, "the inputs are uint8, and the task needs float32"),
     "words": ({"x": np.full((12, 1, 8, 8), "a")}, "not numbers"),
     "lengths": ({"y": np.arange(5)}, "12 inputs and labels of shape (5,)"),
-    "columns": ({"y": np.zeros((12, 2), np.int64)}, "y has shape (12, 2), and the task takes one label per sample"),
+    "columns": ({"y": np.zeros((12, 2), np.int64)}, "y has shape (12, 2), and the task needs one label per sample"),
     "class": ({"y": np.arange(12)}, "the label 10 of row 11 is out of range"),
     "fraction": ({"y": np.arange(12) / 2}, "the label of row 2 is 0.5"),
     "nan": ({"x": np.full((12, 1, 8, 8), np.nan)}, "column 0, 0, 0, row 1 is not a number"),
@@ -203,17 +209,19 @@ def test_arrays_lack_a_name_and_are_refused(digits, tmp_path):
 
 def test_sequences_of_symbols_are_checked_against_the_vocabulary():
     x, y = np.array([[0, 4, 1], [2, 2, 2]]), np.array([[1, -100], [4, 0]])
-    made = checked(x, y, CHARACTERS, "mine.npz")
+    made = conforming_samples(x, y, CHARACTERS, "mine.npz")
     assert made.columns["x"].dtype == torch.uint8
     assert made.columns["y"].tolist() == y.tolist()
-    with pytest.raises(FedloomError, match="an input of row 2 is not in 0 to 4"):
-        checked(np.array([[0, 0, 0], [0, 5, 0]]), y, CHARACTERS, "mine.npz")
-    with pytest.raises(FedloomError, match="the target 5 of row 1 is no class of the task: its 5 classes are numbered"):
-        checked(x, np.array([[1, 5], [0, 0]]), CHARACTERS, "mine.npz")
-    with pytest.raises(FedloomError, match="the inputs are float32, and the task takes uint8"):
-        checked(x.astype(float), y, CHARACTERS, "mine.npz")
-    with pytest.raises(FedloomError, match="an input of row 1 is not in 0 to 255"):
-        checked(x - 1, y, CHARACTERS.model_copy(update={"symbols": False}), "mine.npz")
+    with pytest.raises(FedloomError, match="row 2 has an input outside 0 to 4"):
+        conforming_samples(np.array([[0, 0, 0], [0, 5, 0]]), y, CHARACTERS, "mine.npz")
+    with pytest.raises(
+        FedloomError, match="the target 5 of row 1 is not a class of the task: its 5 classes are numbered"
+    ):
+        conforming_samples(x, np.array([[1, 5], [0, 0]]), CHARACTERS, "mine.npz")
+    with pytest.raises(FedloomError, match="the inputs are float32, and the task needs uint8"):
+        conforming_samples(x.astype(float), y, CHARACTERS, "mine.npz")
+    with pytest.raises(FedloomError, match="row 1 has an input outside 0 to 255"):
+        conforming_samples(x - 1, y, CHARACTERS.model_copy(update={"symbols": False}), "mine.npz")
 
 
 def test_the_others_at_a_site_are_placeholders_and_communal_samples_are_everyones(tmp_path):
@@ -281,7 +289,7 @@ def test_colour_images_of_bytes_stay_bytes(tmp_path):
 
 GREY = np.zeros((8, 8), np.uint8)
 PICTURES = {
-    "class": ("bird/0.png", GREY, "the sub-folder 'bird' of album is no class of the task (0, 1, 2"),
+    "class": ("bird/0.png", GREY, "the sub-folder 'bird' of album is not a class of the task (0, 1, 2"),
     "size": ("3/9.png", np.zeros((8, 9), np.uint8), "album/3/9.png is 9×8 pixels, and the task's images are 8×8"),
     "channels": (
         "3/9.png",
@@ -315,9 +323,9 @@ def test_folders_without_images_and_tables_for_images_are_refused(digits, pets, 
     refused(digits, site("empty"), tmp_path, "empty has no sub-folders")
     (tmp_path / "empty" / "3").mkdir()
     refused(digits, site("empty"), tmp_path, "empty has 0 images")
-    refused(pets, site("album"), tmp_path, "the task takes inputs of shape (2,), not images")
+    refused(pets, site("album"), tmp_path, "the task needs inputs of shape (2,), not images")
     write(tmp_path / "mine.csv", HEADER, ROWS)
-    refused(digits, site("mine.csv"), tmp_path, "mine.csv is a table, and the task takes inputs of shape (1, 8, 8)")
+    refused(digits, site("mine.csv"), tmp_path, "mine.csv is a table, and the task needs inputs of shape (1, 8, 8)")
 
 
 # -- graphs
@@ -355,7 +363,7 @@ def test_a_site_brings_its_own_graph_under_the_schemas_classes(graph, tmp_path):
     assert torch.allclose(own.features.to_dense(), torch.tensor([0.25, 0.75]).expand(24, 2))
     assert set(federation.columns["y"][federation.graphs.positions(1)].tolist()) == {1, 2}
     assert federation.graphs.sizes.tolist() == [1, 24]
-    assert Sizes.of(federation, 1) == Sizes(train=14, valid=6, test=4, points=24)
+    assert ClientSizes.of(federation, 1) == ClientSizes(train=14, valid=6, test=4, points=24)
     trained = graph.runtime(task).do(Job("update", 1, [1], [0]), Message({"row": graph.initial}), {})
     assert not torch.equal(trained["reply/row"][0], graph.initial)
 
@@ -371,12 +379,12 @@ def test_graphs_that_do_not_fit_are_refused(graph, tmp_path):
     tables(tmp_path / "narrow", ["x0"], ["bee"])
     refused(graph, site("narrow"), tmp_path, "nodes.csv has no feature column 'x1'")
     tables(tmp_path / "strange", ["x0", "x1"], ["bee", "elk"])
-    refused(graph, site("strange"), tmp_path, "strange: the label 'elk' of node 1 is no class of the task")
+    refused(graph, site("strange"), tmp_path, "strange: the label 'elk' of node 1 is not a class of the task")
     tables(tmp_path / "many", ["x0", "x1"], ["0", "3"])
-    refused(graph, site("many"), tmp_path, "many: the label '3' of node 1 is no class of the task")
+    refused(graph, site("many"), tmp_path, "many: the label '3' of node 1 is not a class of the task")
     save_graph(clubs(), tmp_path / "wide.npz")
     refused(graph, site("wide.npz"), tmp_path, "wide.npz: its nodes have 3 features, and the task's have 2")
     source = clubs(classes=2)
     nobody = {"train": torch.zeros(38, dtype=torch.bool), "test": source.parts["test"]}
     save_graph(replace(source, parts=nobody), tmp_path / "untrained.npz")
-    refused(graph, site("untrained.npz"), tmp_path, "untrained.npz has no node with a label to train on")
+    refused(graph, site("untrained.npz"), tmp_path, "untrained.npz has no labelled node to train on")

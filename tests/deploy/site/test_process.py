@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 import fedloom
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
+from fedloom.deploy import saved_model as saved
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.deploy.site import saved_model as saved
 from fedloom.deploy.site.process import SiteProcess, main
 from fedloom.deploy.site.state import SiteState
-from support.post import Local, Plan, quick
+from support.local_transport import Local, Plan, quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 SOUTH = 1
@@ -33,16 +33,16 @@ def plan(spec: str = "fedavg") -> Plan:
     return Plan.of(spec)
 
 
-def station(folder: Path, spec: str = "fedavg") -> SiteProcess:
-    return Local(plan(spec), folder).stations[SOUTH]
+def open_site(folder: Path, spec: str = "fedavg") -> SiteProcess:
+    return Local(plan(spec), folder).sites[SOUTH]
 
 
 def asked(
     site: SiteProcess, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any
-) -> tuple[Answer, Any]:
+) -> tuple[SiteAnswer, Any]:
     """A site's answer to a request."""
-    request = Request.model_validate({"run": "r", "ticket": "t", "kind": kind, "round": 1, **header})
-    return unpack(site.answer(pack(request, tensors or {})), Answer, 1 << 40)
+    request = SiteRequest.model_validate({"run": "r", "ticket": "t", "kind": kind, "round": 1, **header})
+    return unpack(site.answer(pack(request, tensors or {})), SiteAnswer, 1 << 40)
 
 
 def shared(spec: str = "fedavg") -> dict[str, torch.Tensor]:
@@ -51,7 +51,7 @@ def shared(spec: str = "fedavg") -> dict[str, torch.Tensor]:
 
 
 def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
-    answer, tensors = asked(station(tmp_path), "hello")
+    answer, tensors = asked(open_site(tmp_path), "hello")
     held = plan().runtime.training.task.federation
     assert answer.about == {
         "name": "south",
@@ -66,7 +66,7 @@ def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
 
 
 def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
-    _, tensors = asked(station(tmp_path), "update", shared(), round=2)
+    _, tensors = asked(open_site(tmp_path), "update", shared(), round=2)
     runtime = plan().runtime
     setting = RunSetting(runtime.setting.work, runtime.setting.seed, runtime.setting.rounds)
     one = Cohort([SOUTH], runtime.training, setting, 2)
@@ -77,54 +77,54 @@ def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
 
 
 def test_what_is_kept_stays_at_the_site(tmp_path):
-    site = station(tmp_path, "scaffold")
+    site = open_site(tmp_path, "scaffold")
     answer, tensors = asked(site, "update", shared("scaffold"), ticket="first")
     assert answer.keeps
     assert not [name for name in tensors if name.startswith("kept/")]
-    assert site.keepsake.read("first")["c"].any()
+    assert site.states.read("first")["c"].any()
 
 
 def test_the_same_request_again_gives_the_same_bytes(tmp_path):
-    site = station(tmp_path, "scaffold")
+    site = open_site(tmp_path, "scaffold")
     first = asked(site, "update", shared("scaffold"), ticket="a")
     for _ in range(2):
         header, tensors = asked(site, "update", shared("scaffold"), ticket="b", state="a", base="a", round=2)
-        kept = site.keepsake.read("b")["c"].clone()
+        kept = site.states.read("b")["c"].clone()
         again, same = asked(site, "update", shared("scaffold"), ticket="b", state="a", base="a", round=2)
         assert again == header
         assert all(torch.equal(tensors[name], same[name]) for name in tensors)
-        assert torch.equal(site.keepsake.read("b")["c"], kept)
+        assert torch.equal(site.states.read("b")["c"], kept)
     assert not torch.equal(first[1]["reply/change"], tensors["reply/change"])
 
 
 def test_states_that_no_longer_count_are_thrown_away(tmp_path):
-    site = station(tmp_path, "scaffold")
+    site = open_site(tmp_path, "scaffold")
     for ticket, state, base in (("a", "", ""), ("b", "a", "a"), ("c", "b", "a"), ("d", "b", "b")):
         asked(site, "update", shared("scaffold"), ticket=ticket, state=state, base=base)
-        assert {t for t in "abcd" if site.keepsake.has(t)} == {t for t in (ticket, state, base) if t}
+        assert {t for t in "abcd" if site.states.has(t)} == {t for t in (ticket, state, base) if t}
 
 
 def test_scoring_and_asking_change_no_state(tmp_path):
-    site = station(tmp_path, "scaffold")
+    site = open_site(tmp_path, "scaffold")
     asked(site, "update", shared("scaffold"), ticket="a")
-    before = {path.name: path.read_bytes() for path in site.keepsake.folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in site.states.folder.iterdir()}
     for kind in ("score", "ask", "model"):
         answer, tensors = asked(site, kind, shared("scaffold"), ticket="x", state="a", base="a")
         assert (answer.error, answer.keeps) == ("", False)
         assert tensors
-    assert {path.name: path.read_bytes() for path in site.keepsake.folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in site.states.folder.iterdir()} == before
 
 
 @pytest.mark.parametrize("kind", ["update", "score", "ask", "model", "finish"])
 def test_a_lost_state_is_said_and_nothing_is_sent(tmp_path, kind):
-    answer, tensors = asked(station(tmp_path, "scaffold"), kind, shared("scaffold"), state="gone")
+    answer, tensors = asked(open_site(tmp_path, "scaffold"), kind, shared("scaffold"), state="gone")
     assert answer.lost
-    assert answer.error == "the state this site kept is lost: it begins anew with the next message"
+    assert answer.error == "the client state of this site is lost: it starts again without one"
     assert tensors == {}
 
 
 def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
-    site = station(tmp_path, "fedrep")
+    site = open_site(tmp_path, "fedrep")
     site.folder.mkdir(exist_ok=True)
     asked(site, "update", shared("fedrep"), ticket="a")
     answer, tensors = asked(site, "finish", shared("fedrep"), state="a", base="a", round=3)
@@ -140,8 +140,8 @@ def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
 
 def test_models_are_judged_on_the_sites_own_test_part(tmp_path):
     initial = plan().blueprint.initial
-    _, told = asked(station(tmp_path), "judge", {"rows": torch.stack([initial, initial * 2, initial])})
-    alone = asked(station(tmp_path), "score", shared())[1]
+    _, told = asked(open_site(tmp_path), "judge", {"rows": torch.stack([initial, initial * 2, initial])})
+    alone = asked(open_site(tmp_path), "score", shared())[1]
     assert told["score"].shape == (3,)
     assert told["score"][0] == told["score"][2] == pytest.approx(float(alone["score"] / alone["counts"]))
 
@@ -154,9 +154,9 @@ def test_an_error_in_the_methods_code_is_said_without_its_text(tmp_path, caplog)
         def do(self, *_: object) -> None:
             raise ZeroDivisionError("patient 4711")
 
-    site = replace(station(tmp_path), runtime=Broken())  # type: ignore[arg-type]
+    site = replace(open_site(tmp_path), runtime=Broken())  # type: ignore[arg-type]
     answer, tensors = asked(site, "update", shared())
-    assert answer.error == "ZeroDivisionError in the client's code (the site's log has the details)"
+    assert answer.error == "ZeroDivisionError in the client's code (see the site's log)"
     assert tensors == {}
     assert "patient 4711" in caplog.text  # in the site's own log
 
@@ -166,14 +166,14 @@ def test_a_full_disk_is_said(tmp_path):
         def write(self, ticket: str, state: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    site = station(tmp_path, "scaffold")
-    site = replace(site, keepsake=Full(site.keepsake.folder))
+    site = open_site(tmp_path, "scaffold")
+    site = replace(site, states=Full(site.states.folder))
     answer, tensors = asked(site, "update", shared("scaffold"))
-    assert (answer.error, answer.keeps, tensors) == ("the site's disk: No space left on device", False, {})
+    assert (answer.error, answer.keeps, tensors) == ("disk error at the site: No space left on device", False, {})
 
 
 def test_a_message_without_its_tensors_is_an_error_and_no_end(tmp_path):
-    site = station(tmp_path)
+    site = open_site(tmp_path)
     for kind in ("update", "score", "judge", "global", "model"):
         answer, tensors = asked(site, kind)
         assert answer.error, kind
@@ -183,23 +183,19 @@ def test_a_message_without_its_tensors_is_an_error_and_no_end(tmp_path):
 
 @given(data=st.binary(max_size=300))
 def test_any_bytes_get_an_answer(tmp_path_factory, data):
-    site = _site(tmp_path_factory.getbasetemp())
-    answer, tensors = unpack(site.answer(data), Answer, 1 << 40)
+    site = open_site(tmp_path_factory.getbasetemp())
+    answer, tensors = unpack(site.answer(data), SiteAnswer, 1 << 40)
     assert answer.error.startswith("message refused: ")
     assert tensors == {}
 
 
 @cache
-def _site(folder: Path) -> SiteProcess:
-    return station(folder)
-
-
 def test_long_errors_are_cut(tmp_path):
     class Chatty:
         def do(self, *_: object) -> None:
             raise FedloomError("x" * 5000)
 
-    site = replace(station(tmp_path), runtime=Chatty())  # type: ignore[arg-type]
+    site = replace(open_site(tmp_path), runtime=Chatty())  # type: ignore[arg-type]
     assert len(asked(site, "update", shared())[0].error) == 2000
 
 
@@ -215,7 +211,7 @@ def folder_of(tmp_path: Path, **changes: Any) -> Path:
 
 def test_a_site_is_opened_from_its_folder(tmp_path):
     site = SiteProcess.open(folder_of(tmp_path))
-    assert site.about() == station(tmp_path / "other").about()
+    assert site.about() == open_site(tmp_path / "other").about()
     assert (tmp_path / "kept").is_dir()
 
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedloom.deploy.site.state import NOTHING, Lost, SiteState
-from support.post import quick
+from fedloom.deploy.site.state import NOTHING, SiteState, StateLost
+from support.local_transport import quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 STATE = {"c": torch.arange(6.0).view(1, 6).T, "c/has": torch.ones(1)}  # not contiguous
@@ -29,7 +29,7 @@ def test_who_has_kept_nothing_yet_has_an_empty_state(tmp_path):
 
 def test_a_state_that_is_gone_is_lost(tmp_path):
     kept = SiteState(tmp_path / "kept")
-    with pytest.raises(Lost, match="the state this site kept is lost: it begins anew with the next message"):
+    with pytest.raises(StateLost, match="the client state of this site is lost: it starts again without one"):
         kept.read("a")
 
 
@@ -38,7 +38,7 @@ def test_a_state_that_cannot_be_read_is_lost(tmp_path, content):
     kept = SiteState(tmp_path / "kept")
     kept.write("a", STATE)
     next((tmp_path / "kept").iterdir()).write_bytes(content)
-    with pytest.raises(Lost):
+    with pytest.raises(StateLost):
         kept.read("a")
 
 
@@ -47,7 +47,7 @@ def test_only_what_is_named_stays(tmp_path):
     for ticket in "abcd":
         kept.write(ticket, STATE)
     (tmp_path / "kept" / "torn.safetensors.part").write_bytes(b"half")
-    kept.only("b", "d", NOTHING)
+    kept.discard_all_but("b", "d", NOTHING)
     assert [ticket for ticket in "abcd" if kept.has(ticket)] == ["b", "d"]
     assert len(list((tmp_path / "kept").iterdir())) == 2
 

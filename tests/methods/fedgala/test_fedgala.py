@@ -18,7 +18,7 @@ from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.network import FunctionalNetwork
 from support import checkpoints
-from support.deaf import missing, played, prepared
+from support.silent_clients import missing, played, prepared
 
 WORK = {"epochs": 3, "batch_size": 0, "optimizer": "adam", "lr": 0.01, "weight_decay": 5e-4}
 NEVER = {"tolerance": 0.0, "first_tolerance": 0.0}

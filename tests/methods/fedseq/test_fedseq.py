@@ -26,8 +26,8 @@ from fedloom.runs.api import label_of, method_from
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.local_trainer import LocalTrainer
 from support.checkpoints import WORK, final, same
-from support.deaf import missing, played, prepared
 from support.quadratic import quadratic
+from support.silent_clients import missing, played, prepared
 from support.synthetic import distance, federation, mlp
 
 SIZES = [33, 9, 50, 20, 28, 17]

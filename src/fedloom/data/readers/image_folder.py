@@ -33,7 +33,7 @@ def read_image_folder(
     for kind in inside:
         if kind.name not in class_names:
             shown = ", ".join(class_names[:12]) + (" …" if len(class_names) > 12 else "")
-            raise FedloomError(f"the sub-folder '{kind.name}' of {folder.name} is no class of the task ({shown}).")
+            raise FedloomError(f"the sub-folder '{kind.name}' of {folder.name} is not a class of the task ({shown}).")
         for path in sorted(path for path in kind.iterdir() if not path.name.startswith(".")):
             images.append(read_image(path, f"{folder.name}/{kind.name}/{path.name}", shape))
             labels.append(class_names.index(kind.name))

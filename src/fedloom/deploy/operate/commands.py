@@ -1,8 +1,8 @@
-"""``fedloom deploy run``, ``status`` and ``stop``: what the operator does with a deployment that stands.
+"""``fedloom deploy run``, ``status`` and ``stop``: the operator's commands for a deployment whose server is up.
 
-A run is submitted to the SuperLink, which starts its server half; here its folder is followed, so that it looks as a
-simulation does. When the server half dies, or the SuperLink with it, the run is submitted again and goes on from its
-last round.
+The SuperLink gets the run and starts its server half. This module follows the run's folder and shows the same progress
+as for a simulation. When the server half dies, or the SuperLink, the run is submitted again and continues from its last
+round.
 """
 
 from __future__ import annotations
@@ -19,55 +19,67 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import flower
-from fedloom.deploy.operate.programs import listening
+from fedloom.deploy.operate.programs import is_listening
 from fedloom.deploy.operate.supervise import control, link_port, pid_file
-from fedloom.deploy.settings import OPENED, READY, load_server, load_site, role_of
+from fedloom.deploy.participant_folder import OUTCOME, RUN, SERVING, STATUS, read_json, role_of
+from fedloom.deploy.settings import OPENED, READY, load_server, load_site
 
-RUN, SERVING, OUTCOME, STATUS, CROSS = "run", "serving.json", "outcome.json", "status.json", "cross_site.json"
-BEGINNING = 120.0
-"""Seconds that the server half may take until it is at work."""
-AGAIN = 5
-"""How often a run whose server half dies is submitted again."""
+START_TIMEOUT = 120.0
+"""Seconds in which the server half must have started."""
+MAX_RESUBMISSIONS = 5
+"""How often a run whose server half dies without finishing a round is submitted."""
 
-SAID = {OPENED: "its data are read; not connected yet", READY: "connected; nothing was asked yet"}
-"""What a site's process says to those who wait for it, in words."""
+SITE_STATES = {OPENED: "its data are read; it is not connected yet", READY: "connected; no request yet"}
+"""The meaning of the last line of a site's log."""
 
 Observer = Callable[[dict[str, Any]], None]
 Say = Callable[[str], None]
 
 
 def run(folder: Path, say: Say, observe: Observer) -> Path:
-    """Play a deployment's run to its end, from wherever it stands; the run's folder."""
-    flower.check_installed()
+    """Start a deployment's run, or continue it, and wait for its end.
+
+    Args:
+        folder: The server's folder.
+        say: Gets lines for the user.
+        observe: Gets the record of each round.
+
+    Returns:
+        The run's folder.
+    """
+    flower.check_flower()
     settings, run_folder = load_server(folder), folder / RUN
     records = _records(run_folder / "metrics.jsonl")
-    tries, reached = 0, -1
-    while tries < AGAIN:
+    tries, reached = 0, -1  # tries since the last finished round
+    while tries < MAX_RESUBMISSIONS:
         _wait_for_server(folder)
-        with _alone(folder):
-            if not _at_work(run_folder):
+        with _submission_lock(folder):
+            if not _is_serving(run_folder):
                 (run_folder / OUTCOME).unlink(missing_ok=True)
                 (run_folder / SERVING).unlink(missing_ok=True)
                 _submit(folder)
-                _begun(run_folder)
-        outcome = _followed(run_folder, records, say, observe)
+                _wait_until_serving(run_folder)
+        outcome = _follow(run_folder, records, say, observe)
         if outcome is None:
-            done = _rounds(run_folder)
-            tries, reached = (1 if done > reached else tries + 1), done  # deaths count while no round ends between them
-            say("The server half of the run ended unexpectedly: it goes on from its last round.")
+            done = _last_round(run_folder)
+            tries, reached = (
+                (1 if done > reached else tries + 1),
+                done,
+            )
+            say("The server half of the run ended unexpectedly. It continues from its last round.")
             continue
         if "error" in outcome:
             raise FedloomError(outcome["error"])
         return run_folder
     raise FedloomError(
-        f"the server half of the run ended unexpectedly {AGAIN} times: see {folder / 'logs' / 'superlink.log'}; "
-        f"{len(settings.sites)} sites were expected."
+        f"the server half of the run ended unexpectedly {MAX_RESUBMISSIONS} times: see "
+        f"{folder / 'logs' / 'superlink.log'}; {len(settings.sites)} sites were expected."
     )
 
 
 def _wait_for_server(folder: Path) -> None:
-    port, end = link_port(load_server(folder)), time.monotonic() + BEGINNING
-    while not listening(port):
+    port, end = link_port(load_server(folder)), time.monotonic() + START_TIMEOUT
+    while not is_listening(port):
         if pid_file(folder).process() is None:
             raise FedloomError(f"the server is not running: start it with  fedloom deploy server {folder}")
         if time.monotonic() > end:
@@ -81,38 +93,40 @@ def _submit(folder: Path) -> None:
     command = flower.run_command(flower.write_app(home, folder))
     try:
         done = subprocess.run(  # noqa: S603
-            command, env=flower.environment(home), capture_output=True, text=True, timeout=BEGINNING, check=False
+            command, env=flower.environment(home), capture_output=True, text=True, timeout=START_TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired:
-        raise FedloomError(f"Flower did not take the run within {BEGINNING:g} s: see {folder / 'logs'}.") from None
-    number = flower.submitted(done.stdout)
+        raise FedloomError(
+            f"Flower did not accept the run within {START_TIMEOUT:g} s: see {folder / 'logs'}."
+        ) from None
+    number = flower.run_id(done.stdout)
     if number is None:
-        said = " ".join((done.stdout + done.stderr).split())[-300:]
-        raise FedloomError(f"Flower did not take the run: {said}")
+        output = " ".join((done.stdout + done.stderr).split())[-300:]
+        raise FedloomError(f"Flower did not accept the run: {output}")
     (home / "run").write_text(number)
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two that watch a run do not both submit it when its server half has died."""
+def _submission_lock(folder: Path) -> Iterator[None]:
+    """Hold a lock, so that of two commands that watch a run only one submits it again."""
     with open(folder / "flower" / "submitting", "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _begun(run_folder: Path) -> None:
-    end = time.monotonic() + BEGINNING
+def _wait_until_serving(run_folder: Path) -> None:
+    end = time.monotonic() + START_TIMEOUT
     while not (run_folder / SERVING).exists() and time.monotonic() < end:
         time.sleep(0.05)
 
 
-def _at_work(run_folder: Path) -> bool:
-    """Whether a server half is at work on the run and has not ended."""
+def _is_serving(run_folder: Path) -> bool:
+    """Whether the server half of the run is running."""
     process = read_json(run_folder / SERVING).get("process")
-    return process is not None and not (run_folder / OUTCOME).exists() and _alive(int(process))
+    return process is not None and not (run_folder / OUTCOME).exists() and _is_alive(int(process))
 
 
-def _alive(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
         return b"flwr-serverapp" in Path(f"/proc/{process}/cmdline").read_bytes()
@@ -122,15 +136,15 @@ def _alive(process: int) -> bool:
         return True
 
 
-def _followed(run_folder: Path, records: Iterator[dict[str, Any]], say: Say, observe: Observer) -> Any:
-    """Show a run's rounds as they end; how it ended, or None when its server half died."""
-    said, begun = "", time.monotonic()
+def _follow(run_folder: Path, records: Iterator[dict[str, Any]], say: Say, observe: Observer) -> Any:
+    """Show a run's rounds as they end; the outcome, or None if the server half died."""
+    shown, started = "", time.monotonic()
     while True:
         for record in records:
             observe(record)
         waiting = read_json(run_folder / STATUS).get("waiting", "")
-        if waiting and waiting != said:
-            said = waiting
+        if waiting and waiting != shown:
+            shown = waiting
             say(f"Waiting: {waiting}.")
         outcome = read_json(run_folder / OUTCOME)
         if outcome:
@@ -138,25 +152,25 @@ def _followed(run_folder: Path, records: Iterator[dict[str, Any]], say: Say, obs
                 observe(record)
             return outcome
         if (run_folder / SERVING).exists():
-            if not _at_work(run_folder) and not (run_folder / OUTCOME).exists():
+            if not _is_serving(run_folder) and not (run_folder / OUTCOME).exists():
                 return None
-        elif time.monotonic() - begun > BEGINNING:
+        elif time.monotonic() - started > START_TIMEOUT:
             return None
         time.sleep(0.1)
 
 
-def _rounds(run_folder: Path) -> int:
-    """The last round that is noted."""
+def _last_round(run_folder: Path) -> int:
+    """The last round in the metrics."""
     return max((record["round"] for record in _Tail(run_folder / "metrics.jsonl")), default=-1)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a run's rounds as they are written, each once; exhausted for now when there is no new one."""
+    """The records of a run's rounds, each once; the iterator ends when there is no new one and can be used again."""
     return iter(_Tail(path))
 
 
 class _Tail:
-    """New whole lines of a file each time it is gone through; a round that is played again counts again."""
+    """The new complete lines of a file at each pass; a repeated round appears again."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.place = path, 0
@@ -167,7 +181,7 @@ class _Tail:
     def __next__(self) -> dict[str, Any]:
         try:
             with open(self.path, "rb") as file:
-                if file.seek(0, os.SEEK_END) < self.place:  # cut back to the last checkpoint
+                if file.seek(0, os.SEEK_END) < self.place:  # the file was cut back to the last checkpoint
                     self.place = 0
                 file.seek(self.place)
                 line = file.readline()
@@ -180,38 +194,29 @@ class _Tail:
         return record if "round" in record else next(self)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """What a small file says; nothing where it is not there."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found
-
-
 def status(folder: Path) -> dict[str, Any]:
-    """How a participant stands: its process, and at the server the sites and the run."""
+    """The state of a participant: its process, and for the server also the sites and the run."""
     process = pid_file(folder).process()
     if role_of(folder) == "site":
         settings = load_site(folder)
         log_file = folder / "logs" / "site.log"
         last = log_file.read_text(errors="replace").splitlines()[-1:] if log_file.exists() else []
-        last = [SAID.get(line, line) for line in last]
+        last = [SITE_STATES.get(line, line) for line in last]
         return {"site": settings.name, "running": process, "last": last, "model": (folder / "model").exists()}
     server = load_server(folder)
     names = server.everyone
-    keys = {flower.key_of(folder / "keys" / f"{name}.pub"): name for name in names}
+    keys = {flower.public_key(folder / "keys" / f"{name}.pub"): name for name in names}
     online: list[str] = []
     if process is not None:
         try:
             online = [keys[node.key] for node in control(folder).nodes() if node.online and node.key in keys]
-        except flower.unreachable():
+        except flower.connection_errors():
             process = None
     records = list(_Tail(folder / RUN / "metrics.jsonl"))
     return {
         "running": process,
         "sites": {name: name in online for name in names},
-        "at_work": _at_work(folder / RUN),
+        "at_work": _is_serving(folder / RUN),
         "waiting": read_json(folder / RUN / STATUS).get("waiting", ""),
         "round": records[-1]["round"] if records else None,
         "metrics": records[-1]["metrics"] if records else {},
@@ -221,10 +226,10 @@ def status(folder: Path) -> dict[str, Any]:
 
 
 def stop(folder: Path) -> bool:
-    """End what runs in a participant's folder, at the server its run too; whether there was anything."""
+    """Stop the programs of a participant, and the run at the server; whether anything was running."""
     number = folder / "flower" / "run"
     if role_of(folder) == "server" and pid_file(folder).process() is not None and number.exists():
-        with contextlib.suppress(*flower.unreachable()):  # the run may be over, or the SuperLink
+        with contextlib.suppress(*flower.connection_errors()):  # the run or the SuperLink may have ended
             control(folder).stop(number.read_text())
         number.unlink(missing_ok=True)
     return pid_file(folder).stop()

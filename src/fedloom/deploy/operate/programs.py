@@ -1,4 +1,4 @@
-"""Programs that a deployment starts: begun with their output in a log, watched, and ended with whoever began them."""
+"""Programs that a deployment starts: their output goes to a log, and they end with the process that started them."""
 
 from __future__ import annotations
 
@@ -17,54 +17,56 @@ from pathlib import Path
 from fedloom.core.errors import FedloomError
 
 STARTING = 120.0
-"""Seconds that a program may take until it is ready."""
-REMEMBERED = 1 << 18
-"""Bytes of a program's output that are looked at."""
+"""Seconds in which a program must be ready."""
+OUTPUT_KEPT = 1 << 18
+"""Bytes at the end of a program's output that are read."""
 ENDING = 10.0
-"""Seconds that a program may take to end by itself."""
-LETTING_GO = 5.0
-"""Seconds that a port may stay taken by a program that is ending."""
+"""Seconds that a program has to end by itself."""
+PORT_RELEASE = 5.0
+"""Seconds that a program that is ending has to release its port."""
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass
 class Program:
-    """A running program and where its output goes."""
+    """A program that was started, and its log."""
 
     name: str
     process: subprocess.Popen[bytes]
     log: Path
     began: int
-    """Where in the log this program's own output begins."""
+    """The offset in the log at which this program's output begins."""
 
     @property
-    def ended(self) -> bool:
-        """Whether it is over."""
+    def has_ended(self) -> bool:
+        """Whether the program has ended."""
         return self.process.poll() is not None
 
-    def said(self) -> str:
-        """What it has said so far; of much, the end."""
+    def output(self) -> str:
+        """The program's output so far; only the end if it is long."""
         with open(self.log, "rb") as file:
-            file.seek(max(self.began, file.seek(0, os.SEEK_END) - REMEMBERED))
+            file.seek(max(self.began, file.seek(0, os.SEEK_END) - OUTPUT_KEPT))
             return file.read().decode(errors="replace")
 
     def stop(self) -> None:
-        """Ask it to end, and after a while make it; and whatever it has started itself."""
-        if not self.ended:
+        """Ask the program to end, and after a while kill it, with all programs it has started."""
+        if not self.has_ended:
             self.process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(ENDING)
         self.kill()
 
     def kill(self) -> None:
-        """End it at once, and whatever it has started itself; it has no time to say goodbye."""
+        """Kill the program and all programs it has started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
-def start(name: str, command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path) -> Program:
-    """Start a program that ends when this process does, however this process ends."""
+def start_program(
+    name: str, command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
+) -> Program:
+    """Start a program that ends when this process ends, in whatever way."""
     log.parent.mkdir(parents=True, exist_ok=True)
     began = log.stat().st_size if log.exists() else 0
     with open(log, "ab") as file:
@@ -79,7 +81,7 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)
 
 
-def wait(
+def wait_until_ready(
     program: Program,
     ready: Callable[[], bool],
     words: Callable[[str], str],
@@ -89,30 +91,30 @@ def wait(
     """Wait until a program is ready; one that ends, says that it ``failed``, or takes too long, is told of in words."""
     end = time.monotonic() + seconds
     while not ready():
-        if program.ended or (failed is not None and failed in program.said()):
+        if program.has_ended or (failed is not None and failed in program.output()):
             time.sleep(0.1)  # the reason may come after the word
-            said = program.said()
+            output = program.output()
             program.stop()
-            raise FedloomError(words(said))
+            raise FedloomError(words(output))
         if time.monotonic() > end:
             program.stop()
-            raise FedloomError(f"{program.name} was not ready within {seconds:g} s: {words(program.said())}")
+            raise FedloomError(f"{program.name} was not ready within {seconds:g} s: {words(program.output())}")
         time.sleep(0.05)
 
 
 def check_free(port: int, what: str) -> None:
-    """Refuse a port that another program has, and keeps: one that was just killed may need a moment to let go of it."""
-    end = time.monotonic() + LETTING_GO
-    while (taken := _taken(port)) is not None:
+    """Raise an error if another program has a port; wait a moment, since one that was just killed may still hold it."""
+    end = time.monotonic() + PORT_RELEASE
+    while (error := _port_error(port)) is not None:
         if time.monotonic() > end:
             raise FedloomError(
-                f"port {port} of this machine is taken ({taken}): end the program that has it, or change {what}."
+                f"port {port} of this machine is not free ({error}): end the program that uses it, or change {what}."
             )
         time.sleep(0.1)
 
 
-def _taken(port: int) -> str | None:
-    """Why a port cannot be had, if it cannot."""
+def _port_error(port: int) -> str | None:
+    """Why a port cannot be used; None if it can."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -122,31 +124,31 @@ def _taken(port: int) -> str | None:
     return None
 
 
-def listening(port: int) -> bool:
-    """Whether a program of this machine takes connections on a port."""
+def is_listening(port: int) -> bool:
+    """Whether a program of this machine accepts connections on a port."""
     with socket.socket() as trial:
         trial.settimeout(1)
         return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
-def unreachable(address: str) -> str:
-    """Why nobody answers at an address of another machine, in words; nothing where somebody does."""
+def connection_problem(address: str) -> str:
+    """Why an address cannot be reached; empty if it can."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except ValueError:
-        return "that is no address: write it as host:port"
+        return "that is not an address: write it as host:port"
     except socket.gaierror:
-        return "there is no machine of that name"
+        return "no machine has that name"
     except TimeoutError:
-        return "no answer from that machine: a firewall may be in between"
+        return "that machine does not answer: a firewall may block it"
     except OSError:
-        return "nobody is there, perhaps the server is not running"
+        return "the connection is refused: the server may not be running"
     return ""
 
 
-def _began(process: int) -> str:
-    """When a process began, where the system tells: after a restart its number may be another process's."""
+def _start_time(process: int) -> str:
+    """When a process was started, if the system says: numbers of processes are used again after a reboot."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
@@ -154,29 +156,29 @@ def _began(process: int) -> str:
 
 
 class PidFile:
-    """Says which process is at work in a folder; two at once are refused."""
+    """Records which process uses a folder; a second one is refused."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def process(self) -> int | None:
-        """The process at work, if there is one."""
+        """The number of the process that uses the folder; None if there is none."""
         try:
             number, began = self.path.read_text().split(" ")
             os.kill(int(number), 0)
         except (OSError, ValueError):
             return None
-        return int(number) if began == _began(int(number)) else None
+        return int(number) if began == _start_time(int(number)) else None
 
     def take(self, what: str) -> None:
-        """Note that this process is at work."""
+        """Record this process as the user of the folder."""
         if self.process() is not None:
             raise FedloomError(f"{what} is already running (process {self.process()}): fedloom deploy stop ends it.")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(f"{os.getpid()} {_began(os.getpid())}")
+        self.path.write_text(f"{os.getpid()} {_start_time(os.getpid())}")
 
     def stop(self) -> bool:
-        """End the process at work and wait for it; whether there was one."""
+        """End the recorded process and wait for it; whether there was one."""
         number = self.process()
         if number is None:
             return False
@@ -190,5 +192,5 @@ class PidFile:
         return True
 
     def leave(self) -> None:
-        """Note that nobody is at work any more."""
+        """Remove the record."""
         self.path.unlink(missing_ok=True)

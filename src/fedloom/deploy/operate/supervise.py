@@ -1,7 +1,7 @@
-"""``fedloom deploy server`` and ``fedloom deploy client``: start what a participant needs, and keep it running.
+"""``fedloom deploy server`` and ``fedloom deploy client``: start a participant's programs and keep them running.
 
-The server has Flower's SuperLink, on loopback, and nginx in front of it. A site has Flower's SuperNode and its own
-process. A program that dies is started again, and what it says is put into words.
+The server runs Flower's SuperLink, on loopback, and nginx in front of it. A site runs Flower's SuperNode and its own
+process. A program that dies is started again, and its errors are explained.
 """
 
 from __future__ import annotations
@@ -18,55 +18,69 @@ from typing import NoReturn
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import flower
-from fedloom.deploy.operate.programs import PidFile, Program, check_free, listening, start, unreachable, wait
+from fedloom.deploy.operate.programs import (
+    PidFile,
+    Program,
+    check_free,
+    connection_problem,
+    is_listening,
+    start_program,
+    wait_until_ready,
+)
+from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.provision import certificates
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
 from fedloom.deploy.provision.proxy import nginx_config
-from fedloom.deploy.settings import OPENED, READY, SITE_FILE, ServerSettings, SiteSettings, load_server, load_site
+from fedloom.deploy.settings import OPENED, READY, ServerSettings, SiteSettings, load_server, load_site
 
 log = logging.getLogger("fedloom")
 Say = Callable[[str], None]
 PAUSE = 1.0
-"""Seconds before a program that died is started again."""
+"""Seconds before a program that died is restarted."""
 TOO_SOON, TOO_OFTEN = 30.0, 8
-"""A program that dies this many times, each within so many seconds, is given up."""
+"""After this many deaths, in this many seconds each on average, a program is not restarted any more."""
 
 
 def pid_file(folder: Path) -> PidFile:
-    """Which process is at work in a participant's folder."""
+    """The file that records which process uses a participant's folder."""
     return PidFile(folder / "flower" / "process")
 
 
-def server(folder: Path, say: Say) -> None:
-    """Run a deployment's server until it is stopped."""
-    flower.check_installed()
+def run_server(folder: Path, say: Say) -> None:
+    """Run a deployment's server until it is stopped.
+
+    Args:
+        folder: The server's folder.
+        say: Gets lines for the user.
+    """
+    flower.check_flower()
     settings = load_server(folder)
-    certificates.check(folder)
+    certificates.check_certificates(folder)
     if settings.proxy and shutil.which("nginx") is None:
         raise FedloomError(
-            "nginx is not installed, and sites reach this server through it: install it (apt install nginx), or set "
-            "proxy = false in deploy.toml to try things out on one machine."
+            "nginx is not installed, and sites connect through it: install it (apt install nginx), or set proxy = "
+            "false in deploy.toml to try the deployment on one machine."
         )
     if not settings.proxy and settings.host not in ("127.0.0.1", "localhost"):
         raise FedloomError(
-            f"proxy = false and host = {settings.host}: without the proxy whoever holds ca.crt could let nodes in and "
-            "start runs, so it is for one machine only; set proxy = true."
+            f"proxy = false and host = {settings.host}: without the proxy anyone with ca.crt could register nodes and "
+            "start runs, so that is for one machine only; set proxy = true."
         )
     pids = pid_file(folder)
     pids.take("this server")
     programs: list[Program] = []
     try:
-        _on_signals()
+        _stop_on_sigterm()
         check_free(settings.port, "port in deploy.toml")
         if settings.proxy:
             check_free(settings.control_port, "control_port in deploy.toml")
-        programs.append(_superlink(folder, settings))
-        known = _register(folder, settings)
+        programs.append(_start_superlink(folder, settings))
+        admitted = _register(folder, settings)
         if settings.proxy:
-            programs.append(_nginx(folder, settings))
-        say(f"The server is ready: {known} sites may connect to {settings.host}:{settings.port}.")
-        restart = [lambda: _superlink_again(folder, settings), lambda: _nginx(folder, settings)]
+            programs.append(_start_nginx(folder, settings))
+        say(f"The server is ready: {admitted} sites may connect to {settings.host}:{settings.port}.")
+        restart = [lambda: _restart_superlink(folder, settings), lambda: _start_nginx(folder, settings)]
         _watch(programs, restart, say)
     finally:
         for program in reversed(programs):
@@ -79,170 +93,188 @@ def link_port(settings: ServerSettings) -> int:
     return settings.control_port if settings.proxy else settings.port
 
 
-def control(folder: Path) -> flower.Control:
-    """The control of a server's SuperLink."""
-    return flower.Control(link_port(load_server(folder)), folder / "ca.crt")
+def control(folder: Path) -> flower.SuperLinkControl:
+    """The control API of a server's SuperLink."""
+    return flower.SuperLinkControl(link_port(load_server(folder)), folder / "ca.crt")
 
 
-def _superlink(folder: Path, settings: ServerSettings) -> Program:
+def _start_superlink(folder: Path, settings: ServerSettings) -> Program:
     home, port = folder / "flower", link_port(settings)
     flower.write_connection(home, port, folder / "ca.crt")
-    command = flower.superlink(folder.resolve(), port)
-    program = start("Flower's SuperLink", command, folder / "logs" / "superlink.log", flower.environment(home), folder)
-    wait(program, lambda: listening(port), lambda said: f"Flower's SuperLink did not start: {_last(said)}")
+    command = flower.superlink_command(folder.resolve(), port)
+    program = start_program(
+        "Flower's SuperLink", command, folder / "logs" / "superlink.log", flower.environment(home), folder
+    )
+    wait_until_ready(
+        program, lambda: is_listening(port), lambda output: f"Flower's SuperLink did not start: {_last_line(output)}"
+    )
     return program
 
 
-def _superlink_again(folder: Path, settings: ServerSettings) -> Program:
-    program = _superlink(folder, settings)
+def _restart_superlink(folder: Path, settings: ServerSettings) -> Program:
+    program = _start_superlink(folder, settings)
     try:
         _register(folder, settings)
-    except flower.unreachable() as why:
+    except flower.connection_errors() as why:
         program.stop()
-        raise FedloomError(f"the sites could not be let in ({type(why).__name__}).") from None
+        raise FedloomError(f"the sites could not be registered ({type(why).__name__}).") from None
     return program
 
 
-def _nginx(folder: Path, settings: ServerSettings) -> Program:
+def _start_nginx(folder: Path, settings: ServerSettings) -> Program:
     (folder / PROXY_FOLDER).mkdir(exist_ok=True)
     (folder / PROXY_FILE).write_text(nginx_config(settings))  # deploy.toml may have changed
     command = ["nginx", "-p", str(folder.resolve()), "-c", PROXY_FILE, "-g", "daemon off;"]
-    program = start("nginx", command, folder / "logs" / "nginx.log", flower.environment(folder / "flower"), folder)
-    wait(program, lambda: listening(settings.port), lambda said: f"nginx did not start: {_last(said)}")
+    program = start_program(
+        "nginx", command, folder / "logs" / "nginx.log", flower.environment(folder / "flower"), folder
+    )
+    wait_until_ready(
+        program, lambda: is_listening(settings.port), lambda output: f"nginx did not start: {_last_line(output)}"
+    )
     return program
 
 
 def _register(folder: Path, settings: ServerSettings) -> int:
-    """Let the sites' nodes in, and only those; how many there are."""
+    """Register the sites' nodes, and no others; how many there are."""
     names = settings.everyone
     link = control(folder)
-    keys = {flower.key_of(folder / "keys" / f"{name}.pub") for name in names}
+    keys = {flower.public_key(folder / "keys" / f"{name}.pub") for name in names}
     for key in keys - {node.key for node in link.nodes()}:
         link.register(key)
     return len(names)
 
 
-def client(folder: Path, say: Say) -> None:
-    """Run a site until it is stopped."""
-    flower.check_installed()
+def run_site(folder: Path, say: Say) -> None:
+    """Run a site until it is stopped.
+
+    Args:
+        folder: The site's folder.
+        say: Gets lines for the user.
+    """
+    flower.check_flower()
     settings = load_site(folder)
     if not settings.server.rpartition(":")[2].isdigit():
         raise FedloomError(
             f"server = '{settings.server}' in {folder / SITE_FILE} has no port: write it as host:port, for instance "
             "fl.example.org:8443."
         )
-    certificates.check(folder)
+    certificates.check_certificates(folder)
     pids = pid_file(folder)
     pids.take(f"site {settings.name}")
     programs: list[Program] = []
     try:
-        _on_signals()
+        _stop_on_sigterm()
         check_free(settings.port, "port in site.toml")
-        programs.append(_station(folder))
-        programs.append(_supernode(folder, settings, say))
-        wait(programs[0], lambda: READY in programs[0].said(), _site_words)
+        programs.append(_start_site_process(folder))
+        programs.append(_start_supernode(folder, settings, say))
+        wait_until_ready(programs[0], lambda: READY in programs[0].output(), _site_error)
         say(f"Site {settings.name} is connected to {settings.server}.")
-        _watch(programs, [lambda: _station(folder), lambda: _supernode(folder, settings, say)], say, together=True)
+        _watch(
+            programs,
+            [lambda: _start_site_process(folder), lambda: _start_supernode(folder, settings, say)],
+            say,
+            together=True,
+        )
     finally:
         for program in reversed(programs):
             program.stop()
         pids.leave()
 
 
-def _station(folder: Path) -> Program:
+def _start_site_process(folder: Path) -> Program:
     command = [sys.executable, "-m", "fedloom.deploy.site.process", str(folder.resolve())]
     log_file = folder / "logs" / "site.log"
-    program = start("the site's process", command, log_file, flower.environment(folder / "flower"), folder)
-    wait(program, lambda: OPENED in program.said(), _site_words)
+    program = start_program("the site's process", command, log_file, flower.environment(folder / "flower"), folder)
+    wait_until_ready(program, lambda: OPENED in program.output(), _site_error)
     return program
 
 
-def _supernode(folder: Path, settings: SiteSettings, say: Say = log.warning) -> Program:
-    command = flower.supernode(folder.resolve(), settings.server, settings.port)
+def _start_supernode(folder: Path, settings: SiteSettings, say: Say = log.warning) -> Program:
+    command = flower.supernode_command(folder.resolve(), settings.server, settings.port)
     log_file = folder / "logs" / "supernode.log"
-    program = start("Flower's SuperNode", command, log_file, flower.environment(folder / "flower"), folder)
+    program = start_program("Flower's SuperNode", command, log_file, flower.environment(folder / "flower"), folder)
     waits: list[str] = []
 
     def ready() -> bool:
-        said = program.said()
-        if flower.NODE_RETRIES in said and not waits:
-            waits.append(unreachable(settings.server) or "it does not take this site in yet")
+        output = program.output()
+        if flower.NODE_RETRIES in output and not waits:
+            waits.append(connection_problem(settings.server) or "it does not admit this site yet")
             say(
-                f"Site {settings.name} waits for the server at {settings.server}: {waits[0]}. It goes on trying; "
-                "`server` in site.toml says where."
+                f"Site {settings.name} cannot reach the server at {settings.server} yet: {waits[0]}. It keeps trying; "
+                "the address is `server` in site.toml."
             )
-        return flower.NODE_READY in said
+        return flower.NODE_READY in output
 
-    def words(said: str) -> str:
-        return f"site {settings.name} cannot connect to {settings.server}: {connection_trouble(said)}"
+    def explain(output: str) -> str:
+        return f"site {settings.name} cannot connect to {settings.server}: {connection_error(output)}"
 
-    wait(program, ready, words, flower.NODE_FAILED, math.inf)  # a server may come up after its sites
+    wait_until_ready(program, ready, explain, flower.NODE_FAILED, math.inf)  # the server may start after its sites
     return program
 
 
-def _site_words(said: str) -> str:
-    errors = [line.removeprefix("Error: ") for line in said.splitlines() if line.startswith("Error: ")]
-    return errors[-1] if errors else f"the site's process ended: {_last(said)}"
+def _site_error(output: str) -> str:
+    errors = [line.removeprefix("Error: ") for line in output.splitlines() if line.startswith("Error: ")]
+    return errors[-1] if errors else f"the site's process ended: {_last_line(output)}"
 
 
-TROUBLES = {
+CONNECTION_ERRORS = {
     "certificate has expired": "a certificate has expired: ask the operator for a new folder.",
     "certificate is not yet valid": "a certificate is not valid yet: set this machine's clock.",
     "certificate is not valid for": "the server's certificate is for another address: check `server` in site.toml.",
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not from this site's authority (ca.crt): get a folder of "
     "this deployment from its operator.",
-    "Invalid SuperNode authentication": "the server does not know this site's key: the operator must let it in.",
-    "No SuperNode found": "the server does not know this site's key: the operator must let it in.",
-    "code: 2004": "the server does not know this site's key: the operator must let it in.",
-    "400 Bad Request": "the server did not take this site's certificate: get a folder of this deployment from its "
+    "Invalid SuperNode authentication": "the server does not know this site's key: the operator must register it.",
+    "No SuperNode found": "the server does not know this site's key: the operator must register it.",
+    "code: 2004": "the server does not know this site's key: the operator must register it.",
+    "400 Bad Request": "the server did not accept this site's certificate: get a folder of this deployment from its "
     "operator.",
-    "WRONG_VERSION_NUMBER": "the other side does not speak TLS: check `server` in site.toml.",
-    "TLSV1_ALERT": "the server did not take this site's certificate: get a folder of this deployment from its "
+    "WRONG_VERSION_NUMBER": "the server does not use TLS: check `server` in site.toml.",
+    "TLSV1_ALERT": "the server did not accept this site's certificate: get a folder of this deployment from its "
     "operator.",
-    "Connection refused": "nobody is there: check `server` in site.toml, and whether the server is running.",
-    "Name or service not known": "there is no such machine: check `server` in site.toml.",
-    "incompatible": "the two sides have different versions of Flower: install the same on both.",
+    "Connection refused": "the connection was refused: check `server` in site.toml, and whether the server is running.",
+    "Name or service not known": "no machine has that name: check `server` in site.toml.",
+    "incompatible": "server and site have different versions of Flower: install the same on both.",
 }
-"""What is in Flower's output, and what it means."""
+"""Parts of Flower's output, and their meaning."""
 
 
-def connection_trouble(said: str) -> str:
-    """What a SuperNode's output says of why it cannot connect."""
-    return next((meaning for sign, meaning in TROUBLES.items() if sign in said), _last(said))
+def connection_error(output: str) -> str:
+    """Why a SuperNode cannot connect, from its output."""
+    return next((meaning for sign, meaning in CONNECTION_ERRORS.items() if sign in output), _last_line(output))
 
 
-def _last(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it printed nothing"
 
 
-def _watch(programs: list[Program], again: list[Callable[[], Program]], say: Say, together: bool = False) -> NoReturn:
-    """Start programs anew that die; ``together`` all of them, since a SuperNode forgets what its site was doing."""
+def _watch(programs: list[Program], restart: list[Callable[[], Program]], say: Say, together: bool = False) -> NoReturn:
+    """Restart programs that die; with ``together`` all of them, since a SuperNode forgets its site's current work."""
     deaths: list[float] = []
     while True:
         time.sleep(0.2)
-        dead = [place for place, program in enumerate(programs) if program.ended]
+        dead = [place for place, program in enumerate(programs) if program.has_ended]
         if not dead:
             continue
         first, now = programs[dead[0]], time.monotonic()
         deaths = [*[moment for moment in deaths if now - moment < TOO_SOON * TOO_OFTEN], now]
         if len(deaths) >= TOO_OFTEN:
             raise FedloomError(
-                f"{first.name} ended {TOO_OFTEN} times: {connection_trouble(first.said())} ({first.log})"
+                f"{first.name} ended {TOO_OFTEN} times: {connection_error(first.output())} ({first.log})"
             )
-        say(f"{first.name} ended (code {first.process.returncode}): it is started again.")
+        say(f"{first.name} ended (code {first.process.returncode}): it is restarted.")
         time.sleep(PAUSE * len(deaths))
         places = list(range(len(programs))) if together else dead
         for place in places:
             programs[place].kill()
         try:
             for place in places:
-                programs[place] = again[place]()
-        except FedloomError as why:  # a server that has just come back may not have let its sites in yet
-            say(f"{why} It is tried again.")
+                programs[place] = restart[place]()
+        except FedloomError as why:  # a server that has just restarted may not have registered its sites yet
+            say(f"{why} It will be tried again.")
 
 
-def _on_signals() -> None:
+def _stop_on_sigterm() -> None:
     def stop(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 

@@ -1,9 +1,9 @@
-"""What travels between server and site: a small checked header in JSON, and tensors as safetensors.
+"""Messages between server and site: a small validated header in JSON, and tensors as safetensors.
 
-``pack`` and ``unpack`` are the only way in and out. ``unpack`` trusts nothing: sizes before contents, names, types and
-shapes before numbers, and whatever is wrong becomes ``Refused``, with a reason that can be counted and shown. The
-index of the tensors (safetensors' own header) is checked here, more strictly than that library does: it would take
-float8 and complex numbers, five thousand axes, names of any length, and booleans that are neither true nor false.
+``pack`` and ``unpack`` are the only way in and out. ``unpack`` trusts nothing: it checks sizes before contents, then
+names, types and shapes, then numbers. Whatever is wrong raises ``RejectedMessage`` with a short reason. The index of
+the tensors (safetensors' own header) is checked here, more strictly than by that library, which accepts float8 and
+complex numbers, five thousand axes, names of any length, and booleans that are neither true nor false.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 
 MAX_HEADER = 1 << 16
-"""Bytes of a header, at most."""
+"""Largest header, in bytes."""
 MAX_TENSORS = 1024
-"""Tensors in one message, at most."""
+"""Most tensors in one message."""
 MAX_INDEX = 1 << 20
-"""Bytes of the tensors' index, at most."""
+"""Largest index of tensors, in bytes."""
 _LENGTH, _INDEX_LENGTH = struct.Struct("<I"), struct.Struct("<Q")
 _DTYPES = {
     "F64": torch.float64,
@@ -39,33 +39,36 @@ _DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-"""What numbers may be, by safetensors' names."""
+"""Accepted types of numbers, by safetensors' names."""
 
 Name = Annotated[str, Field(max_length=200)]
 Whole = Annotated[int, Field(ge=0, le=1 << 53)]
-Kind = Literal["hello", "update", "ask", "score", "global", "model", "judge", "finish"]
+RequestKind = Literal["hello", "update", "ask", "score", "global", "model", "judge", "finish"]
 
 
-class Refused(FedloomError):  # noqa: N818
-    """Something that arrived and is not taken; the text says why."""
+class RejectedMessage(FedloomError):  # noqa: N818
+    """A received message that is not accepted; the text gives the reason."""
 
 
 class Header(BaseModel):
-    """What both ways have in common."""
+    """The part that requests and answers share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     run: Name
-    """The run this belongs to."""
+    """The run that the message belongs to."""
     ticket: Name
-    """Names one request; its answer repeats it, so that no other answer can pass for it."""
+    """Identifies one request. Its answer repeats the ticket, so that no other answer can take its place."""
 
 
-class Request(Header):
-    """Down. ``state`` is the ticket of the work whose kept state this request builds on ("" for none yet), and ``base``
-    that of the last finished round, to which a round that is tried again goes back."""
+class SiteRequest(Header):
+    """From the server to a site.
 
-    kind: Kind
+    ``state`` is the ticket of the work whose client state this request builds on ("" for none). ``base`` is that of the
+    last finished round; a round that is repeated starts from it.
+    """
+
+    kind: RequestKind
     round: Whole
     turn: Whole = 0
     measure: bool = False
@@ -73,25 +76,25 @@ class Request(Header):
     state: Name = ""
 
 
-class Answer(Header):
-    """Up. An ``error`` says in words why there is no result."""
+class SiteAnswer(Header):
+    """From a site to the server. ``error`` says why there is no result."""
 
     client: Whole
     round: Whole
     error: Annotated[str, Field(max_length=2000)] = ""
     keeps: bool = False
-    """Whether the site keeps a state under this ticket."""
+    """Whether the site stored a client state under this ticket."""
     lost: bool = False
-    """Whether the state that the request builds on is no longer there."""
+    """Whether the client state that the request builds on is missing."""
     about: dict[Name, Name | Whole] = Field(default_factory=dict, max_length=64)
-    """What a site says of itself when it is greeted: versions, and how many samples it has in each part."""
+    """A site's answer to the greeting: its versions and the number of samples in each part."""
 
 
 HeaderT = TypeVar("HeaderT", bound=Header)
 
 
 class _Entry(BaseModel):
-    """Where a tensor lies in the bytes behind the index."""
+    """The position of a tensor in the bytes behind the index."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -104,10 +107,15 @@ _INDEX: TypeAdapter[dict[Name, _Entry]] = TypeAdapter(dict[Name, _Entry], config
 
 
 def pack(header: Header, tensors: Mapping[str, Tensor]) -> bytes:
-    """A message as bytes."""
+    """A message as bytes.
+
+    Args:
+        header: A ``SiteRequest`` or a ``SiteAnswer``.
+        tensors: The tensors of the message, by name.
+    """
     text = header.model_dump_json().encode()
     if len(text) > MAX_HEADER:
-        raise FedloomError(f"a message's header has {len(text):,} bytes, and {MAX_HEADER:,} are allowed: say less.")
+        raise FedloomError(f"a message's header has {len(text):,} bytes, and at most {MAX_HEADER:,} are allowed.")
     own = {  # a copy each: safetensors refuses tensors that share memory
         name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
@@ -115,14 +123,23 @@ def pack(header: Header, tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def unpack(data: bytes, kind: type[HeaderT], limit: int) -> tuple[HeaderT, dict[str, Tensor]]:
-    """A message from bytes, or ``Refused``."""
+    """The header and the tensors of a message.
+
+    Args:
+        data: The bytes that arrived.
+        kind: The expected class of the header.
+        limit: The largest accepted number of bytes.
+
+    Raises:
+        RejectedMessage: The bytes are not a valid message.
+    """
     if len(data) > limit:
-        raise Refused(f"the message has {len(data):,} bytes, and {limit:,} are allowed")
+        raise RejectedMessage(f"the message has {len(data):,} bytes, and at most {limit:,} are allowed")
     if len(data) < _LENGTH.size:
-        raise Refused(f"the message has {len(data)} bytes and no header")
+        raise RejectedMessage(f"the message has only {len(data)} bytes and no header")
     (size,) = _LENGTH.unpack_from(data)
     if size > MAX_HEADER or size > len(data) - _LENGTH.size:
-        raise Refused(f"the header says it has {size:,} bytes, which cannot be")
+        raise RejectedMessage(f"the header claims an impossible length of {size:,} bytes")
     body = _LENGTH.size + size
     header = _header(data[_LENGTH.size : body], kind)
     return header, _tensors(memoryview(data)[body:])
@@ -132,38 +149,38 @@ def _header(text: bytes, kind: type[HeaderT]) -> HeaderT:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
-        raise Refused(f"the header is wrong {_where(error)}") from None
+        raise RejectedMessage(f"the header is invalid {_error_place(error)}") from None
 
 
 def _tensors(data: memoryview) -> dict[str, Tensor]:
     (size,) = _INDEX_LENGTH.unpack_from(data) if len(data) >= _INDEX_LENGTH.size else (0,)
     if not 0 < size <= min(len(data) - _INDEX_LENGTH.size, MAX_INDEX):
-        raise Refused("the tensors have no readable index")
+        raise RejectedMessage("the index of the tensors cannot be read")
     start = _INDEX_LENGTH.size + size
     try:
         index = _INDEX.validate_json(bytes(data[_INDEX_LENGTH.size : start]))
     except ValidationError as error:
-        raise Refused(f"the tensors' index is wrong {_where(error)}") from None
+        raise RejectedMessage(f"the index of the tensors is invalid {_error_place(error)}") from None
     if len(index) > MAX_TENSORS:
-        raise Refused(f"the message has {len(index):,} tensors, and {MAX_TENSORS:,} are allowed")
+        raise RejectedMessage(f"the message has {len(index):,} tensors, and at most {MAX_TENSORS:,} are allowed")
     numbers, end = data[start:], 0
     for name, entry in sorted(index.items(), key=lambda item: item[1].data_offsets):
-        _check(name, entry, end)
+        _check_entry(name, entry, end)
         end = entry.data_offsets[1]
     if end != len(numbers):
-        raise Refused(f"the tensors have {end:,} bytes and {len(numbers):,} came")
+        raise RejectedMessage(f"the index describes {end:,} bytes of tensors, and {len(numbers):,} arrived")
     return {name: _tensor(numbers, entry) for name, entry in index.items()}
 
 
-def _check(name: str, entry: _Entry, start: int) -> None:
-    """A tensor that begins where the one before it ends, and is as long as its shape says."""
+def _check_entry(name: str, entry: _Entry, start: int) -> None:
+    """Check that a tensor begins where the previous one ends and has the length of its shape."""
     if not name or not name.isprintable():
-        raise Refused("a tensor has no readable name")
+        raise RejectedMessage("the name of a tensor is empty or not printable")
     if math.prod(max(size, 1) for size in entry.shape) > 1 << 53:  # also of an empty tensor, whose strides overflow
-        raise Refused("a tensor has a shape that cannot be")
+        raise RejectedMessage("the shape of a tensor is too large")
     begin, end = entry.data_offsets
     if begin != start or end - begin != math.prod(entry.shape) * _DTYPES[entry.dtype].itemsize:
-        raise Refused("a tensor lies elsewhere than its shape says")
+        raise RejectedMessage("the offsets of a tensor do not match its shape")
 
 
 def _tensor(numbers: memoryview, entry: _Entry) -> Tensor:
@@ -173,22 +190,22 @@ def _tensor(numbers: memoryview, entry: _Entry) -> Tensor:
         return torch.empty(entry.shape, dtype=dtype)
     own = bytearray(numbers[begin:end])
     if dtype == torch.bool and own.strip(b"\0\1"):
-        raise Refused("a tensor has booleans that are neither true nor false")
+        raise RejectedMessage("a tensor has booleans that are neither true nor false")
     return torch.frombuffer(own, dtype=dtype).reshape(entry.shape)
 
 
-def _where(error: ValidationError) -> str:
+def _error_place(error: ValidationError) -> str:
     first: Any = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
-    return f"at '{shown(place, 60)}' ({shown(first['msg'], 140)})"
+    return f"at '{printable_line(place, 60)}' ({printable_line(first['msg'], 140)})"
 
 
-def shown(text: str, most: int) -> str:
-    """A text from elsewhere as one short line that is safe in logs and on terminals."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in text[:most])
+def printable_line(text: str, most: int) -> str:
+    """An untrusted text as one short line that is safe in logs and on terminals."""
+    plain = "".join(character if character.isprintable() else " " for character in text[:most])
     return plain + "..." * (len(text) > most)
 
 
-def finite(tensor: Tensor) -> bool:
+def is_finite(tensor: Tensor) -> bool:
     """Whether a tensor has neither NaN nor infinity."""
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

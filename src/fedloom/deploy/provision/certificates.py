@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.settings import load_server, role_of
+from fedloom.deploy.participant_folder import role_of
+from fedloom.deploy.settings import load_server
 
 try:
     from cryptography import x509
@@ -71,7 +72,7 @@ class Authority:
 
     def save(self, folder: Path) -> None:
         """Write ``ca.key`` and ``ca.crt`` into the operator's folder."""
-        secret(folder / AUTHORITY_KEY, _private(self.key))
+        write_secret(folder / AUTHORITY_KEY, _private_bytes(self.key))
         self.publish(folder)
 
     def publish(self, folder: Path) -> None:
@@ -108,11 +109,11 @@ class Authority:
 def make_node_key(private: Path, public: Path) -> None:
     """Write a site's node key, and its public half: what the SuperNode signs with, and what the SuperLink registers."""
     key = _new_key()
-    secret(private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    write_secret(private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
 
 
-def secret(path: Path, data: bytes) -> None:
+def write_secret(path: Path, data: bytes) -> None:
     """Write a new file that from its first moment only its owner can read."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
@@ -132,7 +133,7 @@ def expiry(folder: Path) -> datetime:
     return min(_certificate(folder / name).not_valid_after_utc for name in (AUTHORITY, own))
 
 
-def check(folder: Path) -> None:
+def check_certificates(folder: Path) -> None:
     """Nothing, or the sentence that says which file of a participant's folder will not do, and what to do."""
     if role_of(folder) == "server":
         _check_pair(folder / SERVER, folder / SERVER_KEY, folder / AUTHORITY)
@@ -195,12 +196,12 @@ def _new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP384R1())
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _private_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _write_pair(path: Path, key_path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-    secret(key_path, _private(key))
+    write_secret(key_path, _private_bytes(key))
     path.write_bytes(certificate.public_bytes(Encoding.PEM))
 
 

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml, validate
+from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.provision import notes
+from fedloom.deploy.provision import readmes
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
 from fedloom.deploy.provision.proxy import nginx_config
-from fedloom.deploy.settings import SERVER_FILE, SITE_FILE, ServerSettings, SiteData, SiteSettings
+from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
 from fedloom.runs.api import complete_local, completed
 from fedloom.runs.config import parse
 
@@ -160,12 +161,12 @@ def _write(
     until = authority.certificate.not_valid_after_utc
     own = _folder(draft / AUTHORITY)
     authority.save(own)
-    (own / README).write_text(notes.authority_readme(until))
+    (own / README).write_text(readmes.authority_readme(until))
 
     home = _participant(draft / SERVER, authority, blueprint, server=True)
     authority.certify_server(home, server.host)
-    (home / SERVER_FILE).write_text(notes.server_toml(server))
-    (home / README).write_text(notes.server_readme(server, until))
+    (home / SERVER_FILE).write_text(readmes.server_toml(server))
+    (home / README).write_text(readmes.server_readme(server, until))
     if server.proxy:
         _folder(home / PROXY_FOLDER)
         (home / PROXY_FILE).write_text(nginx_config(server))
@@ -175,9 +176,9 @@ def _write(
         place = _participant(draft / site.name, authority, blueprint, server=False, paths=site.data.rehearsal)
         authority.certify_site(place, site.name)
         make_node_key(place / NODE_KEY, keys / f"{site.name}.pub")
-        (place / SITE_FILE).write_text(notes.site_toml(site))
+        (place / SITE_FILE).write_text(readmes.site_toml(site))
         method = str(blueprint.config.method["name"])
-        (place / README).write_text(notes.site_readme(site, method, until, evaluates=site.name == server.evaluator))
+        (place / README).write_text(readmes.site_readme(site, method, until, evaluates=site.name == server.evaluator))
 
 
 def _participant(folder: Path, authority: Authority, blueprint: Blueprint, server: bool, paths: bool = True) -> Path:
@@ -185,7 +186,7 @@ def _participant(folder: Path, authority: Authority, blueprint: Blueprint, serve
     blueprint.save(_folder(folder), server, paths)
     authority.publish(folder)
     start = folder / START
-    start.write_text(notes.start_script(*(("server", "the server") if server else ("client", "this site"))))
+    start.write_text(readmes.start_script(*(("server", "the server") if server else ("client", "this site"))))
     start.chmod(0o755)
     return folder
 

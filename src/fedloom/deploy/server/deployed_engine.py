@@ -1,8 +1,8 @@
-"""The engine of a deployed run: every job of one client is a message to its site, and its result the checked answer.
+"""The engine of a deployed run: each job of one client is a message to its site, and its result the checked answer.
 
-An exchange ends when everyone has answered or the deadline has passed. Who is not connected, does not answer in time,
-says that it failed, or sends what does not fit, is left out with a reason, and the round goes on without it. A site
-that restarts while its work is under way gets the message again: it builds on the same state, so the work is the same.
+An exchange ends when all sites have answered or the deadline has passed. A site that is not connected, does not answer
+in time, reports an error or sends an invalid answer is excluded with a reason, and the round goes on without it. A site
+that restarts during its work gets the message again; it starts from the same state, so it computes the same.
 """
 
 from __future__ import annotations
@@ -18,79 +18,100 @@ import torch
 from torch import Tensor
 
 from fedloom.core.message import Message
-from fedloom.deploy.flower import POLL, Letter, Patience, Post
-from fedloom.deploy.protocol.forms import Forms, agreed, form_of
-from fedloom.deploy.protocol.validation import MOVED, Expected, check
-from fedloom.deploy.protocol.wire import Answer, Kind, Refused, Request, pack, shown, unpack
+from fedloom.deploy.flower import POLL, PollDelay, ReceivedMessage, ServerTransport
+from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
+from fedloom.deploy.protocol.validation import MODEL_REPLIES, ExpectedAnswer, check_answer
+from fedloom.deploy.protocol.wire import (
+    RejectedMessage,
+    RequestKind,
+    SiteAnswer,
+    SiteRequest,
+    pack,
+    printable_line,
+    unpack,
+)
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.jobs import ClientRuntime, Job, Tensors
 
 log = logging.getLogger("fedloom")
-LOOK = 1.0
-"""Seconds between two looks at who is connected, while answers are awaited."""
-LAST = 2.0
-"""Seconds for which an answer that is coming in at the deadline is waited for."""
-GRACE = 15.0
-"""Seconds for which a site that went away may come back and get its work again."""
+CONNECTION_CHECK = 1.0
+"""Seconds between two checks of who is connected, during an exchange."""
+FINAL_FETCH = 2.0
+"""Seconds to wait for an answer that is arriving at the deadline."""
+RECONNECT_GRACE = 15.0
+"""Seconds in which a site that lost its connection may return and get its work again."""
 GONE = "gone "
-"""Stands before the name of a message that died with its site."""
+"""Prefix of the key of a message that was lost with its site."""
 HEADERS = 1 << 16
-"""Bytes that Flower adds to a message, at most."""
-LAPSE = 2
-"""A message lapses after so many deadlines; until then a late answer is still told of."""
+"""Most bytes that Flower adds to a message."""
+DEADLINES_TO_LIVE = 2
+"""A message expires after this many deadlines; until then a late answer is still reported."""
 RESENDS = 2
 """How often a site that restarts gets the same message again in one exchange."""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A message on its way: to whom, what it asks, and what its answer must be like."""
+class PendingRequest:
+    """A request that was sent: to whom, what it asks, and what its answer must be like."""
 
     client: int
     node: int
-    request: Request
+    request: SiteRequest
     data: bytes
-    expected: Expected
-    at: float
-    times: int = 1
-    gone: float | None = None
-    """Since when its site is known to be away."""
-    why: str = "lost its connection"
+    expected: ExpectedAnswer
+    sent_at: float
+    attempts: int = 1
+    gone_since: float | None = None
+    """When its site was found to be disconnected."""
+    gone_reason: str = "lost its connection"
     sent_again: bool = False
-    """Whether a later message asks the same; this one may still be answered, if only the connection was cut."""
+    """Whether a later message asks the same. This one may still be answered, if only the connection was cut."""
+
+
+Pending = dict[str, PendingRequest]
+"""Sent requests by the id of their message."""
 
 
 class DeployedEngine:
-    """Sites, reached through Flower. ``shop`` is the hollow task's: for jobs of the server's own, and to find out what
-    answers look like."""
+    """Sites, reached through Flower.
+
+    ``runtime`` is that of the server's task without data: it does the server's own jobs, and predicts the form of
+    answers.
+    """
 
     def __init__(
-        self, post: Post, roster: Roster, tickets: Tickets, settings: ServerSettings, runtime: ClientRuntime
+        self,
+        transport: ServerTransport,
+        roster: Roster,
+        tickets: Tickets,
+        settings: ServerSettings,
+        runtime: ClientRuntime,
     ) -> None:
-        self.post, self.roster, self.tickets, self.settings, self.runtime = post, roster, tickets, settings, runtime
-        post.limit = int(settings.max_megabytes * 1e6) + HEADERS
-        self.name, self.limit, self.forms = roster.run, int(settings.max_megabytes * 1e6), Forms(runtime)
+        self.transport, self.roster, self.tickets, self.settings = transport, roster, tickets, settings
+        self.runtime, self.forms = runtime, ReplyForms(runtime)
+        self.name, self.limit = roster.run, int(settings.max_megabytes * 1e6)
+        transport.limit = self.limit + HEADERS
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
-        self.overdue: dict[str, Sent] = {}
+        self.overdue: Pending = {}
         self.wire = {"messages": 0, "bytes_down": 0, "bytes_up": 0}
 
-    # -- the engine
+    # -- the engine's interface
 
     def begin(self, round_number: int) -> None:
-        """A round begins, or begins again: enough sites are waited for, and kept states go back to the last finished
+        """Begin a round, or repeat it: wait for enough sites, and return to the client states of the last finished
         round."""
-        self.roster.wait(self.settings.min_clients)
+        self.roster.wait_for(self.settings.min_clients)
         self.round = round_number
         self.tickets.begin(round_number)
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
-        """Send each job to its client's site; None for a job that nobody did."""
+        """Send each job to its client's site; None for a job without a valid answer."""
         if jobs[0].kind == "global":
-            return self._global(jobs, message)
-        requests: dict[int, tuple[Request, dict[str, Tensor]]] = {}
+            return self._evaluate_globally(jobs, message)
+        requests: dict[int, tuple[SiteRequest, dict[str, Tensor]]] = {}
         alone = {job.ids[0]: job for job in jobs}
         for client, job in alone.items():
             own = message.for_clients(_place(job))
@@ -99,62 +120,73 @@ class DeployedEngine:
             requests[client] = self._request(client, job.kind, job.round, job.turn, job.measure), tensors
         form = self.forms.of(jobs[0], message)
         named = dict(message.shared) | dict(message.each)
-        received = next((named[name] for name in MOVED if name in named), None)
+        received = next((named[name] for name in MODEL_REPLIES if name in named), None)
         places = {client: job.places[0] for client, job in alone.items()}
         rows = {client: _row(received, places[client]) for client in alone}
         results = self.exchange(requests, form, rows)
         return [results.get(job.ids[0]) for job in jobs]
 
     def left_out(self) -> list[dict[str, Any]]:
-        """Whose answers did not count since the last time, and why."""
+        """Return and clear the list of excluded answers, with reasons."""
         found, self.excluded = self.excluded, []
         return found
 
     def close(self) -> None:
-        """The sites stay; they belong to others."""
+        """Do nothing: the sites run on."""
 
     # -- one exchange
 
     def exchange(
         self,
-        requests: Mapping[int, tuple[Request, dict[str, Tensor]]],
+        requests: Mapping[int, tuple[SiteRequest, dict[str, Tensor]]],
         form: Any = None,
         received: Mapping[int, Tensor | None] | None = None,
     ) -> dict[int, Tensors]:
-        """Send each client its request and wait; the checked results of those whose answers are taken."""
-        waiting = self._sent(requests, form, received or {})
+        """Send each client its request and wait for the answers.
+
+        Args:
+            requests: Request and tensors, by client.
+            form: The form that answers must have; None if it is unknown.
+            received: The model row that each client was sent, for the norm bound.
+
+        Returns:
+            The results of the accepted answers, by client.
+        """
+        waiting = self._send_all(requests, form, received or {})
         results: dict[int, Tensors] = {}
-        end, look, patience = time.monotonic() + self.settings.deadline, time.monotonic() + LOOK, Patience(POLL / 2)
+        delay, end = PollDelay(POLL / 2), time.monotonic() + self.settings.deadline
+        next_check = time.monotonic() + CONNECTION_CHECK
         while waiting and time.monotonic() < end:
-            for letter in self.post.fetch(_letters(waiting, self.overdue), max(LAST, end - time.monotonic())):
-                self._received(letter, waiting, results)
-            if time.monotonic() > look:
-                self._missed(waiting)
-                look = time.monotonic() + LOOK
+            ids, seconds = _message_ids(waiting, self.overdue), max(FINAL_FETCH, end - time.monotonic())
+            for reply in self.transport.fetch(ids, seconds):
+                self._receive(reply, waiting, results)
+            if time.monotonic() > next_check:
+                self._check_connections(waiting)
+                next_check = time.monotonic() + CONNECTION_CHECK
             if waiting:
-                patience.sleep()
-        for letter in self.post.fetch(_letters(waiting), LAST):  # they may have come while another was coming in slowly
-            self._received(letter, waiting, results)
+                delay.sleep()
+        for reply in self.transport.fetch(_message_ids(waiting), FINAL_FETCH):  # arrived behind a slow one
+            self._receive(reply, waiting, results)
         while waiting:
             name, sent = next(iter(waiting.items()))
             late = f"no answer within {self.settings.deadline:g} s"
-            self._give_up(name, waiting, late if sent.gone is None else sent.why)
+            self._give_up(name, waiting, late if sent.gone_since is None else sent.gone_reason)
         if form is None:
-            self._agree(requests, results)
+            self._exclude_odd_forms(requests, results)
         return {client: results[client] for client in sorted(results)}
 
-    def _agree(self, requests: Mapping[int, tuple[Request, Any]], results: dict[int, Tensors]) -> None:
-        """Where the server does not know what answers look like, those count that look like most of them."""
-        usual = agreed([form_of(result) for result in results.values()])
-        for client in [client for client, result in results.items() if form_of(result) != usual]:
+    def _exclude_odd_forms(self, requests: Mapping[int, tuple[SiteRequest, Any]], results: dict[int, Tensors]) -> None:
+        """Where the server cannot predict the form of answers, accept those that have the form of the majority."""
+        usual = majority_form([reply_form(result) for result in results.values()])
+        for client in [client for client, result in results.items() if reply_form(result) != usual]:
             del results[client]
-            self._leave_out(client, requests[client][0].kind, "its answer does not look like most of the others'")
+            self._exclude(client, requests[client][0].kind, "its answer does not have the form of most other answers")
 
-    def _request(self, client: int, kind: str, round_number: int, turn: int = 0, measure: bool = False) -> Request:
-        return Request(
+    def _request(self, client: int, kind: str, round_number: int, turn: int = 0, measure: bool = False) -> SiteRequest:
+        return SiteRequest(
             run=self.name,
             ticket=secrets.token_hex(16),
-            kind=cast(Kind, kind),
+            kind=cast(RequestKind, kind),
             round=round_number,
             turn=turn,
             measure=measure,
@@ -163,67 +195,70 @@ class DeployedEngine:
         )
 
     def send(
-        self, clients: Sequence[int], kind: Kind, tensors: Mapping[int, Mapping[str, Tensor]]
+        self, clients: Sequence[int], kind: RequestKind, tensors: Mapping[int, Mapping[str, Tensor]]
     ) -> dict[int, Tensors]:
-        """Ask some clients something outside a round's jobs."""
+        """Send some clients a request that is no job of a round; the results of the accepted answers."""
         return self.exchange({c: (self._request(c, kind, self.round), dict(tensors[c])) for c in clients})
 
-    def _sent(
+    def _send_all(
         self,
-        requests: Mapping[int, tuple[Request, dict[str, Tensor]]],
+        requests: Mapping[int, tuple[SiteRequest, dict[str, Tensor]]],
         form: Any,
         received: Mapping[int, Tensor | None],
-    ) -> dict[str, Sent]:
+    ) -> Pending:
         nodes = self.roster.nodes()
-        waiting: dict[str, Sent] = {}
+        waiting: Pending = {}
         for client, (request, tensors) in requests.items():
             node, sizes = nodes.get(client), self.roster.sizes.get(client)
             if node is None or sizes is None:
-                self._leave_out(client, request.kind, self.roster.refused.get(client, "not connected"))
+                self._exclude(client, request.kind, self.roster.refused.get(client, "not connected"))
                 continue
             row = received.get(client)
-            expected = Expected(self.name, request.ticket, client, request.round, sizes.train, form, row)
-            self._post(Sent(client, node.number, request, pack(request, tensors), expected, time.time()), waiting)
+            expected = ExpectedAnswer(self.name, request.ticket, client, request.round, sizes.train, form, row)
+            data = pack(request, tensors)
+            self._send(PendingRequest(client, node.number, request, data, expected, time.time()), waiting)
         return waiting
 
-    def _post(self, sent: Sent, waiting: dict[str, Sent]) -> None:
-        names = self.post.send({sent.node: sent.data}, LAPSE * self.settings.deadline, str(sent.request.round))
-        if sent.node not in names:
-            self._leave_out(sent.client, sent.request.kind, "the message could not be sent")
+    def _send(self, sent: PendingRequest, waiting: Pending) -> None:
+        seconds, group = DEADLINES_TO_LIVE * self.settings.deadline, str(sent.request.round)
+        ids = self.transport.send({sent.node: sent.data}, seconds, group)
+        if sent.node not in ids:
+            self._exclude(sent.client, sent.request.kind, "the message could not be sent")
             return
-        waiting[names[sent.node]] = sent
+        waiting[ids[sent.node]] = sent
         self.wire["messages"] += 1
         self.wire["bytes_down"] += len(sent.data)
 
-    def _received(self, letter: Letter, waiting: dict[str, Sent], results: dict[int, Tensors]) -> None:
-        if letter.answers in self.overdue:
-            late = self.overdue.pop(letter.answers)
-            if letter.error:  # the message has lapsed, and nobody will answer it
+    def _receive(self, reply: ReceivedMessage, waiting: Pending, results: dict[int, Tensors]) -> None:
+        if reply.reply_to in self.overdue:
+            late = self.overdue.pop(reply.reply_to)
+            if reply.error:  # the message has expired, and nobody will answer it
                 return
-            self._leave_out(late.client, late.request.kind, f"answer to round {late.request.round} came too late")
+            self._exclude(late.client, late.request.kind, f"answer to round {late.request.round} came too late")
             return
-        sent = waiting.pop(letter.answers, None)
+        sent = waiting.pop(reply.reply_to, None)
         if sent is None:
-            log.warning("an answer to nothing that was asked is dropped")
+            log.warning("dropped an answer to an unknown request")
             return
-        self.wire["bytes_up"] += len(letter.data)
+        self.wire["bytes_up"] += len(reply.data)
         try:
-            if letter.spoilt:
-                raise Refused(letter.spoilt)
-            if letter.error and sent.sent_again:
+            if reply.unreadable:
+                raise RejectedMessage(reply.unreadable)
+            if reply.error and sent.sent_again:
                 return
-            if letter.error:  # Flower's own word: it went away with its work, and may come back
-                why = f"lost its connection ({shown(letter.error, 300)})"
-                waiting[f"{GONE}{sent.request.ticket}"] = replace(sent, gone=time.monotonic(), why=why)
+            if reply.error:  # from Flower: the site disconnected during its work, and may return
+                why = f"lost its connection ({printable_line(reply.error, 300)})"
+                gone = replace(sent, gone_since=time.monotonic(), gone_reason=why)
+                waiting[f"{GONE}{sent.request.ticket}"] = gone
                 return
-            if letter.node != sent.node:
-                raise Refused("another site answered in its name")
-            answer, tensors = unpack(letter.data, Answer, self.limit)
+            if reply.node != sent.node:
+                raise RejectedMessage("another site answered in its name")
+            answer, tensors = unpack(reply.data, SiteAnswer, self.limit)
             if answer.lost and answer.ticket == sent.request.ticket:
                 self.tickets.forget(sent.client)
-            check(answer, tensors, sent.expected, self.settings)
-        except Refused as why:
-            self._leave_out(sent.client, sent.request.kind, str(why))
+            check_answer(answer, tensors, sent.expected, self.settings)
+        except RejectedMessage as why:
+            self._exclude(sent.client, sent.request.kind, str(why))
             return
         for other in [name for name, one in waiting.items() if one.request.ticket == sent.request.ticket]:
             del waiting[other]  # the same request, sent again
@@ -231,65 +266,67 @@ class DeployedEngine:
         if sent.request.kind == "update":
             self.tickets.take(sent.client, sent.request.ticket if answer.keeps else "")
 
-    def _missed(self, waiting: dict[str, Sent]) -> None:
-        """Send once more to sites that have restarted, and stop waiting for sites that are gone."""
+    def _check_connections(self, waiting: Pending) -> None:
+        """Send again to sites that have restarted, and give up sites that do not return."""
         nodes, now = self.roster.nodes(), time.monotonic()
         for name, sent in list(waiting.items()):
             node = nodes.get(sent.client)
             if sent.sent_again or name not in waiting:
                 continue
-            if node is not None and node.since > sent.at:
-                if sent.times > RESENDS:
-                    self._give_up(name, waiting, f"restarted {sent.times} times")
+            if node is not None and node.since > sent.sent_at:
+                if sent.attempts > RESENDS:
+                    self._give_up(name, waiting, f"restarted {sent.attempts} times")
                     continue
                 waiting[name] = replace(sent, sent_again=True)
                 if name.startswith(GONE):
                     del waiting[name]
-                log.warning("%s restarted: its work is asked for again", self.roster.names[sent.client])
-                again = replace(sent, node=node.number, at=time.time(), times=sent.times + 1, gone=None)
-                self._post(again, waiting)
-            elif (node is None or sent.gone is not None) and now - (sent.gone or now) > GRACE:
-                self._give_up(name, waiting, sent.why)
-            elif node is None and sent.gone is None:
-                waiting[name] = replace(sent, gone=now)
+                log.warning("%s restarted: its request is sent again", self.roster.names[sent.client])
+                again = replace(
+                    sent, node=node.number, sent_at=time.time(), attempts=sent.attempts + 1, gone_since=None
+                )
+                self._send(again, waiting)
+            elif (node is None or sent.gone_since is not None) and now - (sent.gone_since or now) > RECONNECT_GRACE:
+                self._give_up(name, waiting, sent.gone_reason)
+            elif node is None and sent.gone_since is None:
+                waiting[name] = replace(sent, gone_since=now)
 
-    def _give_up(self, name: str, waiting: dict[str, Sent], why: str) -> None:
-        """Wait no longer for a request's answer; one that comes late will be told of."""
+    def _give_up(self, name: str, waiting: Pending, why: str) -> None:
+        """Stop waiting for the answer to a request; a late answer will be reported."""
         ticket = waiting[name].request.ticket
         for one in [one for one, sent in waiting.items() if sent.request.ticket == ticket]:
             sent = waiting.pop(one)
             if not one.startswith(GONE):
                 self.overdue[one] = replace(sent, data=b"")
-        self._leave_out(sent.client, sent.request.kind, why)
+        self._exclude(sent.client, sent.request.kind, why)
 
-    def _leave_out(self, client: int, kind: str, reason: str) -> None:
+    def _exclude(self, client: int, kind: str, reason: str) -> None:
         name = self.roster.names[client]
         log.warning("round %s: %s is left out of '%s': %s", self.round, name, kind, reason)
         self.excluded.append({"client": client, "name": name, "what": kind, "reason": reason})
 
-    def _global(self, jobs: list[Job], message: Message) -> list[Tensors | None]:
-        """The shared row on the global test set: the evaluator's, asked once for all of it, or the server's own."""
+    def _evaluate_globally(self, jobs: list[Job], message: Message) -> list[Tensors | None]:
+        """Evaluate the shared row on the global test set: at the evaluator, in one request, or here."""
         if self.settings.evaluator is None:
             return [self.runtime.do(job, message, {}) for job in jobs]
         evaluator = self.roster.evaluator
         if evaluator is None:
-            self._leave_out(len(self.settings.sites), "global", "not connected")
+            self._exclude(len(self.settings.sites), "global", "not connected")
             return [None] * len(jobs)
         whole = torch.tensor([jobs[0].ids[0], jobs[-1].ids[1]])
         request = self._request(evaluator, "global", jobs[0].round)
         form = self.forms.of(jobs[0], message)
-        asked = self.exchange({evaluator: (request, {"shared/row": message["row"], "slice": whole})}, form)
-        found = asked.get(evaluator)
+        results = self.exchange({evaluator: (request, {"shared/row": message["row"], "slice": whole})}, form)
+        found = results.get(evaluator)
         if found is not None and ("counts" not in found or not float(found["counts"]) > 0):
-            self._leave_out(evaluator, "global", "counts is a number that cannot be")
+            self._exclude(evaluator, "global", "counts must be positive")
             found = None
         nothing = None if found is None else {name: torch.zeros_like(t) for name, t in found.items()}
         return [found, *[nothing] * (len(jobs) - 1)]
 
 
-def _letters(*books: Mapping[str, Sent]) -> list[str]:
-    """The names of letters that an answer may come to."""
-    return [name for book in books for name in book if not name.startswith(GONE)]
+def _message_ids(*pending: Pending) -> list[str]:
+    """The ids of messages that may still be answered."""
+    return [name for requests in pending for name in requests if not name.startswith(GONE)]
 
 
 def _place(job: Job) -> Tensor:

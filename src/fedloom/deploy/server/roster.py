@@ -1,8 +1,8 @@
-"""Who is there: the sites that were let in, which of them are connected, and how much data they say they have.
+"""The sites of a deployment: which are admitted, which are connected, and how much data they announce.
 
-A node is known by its public key, which ``deploy init`` made for one site and the SuperLink checks, so no site can
-answer for another. Each one that connects is greeted once: it tells its versions, the run it was made for and its
-numbers of samples, and only then does it count as present.
+A node is identified by its public key, which ``deploy init`` made for one site and the SuperLink verifies, so no site
+can answer for another. The server greets each node that connects. The site answers with its versions, the digest of its
+run and its numbers of samples; only then does it count as present.
 """
 
 from __future__ import annotations
@@ -13,59 +13,66 @@ import time
 from collections.abc import Callable, Mapping
 
 import fedloom
-from fedloom.deploy.flower import POLL, Letter, Node, Post
-from fedloom.deploy.protocol.blueprint import Sizes
-from fedloom.deploy.protocol.wire import Answer, Refused, Request, pack, shown, unpack
+from fedloom.data.schema import ClientSizes
+from fedloom.deploy.flower import POLL, NodeInfo, ReceivedMessage, ServerTransport
+from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, printable_line, unpack
 from fedloom.deploy.settings import ServerSettings
 
 log = logging.getLogger("fedloom")
-GREETING = 120.0
-"""Seconds that an answer to a greeting may take to come in."""
+GREETING_ARRIVAL = 120.0
+"""Seconds in which an answer to a greeting must have arrived completely."""
 LARGEST = 1 << 20
-"""Bytes of an answer to a greeting, at most."""
+"""Most bytes of an answer to a greeting."""
 
 
 class Roster:
-    """The sites of a deployment, by client number; the evaluator's is behind the training sites'."""
+    """The sites of a deployment by client number; the evaluator comes after the training sites."""
 
-    def __init__(self, post: Post, settings: ServerSettings, keys: Mapping[bytes, int], run: str, digest: str) -> None:
-        self.post, self.settings, self.keys, self.run, self.digest = post, settings, keys, run, digest
+    def __init__(
+        self,
+        transport: ServerTransport,
+        settings: ServerSettings,
+        keys: Mapping[bytes, int],
+        run: str,
+        digest: str,
+    ) -> None:
+        self.transport, self.settings, self.keys, self.run, self.digest = transport, settings, keys, run, digest
         self.names = settings.everyone
-        self.sizes: dict[int, Sizes] = {}
+        self.sizes: dict[int, ClientSizes] = {}
         self.refused: dict[int, str] = {}
-        self.joined: Callable[[], None] = lambda: None
-        """Called when a site has told its sizes."""
+        self.on_join: Callable[[], None] = lambda: None
+        """Called when a site has announced its sizes, or has changed them."""
         self.greeted: dict[int, float] = {}
-        self.asked: dict[str, tuple[int, Node, str]] = {}
+        self.pending: dict[str, tuple[int, NodeInfo, str]] = {}
 
     @property
-    def patience(self) -> float:
-        """Seconds after which a greeting lapses: a site may be in the middle of work that it was asked for."""
-        return max(GREETING, self.settings.deadline)
+    def greeting_timeout(self) -> float:
+        """Seconds after which a greeting expires; a site may be busy with a request until then."""
+        return max(GREETING_ARRIVAL, self.settings.deadline)
 
     @property
     def evaluator(self) -> int | None:
-        """The evaluator's number, if there is one and it has been greeted."""
+        """The client number of the evaluator, if there is one and it has answered the greeting."""
         number = len(self.settings.sites)
         return number if number in self.sizes else None
 
-    def nodes(self) -> dict[int, Node]:
-        """The nodes that are connected now, by client."""
-        return {self.keys[n.key]: n for n in self.post.nodes() if n.online and n.key in self.keys}
+    def nodes(self) -> dict[int, NodeInfo]:
+        """The nodes that are connected now, by client number."""
+        return {self.keys[n.key]: n for n in self.transport.nodes() if n.online and n.key in self.keys}
 
     def present(self) -> list[int]:
-        """The training sites that are connected and have been greeted; newcomers are greeted on the way."""
+        """Greet new sites; the training sites that are connected and have answered their greeting."""
         nodes = self.greet()
         return [client for client in range(len(self.settings.sites)) if client in nodes and client in self.sizes]
 
-    def gather(self, tell: Callable[[str], None]) -> None:
-        """Wait until all sites are there, or the time to join is over."""
-        end, told = time.monotonic() + self.settings.join_timeout, -1
+    def wait_for_all(self, report: Callable[[str], None]) -> None:
+        """Wait until all sites are present, at most ``join_timeout`` seconds; ``report`` gets the progress."""
+        end, reported = time.monotonic() + self.settings.join_timeout, -1
         while time.monotonic() < end:
             self.greet()
-            if len(self.sizes) != told:
-                told = len(self.sizes)
-                tell(f"{told} of {len(self.names)} sites are connected")
+            if len(self.sizes) != reported:
+                reported = len(self.sizes)
+                report(f"{reported} of {len(self.names)} sites are connected")
             if len(self.sizes) + len(self.refused) == len(self.names):
                 break
             time.sleep(POLL)
@@ -73,61 +80,62 @@ class Roster:
             if client not in self.sizes:
                 log.warning("%s: %s", name, self.refused.get(client, "never connected"))
 
-    def wait(self, number: int) -> None:
-        """Wait until some training sites are there, or the time to join is over."""
+    def wait_for(self, number: int) -> None:
+        """Wait until this many training sites are present, at most ``join_timeout`` seconds."""
         end = time.monotonic() + self.settings.join_timeout
         while len(self.present()) < number and time.monotonic() < end:
             time.sleep(POLL)
 
-    def greet(self) -> dict[int, Node]:
-        """Greet whoever is new since the last time, and note the answers that have come in."""
+    def greet(self) -> dict[int, NodeInfo]:
+        """Greet the nodes that are new since the last time, and record the answers that have arrived."""
         nodes = self.nodes()
         for client, node in nodes.items():
             if self.greeted.get(client) != node.since:
                 self.greeted[client] = node.since
-                request = Request(run=self.run, ticket=secrets.token_hex(16), kind="hello", round=0)
-                for name in self.post.send({node.number: pack(request, {})}, self.patience, "hello").values():
-                    self.asked[name] = client, node, request.ticket
-        for letter in self.post.fetch(list(self.asked), GREETING):
-            client, node, ticket = self.asked.pop(letter.answers)
-            if letter.error and not letter.spoilt:  # it went away, or was at work all the while: it is greeted again
+                request = SiteRequest(run=self.run, ticket=secrets.token_hex(16), kind="hello", round=0)
+                sent = self.transport.send({node.number: pack(request, {})}, self.greeting_timeout, "hello")
+                self.pending |= dict.fromkeys(sent.values(), (client, node, request.ticket))
+        for reply in self.transport.fetch(list(self.pending), GREETING_ARRIVAL):
+            client, node, ticket = self.pending.pop(reply.reply_to)
+            if reply.error and not reply.unreadable:  # it disconnected, or was busy all the time: greet it again
                 self.greeted.pop(client, None)
                 continue
             try:
-                self._noted(client, node, ticket, letter)
-            except Refused as why:
+                self._record_answer(client, node, ticket, reply)
+            except RejectedMessage as why:
                 self.refused[client] = str(why)
                 self.sizes.pop(client, None)
                 log.warning("%s may not take part: %s", self.names[client], why)
         return nodes
 
-    def _noted(self, client: int, node: Node, ticket: str, letter: Letter) -> None:
-        if letter.spoilt:
-            raise Refused(letter.spoilt)
-        answer, _ = unpack(letter.data, Answer, LARGEST)
+    def _record_answer(self, client: int, node: NodeInfo, ticket: str, reply: ReceivedMessage) -> None:
+        if reply.unreadable:
+            raise RejectedMessage(reply.unreadable)
+        answer, _ = unpack(reply.data, SiteAnswer, LARGEST)
         about = answer.about
-        if (answer.run, answer.ticket, answer.client, letter.node) != (self.run, ticket, client, node.number):
-            raise Refused("its answer to the greeting is not its own")
+        if (answer.run, answer.ticket, answer.client, reply.node) != (self.run, ticket, client, node.number):
+            raise RejectedMessage("its answer does not belong to its greeting")
         if answer.error:
-            raise Refused(shown(answer.error, 300))
+            raise RejectedMessage(printable_line(answer.error, 300))
         if about.get("fedloom") != fedloom.__version__:
-            theirs = shown(str(about.get("fedloom")), 40)
-            raise Refused(f"it runs fedloom {theirs}, and the server {fedloom.__version__}")
+            theirs = printable_line(str(about.get("fedloom")), 40)
+            raise RejectedMessage(f"it runs fedloom {theirs}, and the server {fedloom.__version__}")
         if about.get("digest") != self.digest:
-            raise Refused("its folder was made for another run: give it the one of this deployment")
-        sizes = Sizes(*(_count(about.get(part), part, self.settings.max_samples) for part in Sizes._fields))
+            raise RejectedMessage("its folder was made for another run: give it the one of this deployment")
+        counts = (_count(about.get(part), part, self.settings.max_samples) for part in ClientSizes._fields)
+        sizes = ClientSizes(*counts)
         if sizes.train < 1:
-            raise Refused("it has no training sample")
-        new = self.sizes.get(client) != sizes
+            raise RejectedMessage("it has no training sample")
+        changed = self.sizes.get(client) != sizes
         self.sizes[client] = sizes
         self.refused.pop(client, None)
-        log.info("%s is here: %s training samples", self.names[client], f"{sizes.train:,}")
-        if new:
-            self.joined()
+        log.info("%s is connected: %s training samples", self.names[client], f"{sizes.train:,}")
+        if changed:
+            self.on_join()
 
 
 def _count(value: object, part: str, most: int) -> int:
     if not isinstance(value, int) or not 0 <= value <= most:
-        said = shown(str(value), 40)
-        raise Refused(f"it says it has {said} {part} samples, which cannot be (max_samples = {most:,})")
+        given = printable_line(str(value), 40)
+        raise RejectedMessage(f"it announces {given} {part} samples; 0 to {most:,} are allowed (max_samples)")
     return value

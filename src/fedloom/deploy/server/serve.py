@@ -1,8 +1,8 @@
-"""The server's half of a deployed run: the simulator's round loop, over sites instead of cohorts.
+"""The server half of a deployed run: the simulator's round loop, over sites instead of cohorts.
 
-It runs inside Flower's ServerApp, in the server's folder, and writes the same run folder as a simulation, below
-``run``. Started again, it goes on from the last checkpoint. ``outcome.json`` says how it ended; while it is at work
-``serving.json`` names its process.
+It runs inside Flower's ServerApp and writes the same run folder as a simulation, into ``run`` of the server's folder.
+Started again, it continues from the last checkpoint. ``outcome.json`` says how it ended; while it runs,
+``serving.json`` holds its process number.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.flower import Post, key_of
-from fedloom.deploy.operate.commands import CROSS, OUTCOME, RUN, SERVING, STATUS
+from fedloom.deploy.flower import ServerTransport, public_key
+from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, RUN, SERVING, STATUS
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
@@ -36,8 +36,8 @@ from fedloom.runs.runner import Prepared, execute, prepare, resume
 log = logging.getLogger("fedloom")
 
 
-def serve(post: Post, folder: Path) -> None:
-    """Play a run to its end, or as far as it goes, and leave word of it."""
+def serve(transport: ServerTransport, folder: Path) -> None:
+    """Run the rounds to the end, or to an error, and write the outcome."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     run = folder / RUN
@@ -45,23 +45,23 @@ def serve(post: Post, folder: Path) -> None:
     (run / OUTCOME).unlink(missing_ok=True)
     _write(run / SERVING, {"process": os.getpid()})
     try:
-        history, left_out = _served(post, folder)
+        history, left_out = _serve_run(transport, folder)
         _write(run / OUTCOME, {"stopped": history.stopped} | ({"excluded": left_out} if left_out else {}))
     except FedloomError as why:
         log.error("%s", why)
         _write(run / OUTCOME, {"error": str(why)})
-    except Exception as why:  # a method that some site's numbers have led astray, a full disk
+    except Exception as why:  # for instance a method that fails on some site's numbers, or a full disk
         log.exception("the server half failed")
-        told = f"the server half failed ({type(why).__name__}: {str(why)[:200]}): see logs/superlink.log"
-        _write(run / OUTCOME, {"error": f"{told}; fedloom deploy run goes on from the last round."})
+        text = f"the server half failed ({type(why).__name__}: {str(why)[:200]}): see logs/superlink.log"
+        _write(run / OUTCOME, {"error": f"{text}; fedloom deploy run continues from the last round."})
 
 
-def _served(post: Post, folder: Path) -> tuple[History, list[dict[str, Any]]]:
+def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[dict[str, Any]]]:
     settings, blueprint, run = load_server(folder), Blueprint.load(folder), folder / RUN
     state = load_checkpoint(run, len(blueprint.sites)) if (run / "config.toml").exists() else None
-    keys = {key_of(folder / "keys" / f"{name}.pub"): number for number, name in enumerate(settings.everyone)}
-    roster = Roster(post, settings, keys, blueprint.digest, blueprint.digest)
-    roster.gather(lambda text: _write(run / STATUS, {"waiting": text}))
+    keys = {public_key(folder / "keys" / f"{name}.pub"): number for number, name in enumerate(settings.everyone)}
+    roster = Roster(transport, settings, keys, blueprint.digest, blueprint.digest)
+    roster.wait_for_all(lambda text: _write(run / STATUS, {"waiting": text}))
     missing = [
         f"{name} ({roster.refused.get(client, 'never connected')})"
         for client, name in enumerate(settings.sites)
@@ -71,33 +71,33 @@ def _served(post: Post, folder: Path) -> tuple[History, list[dict[str, Any]]]:
     if there < settings.min_clients:
         raise FedloomError(
             f"only {there} of {len(settings.sites)} sites connected within {settings.join_timeout:g} s, and "
-            f"min_clients = {settings.min_clients}; missing: {', '.join(missing)}; start them, then fedloom deploy run "
-            "again."
+            f"min_clients = {settings.min_clients}; missing: {', '.join(missing)}; start them, then repeat fedloom "
+            "deploy run."
         )
-    prepared = deployed(blueprint, roster, settings)
+    prepared = prepare_deployed_run(blueprint, roster, settings)
     tickets = Tickets(run / "tickets.json", None if state is None else state.round)
-    fleet = DeployedEngine(post, roster, tickets, settings, prepared.composition.runtime())
+    engine = DeployedEngine(transport, roster, tickets, settings, prepared.composition.runtime())
     _write(run / STATUS, {})
     play = resume if (run / "config.toml").exists() else execute
-    history = play(prepared, run, [], fleet)
-    _finish(prepared.composition, fleet, roster, settings, run)
-    return history, fleet.left_out()
+    history = play(prepared, run, [], engine)
+    _finish(prepared.composition, engine, roster, settings, run)
+    return history, engine.left_out()
 
 
-def deployed(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:
-    """The run over the hollow task of the sites that are there; sites that join later change its sizes."""
+def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:
+    """The run over the server's task, which has sizes and no data; sites that join later change the sizes."""
     config = blueprint.config.model_copy(update={"checkpoint_every": 1})
     task = blueprint.server_task(roster.sizes)
 
-    def joined() -> None:
-        told = blueprint.server_task(roster.sizes).federation
+    def update_sizes() -> None:
+        federation, new = task.federation, blueprint.server_task(roster.sizes).federation
         for part in ("train", "valid", "test", "counted", "global_test"):
-            object.__setattr__(task.federation, part, getattr(told, part))
-        if settings.evaluator is not None:  # the shared model is scored on all that the evaluator has
-            object.__setattr__(task.federation, "global_test", _evaluators(roster))
+            object.__setattr__(federation, part, getattr(new, part))
+        if settings.evaluator is not None:  # the shared model is evaluated on all samples of the evaluator
+            object.__setattr__(federation, "global_test", _evaluator_positions(roster))
+        vars(federation).pop("points", None)  # computed once from the sizes
 
-    roster.joined = joined
-    joined()
+    update_sizes()
     prepared = prepare(task, method_of(config), config, made_of=blueprint.digest)
     composition = replace(
         prepared.composition,
@@ -107,21 +107,27 @@ def deployed(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> 
         retries=settings.retries,
         present=roster.present,
     )
+
+    def on_join() -> None:
+        update_sizes()
+        composition.clear_sizes()
+
+    roster.on_join = on_join
     return replace(prepared, composition=composition)
 
 
-def _evaluators(roster: Roster) -> Tensor:
-    """As many positions as the evaluator has samples, which only it knows; one while it has not said."""
+def _evaluator_positions(roster: Roster) -> Tensor:
+    """As many positions as the evaluator has samples; one while the number is unknown."""
     count = 1 if roster.evaluator is None else roster.sizes[roster.evaluator].test
     return torch.zeros(1, dtype=torch.int64).expand(count)
 
 
-def _finish(run: Composition, fleet: DeployedEngine, roster: Roster, settings: ServerSettings, folder: Path) -> None:
-    """Every site saves the model it will predict with; where it was asked for, models are scored on all sites' data."""
+def _finish(run: Composition, engine: DeployedEngine, roster: Roster, settings: ServerSettings, folder: Path) -> None:
+    """Let every site save the model it predicts with; with ``cross_site``, evaluate all models on all sites' data."""
     state = load_checkpoint(folder, run.task.federation.clients)
     if state is None:
         return
-    fleet.round = state.round
+    engine.round = state.round
     clients = roster.present()
     messages = {
         client: run.algorithm.broadcast(state.server, [client]).for_clients(torch.tensor([0])) for client in clients
@@ -130,26 +136,28 @@ def _finish(run: Composition, fleet: DeployedEngine, roster: Roster, settings: S
         client: {f"shared/{k}": v for k, v in m.shared.items()} | {f"each/{k}": v for k, v in m.each.items()}
         for client, m in messages.items()
     }
-    fleet.send(clients, "finish", tensors)
+    engine.send(clients, "finish", tensors)
     if settings.cross_site:
-        sent = fleet.send(clients, "model", tensors)
+        sent = engine.send(clients, "model", tensors)
         width = (run.task.layout.width,)
         rows = {client: one["row"] for client, one in sent.items() if _shape(one, "row") == width}
-        _write(folder / CROSS, _judged(rows, fleet, roster, run))
-    log.info("on the wire: %s", fleet.wire)
-    _write(folder / "wire.json", fleet.wire)
+        _write(folder / CROSS_SITE, _cross_site_scores(rows, engine, roster, run))
+    log.info("on the wire: %s", engine.wire)
+    _write(folder / "wire.json", engine.wire)
 
 
-def _judged(rows: Mapping[int, Tensor], fleet: DeployedEngine, roster: Roster, run: Composition) -> dict[str, Any]:
-    """Every site's model on every site's data: a row per model, a column per site."""
+def _cross_site_scores(
+    rows: Mapping[int, Tensor], engine: DeployedEngine, roster: Roster, run: Composition
+) -> dict[str, Any]:
+    """Evaluate every site's model on every site's data: a row per model, a column per site."""
     models = {"rows": torch.stack(list(rows.values()))} if rows else {}
-    judges = fleet.send(list(rows), "judge", dict.fromkeys(rows, models))
-    judges = {client: said for client, said in judges.items() if _shape(said, "score") == (len(rows),)}
+    answers = engine.send(list(rows), "judge", dict.fromkeys(rows, models))
+    answers = {client: answer for client, answer in answers.items() if _shape(answer, "score") == (len(rows),)}
     return {
         "what": f"{run.task.objective.score} of the model of each site (row) on the test part of each site (column)",
         "models": [roster.names[client] for client in rows],
-        "sites": [roster.names[client] for client in judges],
-        "scores": [[_number(said["score"][place]) for said in judges.values()] for place in range(len(rows))],
+        "sites": [roster.names[client] for client in answers],
+        "scores": [[_number(answer["score"][place]) for answer in answers.values()] for place in range(len(rows))],
     }
 
 
@@ -158,7 +166,7 @@ def _shape(sent: Mapping[str, Tensor], name: str) -> tuple[int, ...] | None:
 
 
 def _number(value: Tensor) -> float | None:
-    """A score; None of a site without test samples."""
+    """A score; None for a site without test samples."""
     return None if bool(value.isnan()) else float(value)
 
 

@@ -1,7 +1,8 @@
-"""Which kept state of each client counts: by the ticket of the work that made it.
+"""The valid client state of each site, named by the ticket of the request that produced it.
 
-``state`` is what a client builds on next, ``base`` what it had when the last finished round ended. Both are written
-before a checkpoint can be, so that a server that is killed at any moment finds the states that its checkpoint means.
+``state`` is the one that the next request builds on, ``base`` the one at the end of the last finished round. Both are
+written before the checkpoint, so that a server that is killed at any moment finds the states that belong to its
+checkpoint.
 """
 
 from __future__ import annotations
@@ -14,27 +15,32 @@ from fedloom.runs.checkpoint import write_whole
 
 
 class Tickets:
-    """The book of tickets of a run's folder."""
+    """The tickets in a run's folder."""
 
     def __init__(self, path: Path, finished: int | None) -> None:
-        """Open it as it stands after the last checkpoint's round; None where there is no checkpoint yet."""
+        """Read the tickets as of a finished round.
+
+        Args:
+            path: The file of tickets.
+            finished: The round of the last checkpoint; None if there is none.
+        """
         self.path, self.round = path, -1 if finished is None else finished
         self.state: dict[int, str] = {}
         if finished is not None and path.is_file():
-            self.state = self._of(path, finished)
+            self.state = self._read(path, finished)
         self.base = dict(self.state)
 
     @staticmethod
-    def _of(path: Path, finished: int) -> dict[int, str]:
+    def _read(path: Path, finished: int) -> dict[int, str]:
         try:
             book = json.loads(path.read_text())
             found = book["state"] if book["round"] <= finished else book["base"]
             return {int(client): str(ticket) for client, ticket in found.items()}
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise FedloomError(f"{path} cannot be read: restore it, or start the run anew.") from None
+            raise FedloomError(f"{path} cannot be read: restore it, or start a new run.") from None
 
     def begin(self, round_number: int) -> None:
-        """A round begins: for the first time, from where the last one ended, or again, from where it began."""
+        """Begin a round: a new one builds on the last states, a repeated one returns to ``base``."""
         if round_number > self.round:
             self.base = dict(self.state)
         else:
@@ -43,13 +49,13 @@ class Tickets:
         self._write()
 
     def take(self, client: int, ticket: str) -> None:
-        """A client's work counts."""
+        """Record that a client's answer was accepted; an empty ticket if the client has no state."""
         if self.state.get(client, "") != ticket:
             self.state[client] = ticket
             self._write()
 
     def forget(self, client: int) -> None:
-        """A client has lost what it kept."""
+        """Record that a client has lost its state."""
         self.state.pop(client, None)
         self.base.pop(client, None)
         self._write()

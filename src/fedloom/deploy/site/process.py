@@ -1,8 +1,8 @@
-"""A site: one long-lived process that holds torch, the site's data and what its client keeps, and answers messages.
+"""The process of a site: it holds torch, the site's data and its client's state, and answers the server's messages.
 
-The client half of the method runs here exactly as in a simulation, as a cohort of one. A mistake in it, or a full
-disk, becomes an answer that says so; the process goes on. What is in an error that the method did not word for people
-stays in the site's own log, since it may quote data.
+The client half of the method runs here exactly as in a simulation, as a cohort of one. An error in it, or a full disk,
+becomes an answer that reports it, and the process goes on. The text of an unexpected error stays in the site's own log,
+since it may quote data.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from fedloom.core.nested import select_prefix
 from fedloom.core.threads import single_thread
 from fedloom.deploy import flower
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.protocol.wire import Answer, Refused, Request, pack, unpack
+from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.saved_model import save_model
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
-from fedloom.deploy.site.saved_model import save_model
-from fedloom.deploy.site.state import Lost, SiteState
+from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.rounds.jobs import PREDICTING, ClientRuntime, Job, Tensors
 
 log = logging.getLogger("fedloom")
 LARGEST = 1 << 40
-"""A site takes what its own server sends, whatever its size."""
+"""Most bytes of a message from the server: a site accepts any size."""
 
 
 @dataclass(frozen=True)
 class SiteProcess:
-    """A site at work."""
+    """A site that answers requests."""
 
     folder: Path
     settings: SiteSettings
     blueprint: Blueprint
     runtime: ClientRuntime
-    keepsake: SiteState
+    states: SiteState
 
     @staticmethod
     def open(folder: Path) -> SiteProcess:
-        """Read and check everything that a site has; what is wrong is said in one sentence."""
+        """Read and check a site's folder and data; a ``FedloomError`` says what is wrong."""
         settings = load_site(folder)
         blueprint = Blueprint.load(folder)
         task = blueprint.site_task(settings, folder)
@@ -57,51 +57,51 @@ class SiteProcess:
 
     @property
     def client(self) -> int:
-        """The site's number."""
+        """The site's client number."""
         return self.settings.client
 
     def answer(self, data: bytes) -> bytes:
-        """The answer to a message, whatever it is."""
+        """The answer to a message; an invalid message or a failure is reported in it."""
         try:
-            request, tensors = unpack(data, Request, LARGEST)
-        except Refused as why:
+            request, tensors = unpack(data, SiteRequest, LARGEST)
+        except RejectedMessage as why:
             log.warning("a message was refused: %s", why)
-            return pack(Answer(run="", ticket="", client=self.client, round=0, error=f"message refused: {why}"), {})
+            return pack(SiteAnswer(run="", ticket="", client=self.client, round=0, error=f"message refused: {why}"), {})
         about: dict[str, str | int] = self.about() if request.kind == "hello" else {}
         result, error, lost = dict[str, Tensor](), "", False
         log.info("round %s: %s", request.round, request.kind)
         began = time.perf_counter()
         try:
-            result = self._done(request, tensors)
+            result = self._perform(request, tensors)
         except FedloomError as why:
-            error, lost = str(why), isinstance(why, Lost)
+            error, lost = str(why), isinstance(why, StateLost)
         except OSError as why:
-            error = f"the site's disk: {why.strerror}"
+            error = f"disk error at the site: {why.strerror}"
         except Exception as why:
-            error = f"{type(why).__name__} in the client's code (the site's log has the details)"
+            error = f"{type(why).__name__} in the client's code (see the site's log)"
             log.exception("round %s: %s failed", request.round, request.kind)
         if error:
             log.error("round %s: %s", request.round, error)
         else:
             log.info("round %s: %s took %.3f s", request.round, request.kind, time.perf_counter() - began)
-        told = Answer(
+        answer = SiteAnswer(
             run=request.run,
             ticket=request.ticket,
             client=self.client,
             round=request.round,
             error=error[:2000],
-            keeps=request.kind == "update" and not error and self.keepsake.has(request.ticket),
+            keeps=request.kind == "update" and not error and self.states.has(request.ticket),
             lost=lost,
             about=about,
         )
         try:
-            return pack(told, {} if error else result)
-        except Exception:  # a method of somebody's own, with a tensor that cannot travel
+            return pack(answer, {} if error else result)
+        except Exception:  # a user-defined method with a tensor that has no wire format
             log.exception("round %s: the answer cannot be packed", request.round)
-            return pack(told.model_copy(update={"error": "its answer cannot be packed", "keeps": False}), {})
+            return pack(answer.model_copy(update={"error": "its answer cannot be packed", "keeps": False}), {})
 
     def about(self) -> dict[str, str | int]:
-        """What a site says of itself: its name, versions, the run it was made for, and how much data it has."""
+        """The site's answer to the greeting: name, versions, the digest of its run, and its numbers of samples."""
         federation, client = self.runtime.scoring.task.federation, self.client
         parts = {part: len(getattr(federation, part)[client]) for part in ("train", "valid", "test")}
         return {
@@ -113,7 +113,7 @@ class SiteProcess:
             "points": int(federation.points[client]),
         }
 
-    def _done(self, request: Request, tensors: Tensors) -> Tensors:
+    def _perform(self, request: SiteRequest, tensors: Tensors) -> Tensors:
         if request.kind == "hello":
             return {}
         message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))
@@ -121,12 +121,12 @@ class SiteProcess:
             first, last = tensors["slice"].tolist()
             return self.runtime.do(Job("global", request.round, [first, last], []), message, {})
         if request.kind == "judge":
-            return self._judged(tensors["rows"])
-        kept = self.keepsake.read(request.state)
+            return self._evaluate_rows(tensors["rows"])
+        kept = self.states.read(request.state)
         if request.kind == "update":
-            return self._trained(request, message, kept)
+            return self._train(request, message, kept)
         if request.kind in ("model", "finish"):
-            row = self._predicting(request, message, kept)
+            row = self._prediction_row(request, message, kept)
             if request.kind == "model":
                 return {"row": row}
             method = self.blueprint.label
@@ -143,54 +143,55 @@ class SiteProcess:
         kind: Any = request.kind
         return self.runtime.do(Job(kind, request.round, [self.client], [0]), message, kept)
 
-    def _trained(self, request: Request, message: Message, kept: Tensors) -> Tensors:
-        self.keepsake.only(request.base, request.state)
+    def _train(self, request: SiteRequest, message: Message, kept: Tensors) -> Tensors:
+        self.states.discard_all_but(request.base, request.state)
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
         result = self.runtime.do(job, message, kept)
         state = kept | select_prefix(result, "kept/")
         if state:
-            self.keepsake.write(request.ticket, state)
+            self.states.write(request.ticket, state)
         return {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
 
-    def _predicting(self, request: Request, message: Message, kept: Tensors) -> Tensor:
-        """The row this client predicts with."""
+    def _prediction_row(self, request: SiteRequest, message: Message, kept: Tensors) -> Tensor:
+        """The model row that this client predicts with."""
         cohort = Cohort([self.client], self.runtime.scoring, self.runtime.setting, request.round, kept, PREDICTING)
         self.runtime.algorithm.enter(cohort)
         rows = self.runtime.predicting(cohort, message).detach()
         return (rows[0] if rows.dim() == 2 else rows).clone()
 
-    def _judged(self, rows: Tensor) -> Tensors:
-        """Mean score and loss of some rows on this site's test part."""
+    def _evaluate_rows(self, rows: Tensor) -> Tensors:
+        """Evaluate some model rows on this site's test part: mean score and loss of each."""
         mine = self.runtime.scoring.task.federation.test[self.client]
         scores = self.runtime.scoring.scores(rows, [mine] * len(rows))
         return {"score": scores.mean_score, "loss": scores.mean_loss}
 
 
-def _once(say: Callable[[], None]) -> Callable[[], None]:
-    said: list[bool] = []
+def _once(action: Callable[[], None]) -> Callable[[], None]:
+    """The action, done on the first call only."""
+    calls: list[bool] = []
 
     def first() -> None:
-        if not said:
-            said.append(True)
-            say()
+        if not calls:
+            calls.append(True)
+            action()
 
     return first
 
 
 def main(folder: Path) -> None:
-    """Open a site and answer until the process is ended."""
+    """Open a site and answer messages until the process is ended."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        station = SiteProcess.open(folder)
+        site = SiteProcess.open(folder)
     except FedloomError as why:
         print(f"Error: {why}", file=sys.stderr)
         sys.exit(2)
-    parts = ", ".join(f"{station.about()[part]} {part}" for part in ("train", "valid", "test"))
-    log.info("site %s: %s samples", station.settings.name, parts)
+    parts = ", ".join(f"{site.about()[part]} {part}" for part in ("train", "valid", "test"))
+    log.info("site %s: %s samples", site.settings.name, parts)
     print(OPENED, flush=True)
     with single_thread():
-        flower.Letterbox(station.settings.port).serve(station.answer, _once(lambda: print(READY, flush=True)))
+        flower.SiteTransport(site.settings.port).serve(site.answer, _once(lambda: print(READY, flush=True)))
 
 
 if __name__ == "__main__":

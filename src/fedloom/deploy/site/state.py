@@ -1,9 +1,9 @@
-"""What a client keeps between rounds (personal heads, control variates), on its site's own disk.
+"""The state that a client keeps between rounds (personal heads, control variates), on its site's own disk.
 
-Each piece of work leaves a state, named by its ticket, and is written before the answer is sent. Whether the work
-counted is the server's to know: its next request names the state to build on and the one that the last finished round
-left, and everything else is thrown away. So an answer that was dropped, a round that was tried again and a server that
-went back to its last checkpoint all leave client and server in agreement.
+Each update writes a state, named by the ticket of its request, before the answer is sent. Only the server knows whether
+the answer was accepted: its next request names the state to build on and the one of the last finished round, and all
+others are deleted. So client and server agree after a dropped answer, a repeated round, or a server that returned to
+its last checkpoint.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from fedloom.core.errors import FedloomError
 from fedloom.runs.checkpoint import write_whole
 
 
-class Lost(FedloomError):  # noqa: N818
-    """A state that is no longer there."""
+class StateLost(FedloomError):  # noqa: N818
+    """The requested state is missing or damaged."""
 
 
 NOTHING = ""
-"""The ticket of a client that has kept nothing yet."""
+"""The ticket of a client without a state."""
 
 
 class SiteState:
-    """States by ticket, one file each."""
+    """States by ticket, one file each.
+
+    Args:
+        folder: Where the files are; only the owner may read it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,29 +41,29 @@ class SiteState:
         folder.chmod(0o700)
 
     def read(self, ticket: str) -> dict[str, Tensor]:
-        """The state that a piece of work left."""
+        """The state under a ticket."""
         if ticket == NOTHING:
             return {}
         try:
             return dict(load_file(self._path(ticket)))
         except (OSError, SafetensorError):
-            raise Lost("the state this site kept is lost: it begins anew with the next message") from None
+            raise StateLost("the client state of this site is lost: it starts again without one") from None
 
     def has(self, ticket: str) -> bool:
-        """Whether a piece of work left a state."""
+        """Whether there is a state under a ticket."""
         return self._path(ticket).is_file()
 
     def write(self, ticket: str, state: Mapping[str, Tensor]) -> None:
-        """Keep the state after a piece of work."""
+        """Store a state under a ticket."""
         write_whole(self._path(ticket), save({name: t.contiguous() for name, t in state.items()}))
 
-    def only(self, *tickets: str) -> None:
-        """Throw away every state but some."""
-        wanted = {self._path(ticket) for ticket in tickets}
+    def discard_all_but(self, *tickets: str) -> None:
+        """Delete every state except those under these tickets."""
+        kept = {self._path(ticket) for ticket in tickets}
         for path in self.folder.iterdir():
-            if path not in wanted:
+            if path not in kept:
                 path.unlink(missing_ok=True)
 
     def _path(self, ticket: str) -> Path:
-        """A ticket comes from elsewhere, so it names no file by itself."""
+        """The file of a ticket; a ticket comes from outside, so its hash is the name."""
         return self.folder / f"{hashlib.blake2b(ticket.encode(), digest_size=16).hexdigest()}.safetensors"

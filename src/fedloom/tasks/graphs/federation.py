@@ -7,7 +7,7 @@ is the test nodes in the whole graph, which only the evaluating node sees.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -70,6 +70,10 @@ class GraphFederation(Federation):
         """What the data are besides their columns: who holds which node, and the whole graph's edges and features."""
         whole = self.graphs.original(self.graphs.whole)
         return [self.graphs.ids, whole.edges, whole.features.columns, whole.features.values]
+
+    def subsample(self, pick: Callable[[Tensor], Tensor], global_test: int) -> GraphFederation:
+        """The federation itself: a graph is one piece."""
+        return self
 
     def as_one_client(self, without: Sequence[int] = ()) -> GraphFederation:
         """One client with the whole graph, whose training nodes are those that any client (but some) trains on."""

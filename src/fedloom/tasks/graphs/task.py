@@ -19,7 +19,8 @@ from fedloom.data.changes import with_changes
 from fedloom.data.federation import Federation
 from fedloom.models.gcn import GCN
 from fedloom.models.graph import Graphs
-from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.builder import TaskDeployment, TaskSettings
+from fedloom.tasks.graphs.deployment import GraphDeployment
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph, with_parts
 from fedloom.tasks.graphs.read import NAMED, named_graph, read_graph
@@ -59,6 +60,9 @@ class GCNOptions:
     dropout: float = 0.3
 
 
+DEPLOYMENT = GraphDeployment()
+
+
 @dataclass(frozen=True)
 class GraphBuilder:
     """Builds the graph tasks: a graph, divided among clients, and a graph convolutional network over it."""
@@ -66,6 +70,7 @@ class GraphBuilder:
     about: str
     local: LocalWork = LOCAL_WORK
     modality: str = "graph"
+    deployment: TaskDeployment = DEPLOYMENT
 
     def describe(self) -> str:
         """One line about the task."""

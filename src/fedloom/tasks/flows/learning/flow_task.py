@@ -25,7 +25,8 @@ from fedloom.data.changes import with_changes
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.models.fullgn import FullGN
-from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.builder import TaskDeployment, TaskSettings
+from fedloom.tasks.deployment import RehearsalOnly
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.formats.read_corpus import read_folder
 from fedloom.tasks.flows.formats.real_corpora import UNKNOWN_OWNER, read_bpmn, read_n8n
@@ -48,6 +49,8 @@ LEFT_OUT = ("template",)
 FLOW_TASKS = ("flows", "flows-subkind", "n8n", "bpmn", "own-flows")
 MODEL = "fullgn"
 LOCAL_WORK = LocalWork(lr=0.05, batch_size=128)
+PREDICTION = "is about flows: use fedloom flows recommend, which predicts the next step of a flow."
+"""What ``fedloom predict`` says of these tasks."""
 CLIENTS = 15
 """The default number of organisations of the synthetic corpus."""
 
@@ -104,6 +107,9 @@ class FullGNOptions:
     blocks: int = 6
 
 
+DEPLOYMENT = RehearsalOnly(PREDICTION)
+
+
 @dataclass(frozen=True)
 class FlowBuilder:
     """Builds the flow tasks: a corpus, the organisations that take part as clients, and a model over their flows."""
@@ -111,6 +117,7 @@ class FlowBuilder:
     about: str
     local: LocalWork = LOCAL_WORK
     modality: str = "flows"
+    deployment: TaskDeployment = DEPLOYMENT
 
     def describe(self) -> str:
         """One line about the task."""

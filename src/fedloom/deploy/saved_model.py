@@ -1,9 +1,9 @@
-"""A personalised model in a folder of its own: what a site keeps when a run has ended, ready for ``fedloom predict``.
+"""Saved models for ``fedloom predict``: the folder that a site writes at the end of a run, and models of run folders.
 
-The folder stands alone: the run's config, the schema of its inputs and classes, the weights by name, and in
-``model.json`` whose model it is and what made it. It holds no sample. It appears whole or not at all: it is written
-aside and renamed. Nothing of it is trusted: the tensors must be exactly those of such a model, and every number
-finite. No pickle.
+The folder of a saved model is complete: the run's config, the schema of its inputs and classes, the weights by name,
+and ``model.json``, which says whose model it is and which method trained it. It holds no sample. It is written to a
+temporary folder and renamed, so that it is never incomplete. Its content is not trusted: the tensors must be exactly
+those of such a model, and every number must be finite. No pickle.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
 from fedloom.core.threads import single_thread
 from fedloom.core.validation import read_toml, validate
+from fedloom.data.schema import DataSchema
+from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
-from fedloom.deploy.protocol.schema import Schema, schema_of
-from fedloom.deploy.protocol.wire import shown
-from fedloom.deploy.provision.user_files import named
-from fedloom.deploy.settings import SERVER_FILE, SITE_FILE, load_site
-from fedloom.runs.api import completed, load_config, method_of
+from fedloom.deploy.protocol.user_files import class_parts
+from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.settings import load_site
+from fedloom.runs.api import completed, load_config, method_of, task_settings
 from fedloom.runs.checkpoint import write_whole
 from fedloom.runs.client_model import client_model
 from fedloom.runs.config import RunConfig, Strict
-from fedloom.tasks.registry import TASKS
+from fedloom.tasks.deployment import input_transform
+from fedloom.tasks.registry import task_builder
 from fedloom.training.evaluation import EVALUATION_BATCH
 
 FORMAT = 1
 MODEL, ABOUT = "model.safetensors", "model.json"
 SITES_MODEL = "model"
-"""Where a site's model is in the site's folder."""
+"""The folder of a site's model in the site's folder."""
 
 
 class About(Strict):
-    """Whose model it is (empty: everybody's), the method that made it, and after how many rounds."""
+    """Whose model it is (empty: shared by all clients), the method that trained it, and after how many rounds."""
 
     client: str
     method: str
@@ -57,42 +59,58 @@ class About(Strict):
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model with what turns samples into its inputs and its outputs into names of classes."""
+    """A model, with the schema that turns samples into its inputs and its outputs into names of classes."""
 
     model: nn.Module
-    schema: Schema
+    schema: DataSchema
     about: About
     target: str = "label"
-    """The column of a table that has the labels, where there are any."""
+    """The column of a table that may hold the labels."""
     others: tuple[str, ...] = ()
-    """Columns that a table may have and that are no features."""
+    """Columns that a table may have and that are not features."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of each class: its number where classes have no names."""
-        return self.schema.class_names or tuple(str(number) for number in range(self.schema.classes))
+        """The name of each class; its number if classes have no names."""
+        return self.schema.labels
 
     def predict(self, inputs: Tensor) -> Tensor:
-        """The probability of each class for raw inputs (samples first): n×classes, each row summing to 1."""
+        """The probability of each class.
+
+        Args:
+            inputs: Raw samples, with the schema's shape and type; the first axis is the sample.
+
+        Returns:
+            A samples × classes tensor whose rows sum to 1.
+        """
         shape, kind = self.schema.shape, self.schema.input_type
         if tuple(inputs.shape[1:]) != shape or inputs.dtype != kind:
             found = f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape[1:])}"
-            raise FedloomError(f"the samples are {found}, and this model takes {self.schema.dtype} of shape {shape}.")
-        prepare = self.schema.prepare or torch.nn.Identity()
-        with torch.inference_mode(), single_thread():  # the same answer on every machine
+            raise FedloomError(f"the samples are {found}, and this model needs {self.schema.dtype} of shape {shape}.")
+        prepare = input_transform(self.schema) or torch.nn.Identity()
+        with torch.inference_mode(), single_thread():  # the same result on every machine
             batches = [self.model(prepare(batch)).softmax(1) for batch in torch.split(inputs, EVALUATION_BATCH)]
         return torch.cat(batches) if len(inputs) else torch.zeros(0, self.schema.classes)
 
 
 def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, method: str, round: int) -> None:
-    """Write a row of the blueprint's model as a folder that stands alone, in the place of an older one."""
+    """Write a model to a folder, replacing an older one.
+
+    Args:
+        folder: Where the model goes.
+        blueprint: The run that trained it.
+        row: The model's parameters.
+        client: The client whose model it is.
+        method: The name of the method, with its prediction stages.
+        round: The number of finished rounds.
+    """
     if not bool(row.isfinite().all()):
-        raise FedloomError(f"the model of {client} has numbers that are not finite: it diverged, and is not saved.")
+        raise FedloomError(f"the model of {client} has parameters that are not finite: it diverged and is not saved.")
     tensors = Layout.of(blueprint.server_task({}).model).stacks(row)
     about = About(client=client, method=method, round=round)
     aside, older = _beside(folder, "part"), _beside(folder, "old")
     try:
-        shutil.rmtree(aside, ignore_errors=True)  # what a save that was stopped left
+        shutil.rmtree(aside, ignore_errors=True)  # left by an interrupted save
         _for_prediction(blueprint).save(aside, server=False, paths=False)
         write_whole(aside / MODEL, packed(tensors))
         write_whole(aside / ABOUT, about.model_dump_json(indent=1).encode())
@@ -102,12 +120,12 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
         os.replace(aside, folder)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
-        raise FedloomError(f"the site's model cannot be saved ({error.strerror}): mend that first.") from None
+        raise FedloomError(f"the site's model cannot be saved ({error.strerror}).") from None
     shutil.rmtree(older, ignore_errors=True)
 
 
 def _for_prediction(blueprint: Blueprint) -> Blueprint:
-    """What a model needs of a run: its task. How it was trained is no part of it, nor are classes of one's own."""
+    """The blueprint with the task only, without the method, the prediction stages or user-defined classes."""
     usual = RunConfig()
     trained = {"method": {"name": "fedavg"}, "selection": usual.selection, "personal": []}
     config = blueprint.config.model_copy(update=trained)
@@ -115,43 +133,53 @@ def _for_prediction(blueprint: Blueprint) -> Blueprint:
 
 
 def load_model(folder: Path) -> SavedModel:
-    """The model in a folder that `save_model` wrote; anything else is refused in one sentence."""
+    """The model in a folder that ``save_model`` wrote."""
     if not folder.is_dir() and _beside(folder, "old").is_dir():
-        folder = _beside(folder, "old")  # a save was stopped between its two renames
+        folder = _beside(folder, "old")  # a save was interrupted between its two renames
     for name in (ABOUT, MODEL):
         if not (folder / name).is_file():
-            raise FedloomError(f"{folder} has no {name}: it is no saved model, or not the whole of one.")
+            raise FedloomError(f"{folder} has no {name}: it is not a saved model, or it is incomplete.")
     about = _about(folder / ABOUT)
-    for part in named(read_toml(folder / CONFIG)):
-        if ":" in str(part.get("name", "")):  # to predict, nothing but the model is needed
+    for part in class_parts(read_toml(folder / CONFIG)):
+        if ":" in str(part.get("name", "")):  # prediction needs nothing but the model
             raise FedloomError(
-                f"{folder / CONFIG} names code of its own ({shown(str(part['name']), 60)}): it is not run."
+                f"{folder / CONFIG} names user code ({printable_line(str(part['name']), 60)}): it is not run."
             )
     blueprint = Blueprint.load(folder)
-    _predictable(blueprint.config.task.name, blueprint.schema)
+    _check_predictable(blueprint.config.task.name, blueprint.schema)
     model = blueprint.server_task({}).model
     _fill(model, folder / MODEL)
     return _ready(model, blueprint.schema, about, blueprint.config)
 
 
 def model_of_run(folder: Path, client: str | None = None) -> SavedModel:
-    """The model that a client of a simulated run predicts with."""
+    """The model that a client of a simulated run predicts with.
+
+    Args:
+        folder: The run's folder.
+        client: The client's name or number; None for the model that all clients share.
+    """
     config = completed(load_config(folder))
-    _predictable(config.task.name)
+    _check_predictable(config.task.name)
     found = client_model(folder, client)
-    schema = schema_of(found.task, method_of(config), config, ())
-    _predictable(config.task.name, schema)
+    schema = task_builder(config.task.name).deployment.schema(found.task, task_settings(config), method_of(config), ())
+    _check_predictable(config.task.name, schema)
     model = deepcopy(found.task.model)
     found.task.layout.fill(model, found.row)
     return _ready(model, schema, About(client=found.client, method=found.method, round=found.round), config)
 
 
 def model_at(folder: Path, client: str | None = None) -> SavedModel:
-    """The model of a folder: a saved model's, a site's, or a run's, of which ``client`` says whose model."""
+    """The model in a folder: a saved model's, a site's, or a run's.
+
+    Args:
+        folder: The folder.
+        client: Whose model of a run, by name or number.
+    """
     if not folder.is_dir():
-        raise FedloomError(f"there is no folder {folder}: name a saved model's folder, a site's, or a run's.")
+        raise FedloomError(f"there is no folder {folder}: give the folder of a saved model, of a site, or of a run.")
     if any((place / SERVER_FILE).is_file() for place in (folder, folder.parent)):
-        raise FedloomError(f"{folder} is the server's, and models are saved at the sites: name a site's folder.")
+        raise FedloomError(f"{folder} is the server's, and models are saved at the sites: give a site's folder.")
     if (folder / SITE_FILE).is_file():
         return _of_site(folder, client)
     if (folder / ABOUT).is_file() or (folder / MODEL).is_file():
@@ -173,25 +201,20 @@ def _of_site(folder: Path, client: str | None) -> SavedModel:
 def _of_client(saved: SavedModel, folder: Path, client: str | None) -> SavedModel:
     if client is not None and client != saved.about.client:
         whose = f"the model of '{saved.about.client}'" if saved.about.client else "a model that all clients share"
-        raise FedloomError(f"{folder} is {whose} and not of '{client}': leave out the client, or name another folder.")
+        raise FedloomError(f"{folder} is {whose} and not of '{client}': leave out the client, or give another folder.")
     return saved
 
 
-def _ready(model: nn.Module, schema: Schema, about: About, config: RunConfig) -> SavedModel:
+def _ready(model: nn.Module, schema: DataSchema, about: About, config: RunConfig) -> SavedModel:
     model.eval().requires_grad_(False)
     return SavedModel(model, schema, about, config.task.target, (config.task.client_column, *config.task.ignore))
 
 
-def _predictable(task: str, schema: Schema | None = None) -> None:
-    """Refuse a task whose samples are no entries of columns, or whose targets are no classes."""
-    modality = TASKS[task].modality if task in TASKS else "columns"
-    if modality == "flows":
-        raise FedloomError(f"task {task} is about flows: use fedloom flows recommend to ask what comes next in one.")
-    if modality == "graph" or (schema is not None and schema.kind != "columns"):
-        raise FedloomError(
-            f"task {task} is about nodes of graphs, which are not predicted one by one from a file: a node's class "
-            "depends on its neighbours."
-        )
+def _check_predictable(task: str, schema: DataSchema | None = None) -> None:
+    """Raise an error if a task's samples are not predicted one by one, or if its targets are not classes."""
+    error = task_builder(task).deployment.prediction_error(task)
+    if error is not None:
+        raise FedloomError(error)
     if schema is not None and (schema.target_shape or schema.target_type.is_floating_point):
         raise FedloomError(f"task {task} has no class per sample, so there is none to predict.")
 
@@ -216,26 +239,26 @@ def _about(path: Path) -> About:
 
 
 def _fill(model: nn.Module, path: Path) -> None:
-    """Put a file's tensors into a model whose own they must be: names, shapes, type, every number finite."""
+    """Fill a model with the tensors of a file, after a check of names, shapes, types and finiteness."""
     layout = Layout.of(model)
     expected = {slot.name: list(slot.shape) for slot in layout.slots}
     pieces: list[Tensor] = []
     try:
         with safe_open(path, framework="pt") as file:
             for name in sorted(expected.keys() ^ file.keys()):
-                told = "lacks" if name in expected else "has one too many"
-                raise FedloomError(f"{path} does not hold the tensors of its model: it {told}: '{name[:60]}'.")
+                problem = "lacks" if name in expected else "has in addition"
+                raise FedloomError(f"{path} does not hold the tensors of its model: it {problem} '{name[:60]}'.")
             for name, shape in expected.items():
                 found = file.get_slice(name)
                 if found.get_dtype() != "F32" or found.get_shape() != shape:
                     raise FedloomError(
-                        f"{path}: the tensor '{name}' is {found.get_dtype()} {found.get_shape()}, and such a model "
-                        f"has F32 {shape} there."
+                        f"{path}: the tensor '{name}' is {found.get_dtype()} {found.get_shape()}, and the "
+                        f"model has F32 {shape}."
                     )
                 pieces.append(file.get_tensor(name).reshape(-1))
     except (SafetensorError, OSError) as error:
-        raise FedloomError(f"{path} is no readable model ({str(error)[:100]}): save it again.") from None
+        raise FedloomError(f"{path} is not a readable model ({str(error)[:100]}): save it again.") from None
     row = torch.cat(pieces)
     if not bool(row.isfinite().all()):
-        raise FedloomError(f"{path} has numbers that are not finite: this model diverged.")
+        raise FedloomError(f"{path} has parameters that are not finite: this model diverged.")
     layout.fill(model, row)

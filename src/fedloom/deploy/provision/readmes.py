@@ -44,15 +44,15 @@ _UNSET = {"evaluator": '"site-x"', "max_norm": "10.0", "path": '"data.csv"'}
 
 def server_toml(settings: ServerSettings) -> str:
     """``deploy.toml``, with a comment above every setting."""
-    return _commented(settings, SERVER_NOTES)
+    return _with_comments(settings, SERVER_NOTES)
 
 
 def site_toml(settings: SiteSettings) -> str:
     """``site.toml``, with a comment above every setting."""
-    return _commented(settings, SITE_NOTES)
+    return _with_comments(settings, SITE_NOTES)
 
 
-def _commented(settings: Settings, notes: Mapping[str, str]) -> str:
+def _with_comments(settings: Settings, notes: Mapping[str, str]) -> str:
     lines, seen = [], set()
     for line in to_toml(settings).decode().splitlines():
         key = re.match(r"(\w+) = ", line)
@@ -91,12 +91,12 @@ def server_readme(settings: ServerSettings, until: datetime) -> str:
     needs = f"    pip install 'fedloom[deploy]=={fedloom.__version__}'" + (
         "\n\nand nginx, from your system's packages." if settings.proxy else ""
     )
-    return _filled(f"""\
+    return _wrap(f"""\
 # The server's folder
 
-It coordinates the training of {len(settings.sites)} sites. It has no site's data: it sends the sites work, gets back
-what the method sends, and combines it. {_listed(everyone)} each have a folder of their own; give it to them, and only
-to them, in a way that keeps it secret.
+The server coordinates the training of {len(settings.sites)} sites. It has no site's data: it sends requests to the
+sites, receives what the method sends, and combines it. {_join_names(everyone)} each have a folder of their own; give
+each folder to its site only, over a confidential channel.
 
 ## Install
 
@@ -143,7 +143,7 @@ def site_readme(settings: SiteSettings, method: str, until: datetime, evaluates:
         else f"what the method ({method}) sends: model parameters or other numbers computed from your data, how many "
         "samples you have, and the scores of the model on them"
     )
-    return _filled(f"""\
+    return _wrap(f"""\
 # The folder of {settings.name}
 
 With it, a machine of yours takes part in a federation: it {work}.
@@ -209,12 +209,12 @@ off the network, give it to nobody. No program needs it to run the deployment. I
 """
 
 
-def _filled(text: str) -> str:
+def _wrap(text: str) -> str:
     """A text whose paragraphs fit a window, whatever names are in them."""
     window = textwrap.TextWrapper(100, break_long_words=False, break_on_hyphens=False)
     blocks = text.strip().split("\n\n")
     return "\n\n".join(block if block[0] in " #" else window.fill(block) for block in blocks) + "\n"
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

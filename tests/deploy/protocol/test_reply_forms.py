@@ -12,7 +12,7 @@ from fedloom.conformance.general import world_of
 from fedloom.conformance.suite import known_methods
 from fedloom.core.message import Message
 from fedloom.core.task import Task
-from fedloom.deploy.protocol.forms import Forms, agreed, form_of, rehearsed
+from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, rehearse, reply_form
 from fedloom.engines.inline import Inline
 from fedloom.methods.registry import METHODS
 from fedloom.rounds.jobs import Job
@@ -39,7 +39,7 @@ def hollow(task: Task) -> Task:
 class Compared(Inline):
     """Does every job client by client, as sites do, and holds each answer against what was rehearsed."""
 
-    def __init__(self, runtime, forms: Forms) -> None:
+    def __init__(self, runtime, forms: ReplyForms) -> None:
         super().__init__(runtime)
         self.forms, self.wrong, self.unknown, self.asked = forms, [], set(), set()
 
@@ -62,8 +62,8 @@ class Compared(Inline):
         self.asked.add(what)
         if form is None:
             self.unknown.add(what)
-        elif form != form_of(result):
-            self.wrong.append((what, form, form_of(result)))
+        elif form != reply_form(result):
+            self.wrong.append((what, form, reply_form(result)))
 
 
 def compared(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: object) -> Compared:
@@ -71,7 +71,7 @@ def compared(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: obje
     values = {"rounds": rounds, "eval_every": 1, **settings}
     run = prepare(task, method, parse(values, "the test")).composition
     shadow = prepare(hollow(task), method, parse(values, "the test")).composition
-    engine, state = Compared(run.runtime(), Forms(shadow.runtime())), initial_state(run)
+    engine, state = Compared(run.runtime(), ReplyForms(shadow.runtime())), initial_state(run)
     play_prelude(run, engine, state)
     for _ in range(rounds):
         play_round(run, engine, state)
@@ -116,14 +116,14 @@ def test_a_client_without_a_test_sample_and_one_with_a_single_sample_have_the_sa
     assert (seen.wrong, seen.unknown) == ([], set())
 
 
-def fedavg_forms(**settings: object) -> tuple[Forms, Task]:
+def fedavg_forms(**settings: object) -> tuple[ReplyForms, Task]:
     task = world_of(fl.FedAvg())[0]
-    return Forms(prepare(hollow(task), fl.FedAvg(), parse(settings, "the test")).composition.runtime()), task
+    return ReplyForms(prepare(hollow(task), fl.FedAvg(), parse(settings, "the test")).composition.runtime()), task
 
 
 def test_the_form_of_an_answer_is_what_leaves_and_nothing_that_is_kept():
     result = {"reply/row": torch.zeros(1, 3), "kept/c": torch.zeros(1, 3), "kept/c/has": torch.ones(1)}
-    assert form_of(result) == {"reply/row": (torch.float32, (1, 3))}
+    assert reply_form(result) == {"reply/row": (torch.float32, (1, 3))}
 
 
 def test_fedavgs_answer_is_a_row_and_three_numbers():
@@ -136,7 +136,7 @@ def test_fedavgs_answer_is_a_row_and_three_numbers():
 def test_a_rehearsal_is_made_once_for_messages_that_look_alike(monkeypatch):
     forms, task = fedavg_forms()
     row, calls = task.initial_row(), []
-    monkeypatch.setattr("fedloom.deploy.protocol.forms.rehearsed", lambda *given: calls.append(given))
+    monkeypatch.setattr("fedloom.deploy.protocol.reply_forms.rehearse", lambda *given: calls.append(given))
     for client, number in ((0, 1), (3, 2)):
         forms.of(Job("update", number, [client], [0]), Message({"row": row + number}))
     assert len(calls) == 1
@@ -159,7 +159,7 @@ class Stubborn(fl.FedAvg):
 
 def test_what_cannot_be_rehearsed_is_unknown_and_said_once(caplog):
     task = world_of(fl.FedAvg())[0]
-    forms = Forms(prepare(hollow(task), Stubborn(), parse({}, "the test")).composition.runtime())
+    forms = ReplyForms(prepare(hollow(task), Stubborn(), parse({}, "the test")).composition.runtime())
     with caplog.at_level("INFO", "fedloom"):
         for number in (1, 2):
             assert forms.of(Job("update", number, [0], [0]), Message({"row": task.initial_row()})) is None
@@ -174,16 +174,16 @@ def test_a_rehearsal_takes_two_samples_and_changes_nothing_of_the_shop():
     runtime = prepare(task, fl.FedAvg(), parse({}, "the test")).composition.runtime()
     job, message = Job("update", 1, [0], [0]), Message({"row": task.initial_row()})
     before = runtime.do(job, message, {})
-    assert rehearsed(runtime, job, message) == form_of(before)
-    Forms(runtime).of(job, message)
+    assert rehearse(runtime, job, message) == reply_form(before)
+    ReplyForms(runtime).of(job, message)
     assert torch.equal(runtime.do(job, message, {})["reply/row"], before["reply/row"])
 
 
 def test_the_form_of_more_than_half_is_the_agreed_one():
     one, other = {"row": (torch.float32, (1, 3))}, {"row": (torch.float32, (1, 4))}
-    assert agreed([one, dict(one), other]) == one
-    assert agreed([one]) == one
-    assert agreed([one, other]) is None
-    assert agreed([]) is None
+    assert majority_form([one, dict(one), other]) == one
+    assert majority_form([one]) == one
+    assert majority_form([one, other]) is None
+    assert majority_form([]) is None
     both = {"b": (torch.int64, (1,)), "a": (torch.float32, ())}
-    assert agreed([both, dict(reversed(both.items()))]) == both
+    assert majority_form([both, dict(reversed(both.items()))]) == both

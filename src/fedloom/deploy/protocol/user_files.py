@@ -14,7 +14,7 @@ from typing import Any
 from fedloom.core.errors import FedloomError
 
 
-def named(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def class_parts(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The parts of a config that name a class: the method, the selection, the stages."""
     yield from (plain.get("method", {}), plain.get("selection", {}), *plain.get("personal", []))
 
@@ -24,32 +24,32 @@ def _file_of(part: dict[str, Any]) -> Path | None:
     return Path(where) if where.endswith(".py") else None
 
 
-def without_places(plain: dict[str, Any]) -> dict[str, Any]:
+def with_relative_files(plain: dict[str, Any]) -> dict[str, Any]:
     """The config with files named as they are called inside a participant's folder."""
     plain = copy.deepcopy(plain)
-    for part in named(plain):
+    for part in class_parts(plain):
         file = _file_of(part)
         if file is not None:
             part["name"] = f"{file.name}:{part['name'].rpartition(':')[2]}"
     return plain
 
 
-def take_along(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
+def copy_user_files(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Copy the files of one's own classes into a folder; the config that names them there."""
-    files = {file for part in named(plain) if (file := _file_of(part)) is not None}
+    files = {file for part in class_parts(plain) if (file := _file_of(part)) is not None}
     if len({file.name for file in files}) < len(files):
         raise FedloomError(
             f"two files are called {sorted(file.name for file in files)[0]}: give each a name of its own."
         )
     for file in files:
         shutil.copyfile(file, folder / file.name)
-    return without_places(plain)
+    return with_relative_files(plain)
 
 
-def in_place(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
+def with_absolute_files(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The config of a folder with files named so that they are found from anywhere."""
     plain = copy.deepcopy(plain)
-    for part in named(plain):
+    for part in class_parts(plain):
         file = _file_of(part)
         if file is not None and not file.is_absolute():
             part["name"] = f"{(folder / file).resolve()}:{part['name'].rpartition(':')[2]}"

@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fedloom.core.errors import FedloomError
+from fedloom.deploy import saved_model as saving
 from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.saved_model import load_model, model_at, save_model
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.deploy.site import saved_model as saving
-from fedloom.deploy.site.saved_model import load_model, model_at, save_model
 from fedloom.runs.api import completed, make_task
 from fedloom.runs.config import parse
 from fedloom.tasks.graphs.read import save_graph
@@ -76,7 +76,7 @@ def test_batches_do_not_change_an_answer(blueprint: Blueprint, tmp_path: Path) -
 @pytest.mark.parametrize("wrong", [torch.zeros(2, 4), torch.zeros(2, 3, 1), torch.zeros(2, 3, dtype=torch.int64)])
 def test_inputs_of_another_form_are_refused(blueprint: Blueprint, tmp_path: Path, wrong: torch.Tensor) -> None:
     save(tmp_path / "model", blueprint)
-    with pytest.raises(FedloomError, match=r"this model takes float32 of shape \(3,\)"):
+    with pytest.raises(FedloomError, match=r"this model needs float32 of shape \(3,\)"):
         load_model(tmp_path / "model").predict(wrong)
 
 
@@ -173,8 +173,8 @@ def test_tensors_of_another_model_are_refused(blueprint: Blueprint, tmp_path: Pa
     tensors = load_file(path)
     name, first = next(iter(tensors.items()))
     for changed, message in [
-        ({**tensors, "more": first.clone()}, "has one too many: 'more'"),
-        ({key: tensor for key, tensor in tensors.items() if key != name}, f"lacks: '{name}'"),
+        ({**tensors, "more": first.clone()}, "has in addition 'more'"),
+        ({key: tensor for key, tensor in tensors.items() if key != name}, f"lacks '{name}'"),
         ({**tensors, name: first.flatten()[1:]}, f"the tensor '{name}' is F32"),
         ({**tensors, name: first.double()}, f"the tensor '{name}' is F64"),
         ({**tensors, name: first * torch.inf}, "not finite"),
@@ -222,5 +222,5 @@ def test_a_folder_that_names_code_of_its_own_does_not_get_it_run(blueprint: Blue
     (tmp_path / "model" / "evil.py").write_text("raise SystemExit('it was run')\n")
     config.write_text(config.read_text().replace('name = "random"', 'name = "evil.py:Evil"'))
     assert "evil.py" in config.read_text()
-    with pytest.raises(FedloomError, match="names code of its own"):
+    with pytest.raises(FedloomError, match="names user code"):
         load_model(tmp_path / "model")

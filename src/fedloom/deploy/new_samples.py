@@ -1,8 +1,7 @@
-"""Samples to be predicted: a table, an NPZ or images under a model's schema, with labels or without.
+"""New samples for ``fedloom predict``: a table, an NPZ file or images under a model's schema, with or without labels.
 
-Columns are matched by name, in any order. A table may have the label column, and cells of it may be empty; any other
-column that the model does not know is refused, so that a misspelt one is not lost. Rows are counted from 1, the header
-not included.
+Columns are matched by name, in any order. A table may have the label column, with empty cells; any other column that
+the model does not know is an error, so that a misspelt one is noticed. Rows are counted from 1, without the header.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from fedloom.data.readers.csv import csv_rows, parse_numbers
 from fedloom.data.readers.image_folder import IMAGE_ENDINGS, read_image
 from fedloom.data.readers.parquet import parquet_rows
 from fedloom.data.readers.tables import TABLE_ENDINGS
-from fedloom.deploy.site.data import class_numbers, fitting
-from fedloom.deploy.site.saved_model import SavedModel
+from fedloom.data.readers.under_schema import class_numbers, conforming_inputs
+from fedloom.deploy.saved_model import SavedModel
 
 NAMED = 8
 """How many columns an error names."""
@@ -31,18 +30,23 @@ UNLABELLED = -1
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Raw inputs as the model takes them, what each sample is called, and its class (-1: it has no label)."""
+class NewSamples:
+    """Raw inputs, the name of each sample (its row or file), and its class (-1: no label)."""
 
     inputs: Tensor
     names: list[int] | list[str]
     classes: Tensor
-    told_by: str
-    """What those samples do that have a class: 'have a label in y'."""
+    label_source: str
+    """Where the labels come from, as a verb phrase: "have a label in y"."""
 
 
-def read_asked(paths: Sequence[Path], saved: SavedModel) -> Asked:
-    """The samples of a file, of a folder of images, or of some image files."""
+def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
+    """The samples of a file, of a folder of images, or of some image files.
+
+    Args:
+        paths: One table, one NPZ file, one folder, or image files.
+        saved: The model that will predict them.
+    """
     for path in paths:
         if not path.exists():
             raise FedloomError(f"{path} does not exist: give a .csv, .tsv, .npz or .parquet file, or images.")
@@ -54,22 +58,22 @@ def read_asked(paths: Sequence[Path], saved: SavedModel) -> Asked:
     if len(paths) == 1 and first.is_dir():
         found = sorted(path for path in first.rglob("*") if path.suffix.lower() in IMAGE_ENDINGS)
         if not found:
-            raise FedloomError(f"there is no image in {first}: give a folder that has some, a table or an NPZ.")
+            raise FedloomError(f"{first} has no images: give a folder with images, a table or an NPZ file.")
         return _images(found, [path.relative_to(first) for path in found], saved)
     for path in paths:
         if path.suffix.lower() not in IMAGE_ENDINGS:
             also = "beside others " if len(paths) > 1 else ""
-            raise FedloomError(f"{path} is not read {also}here: give one .csv, .tsv, .npz or .parquet, or images.")
+            raise FedloomError(f"{path} is not supported {also}here: give one .csv, .tsv, .npz or .parquet, or images.")
     return _images(paths, paths, saved)
 
 
-def _table(path: Path, saved: SavedModel) -> Asked:
+def _table(path: Path, saved: SavedModel) -> NewSamples:
     features = saved.schema.features
     if not features:
         shape = ", ".join(["n", *map(str, saved.schema.shape)])
         raise FedloomError(
-            f"{path.name} has columns with names, and this model's inputs have none: give an .npz with an array x of "
-            f"shape ({shape})."
+            f"{path.name} has named columns, and this model's inputs have no names: give an .npz with an array x "
+            f"of shape ({shape})."
         )
     inputs: list[np.ndarray] = []
     words: list[str] = []
@@ -86,7 +90,7 @@ def _table(path: Path, saved: SavedModel) -> Asked:
         raise FedloomError(f"{path.name} has a header and no rows: there is nothing to predict.")
     x = np.concatenate(inputs)
     check_finite(x, features, path.name)
-    return _asked(x, np.array(words), f"have a label in column '{saved.target}'", saved, path.name)
+    return _new_samples(x, np.array(words), f"have a label in column '{saved.target}'", saved, path.name)
 
 
 def _check_header(header: Sequence[str], saved: SavedModel, where: str) -> None:
@@ -102,41 +106,41 @@ def _check_header(header: Sequence[str], saved: SavedModel, where: str) -> None:
     extra = [name for name in header if name not in {*features, saved.target, *saved.others}]
     if extra:
         raise FedloomError(
-            f"{where} has the column '{extra[0]}', which this model does not know: take it out, or name it as one of "
+            f"{where} has the column '{extra[0]}', which this model does not know: remove it, or rename it to one of "
             f"{_some(features)}."
         )
 
 
-def _arrays(path: Path, saved: SavedModel) -> Asked:
+def _arrays(path: Path, saved: SavedModel) -> NewSamples:
     arrays = read_arrays(path, ["x"], ["y"])
     x, y = arrays["x"], arrays.get("y")
     if x.ndim < 2 or not len(x) or x.dtype.kind not in "fiub":
-        raise FedloomError(f"{path.name}: x is {x.dtype} of shape {x.shape}: give numbers, a row of them per sample.")
+        raise FedloomError(f"{path.name}: x is {x.dtype} of shape {x.shape}: give numbers, one row per sample.")
     if y is not None and y.shape != x.shape[:1]:
         raise FedloomError(f"{path.name}: {len(x)} inputs and labels of shape {y.shape}: give one label each, or none.")
     check_finite(x, (), path.name)
-    return _asked(x, np.full(len(x), "") if y is None else y, "have a label in y", saved, path.name)
+    return _new_samples(x, np.full(len(x), "") if y is None else y, "have a label in y", saved, path.name)
 
 
-def _images(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel) -> Asked:
-    """Images, and as their labels the folders they lie in, where these are called like classes."""
+def _images(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel) -> NewSamples:
+    """Images; a folder with the name of a class is the label of its images."""
     schema = saved.schema
     if len(schema.shape) != 3:
-        raise FedloomError(f"this model takes inputs of shape {schema.shape}, not images: give a table or an NPZ.")
+        raise FedloomError(f"this model needs inputs of shape {schema.shape}, not images: give a table or an NPZ file.")
     names = [path.as_posix() for path in called]
     x = np.stack([read_image(path, name, schema.shape) for path, name in zip(paths, names, strict=True)])
     if schema.input_type.is_floating_point:
         x = x / np.float32(255)
     folders = [path.parent.name for path in called]
     words = [folder if folder in saved.labels else "" for folder in folders]
-    asked = _asked(x, np.array(words), "lie in a folder with the name of a class", saved, names[0])
-    return replace(asked, names=names)
+    samples = _new_samples(x, np.array(words), "lie in a folder with the name of a class", saved, names[0])
+    return replace(samples, names=names)
 
 
-def _asked(x: np.ndarray, labels: np.ndarray, told_by: str, saved: SavedModel, where: str) -> Asked:
+def _new_samples(x: np.ndarray, labels: np.ndarray, label_source: str, saved: SavedModel, where: str) -> NewSamples:
     kind = np.float32 if x.dtype.kind in "fb" else np.uint8 if x.dtype == np.uint8 else np.int64
-    inputs = fitting(torch.from_numpy(np.ascontiguousarray(x, dtype=kind)), saved.schema, where)
-    return Asked(inputs, list(range(1, len(x) + 1)), _classes(labels, saved, where), told_by)
+    inputs = conforming_inputs(torch.from_numpy(np.ascontiguousarray(x, dtype=kind)), saved.schema, where)
+    return NewSamples(inputs, list(range(1, len(x) + 1)), _classes(labels, saved, where), label_source)
 
 
 def _classes(labels: np.ndarray, saved: SavedModel, where: str) -> Tensor:
@@ -144,7 +148,7 @@ def _classes(labels: np.ndarray, saved: SavedModel, where: str) -> Tensor:
     empty = labels == "" if labels.dtype.kind == "U" else np.zeros(len(labels), dtype=bool)
     if empty.all():
         return torch.full((len(labels),), UNLABELLED)
-    if empty.any():  # some class takes the place of none, so that an error names the right row
+    if empty.any():  # a class takes the place of an empty label, so that an error names the right row
         filler = "0" if labels[~empty][0].isdecimal() else saved.labels[0]
         labels = np.where(empty, filler, labels)
     return torch.from_numpy(np.where(empty, UNLABELLED, class_numbers(labels, saved.schema, where)))

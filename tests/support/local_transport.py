@@ -1,4 +1,4 @@
-"""A deployment without a network: letters reach stations of the same process, so that a fleet is tried in milliseconds.
+"""A deployment without a network: letters reach sites of the same process, so that a engine is tried in milliseconds.
 
 ``LocalPost`` stands for Flower. ``Local`` is a whole deployment around it: sites with folders of their own, and a
 server that can be killed and started again. ``simulated`` is the same run in the simulator, of chosen clients only.
@@ -15,12 +15,12 @@ import pytest
 from torch import Tensor
 
 from fedloom.core.selector import Choice
-from fedloom.deploy.flower import Letter, Node
+from fedloom.deploy.flower import NodeInfo, ReceivedMessage
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.protocol.wire import Answer, Request, pack, unpack
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
-from fedloom.deploy.server.serve import deployed
+from fedloom.deploy.server.serve import prepare_deployed_run
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
@@ -49,33 +49,33 @@ class Sent:
 
     name: str
     node: int
-    request: Request
+    request: SiteRequest
     answer: bytes
 
 
-class LocalPost:
-    """``stations`` answer at once, unless they are ``away``. ``meddle`` may change an answer on its way: to other
+class LocalTransport:
+    """``sites`` answer at once, unless they are ``away``. ``meddle`` may change an answer on its way: to other
     bytes, to a letter of any kind, to several letters, or to silence (None)."""
 
-    def __init__(self, stations: Mapping[int, Callable[[bytes], bytes]]) -> None:
-        self.stations = dict(stations)
+    def __init__(self, sites: Mapping[int, Callable[[bytes], bytes]]) -> None:
+        self.sites = dict(sites)
         self.away: set[int] = set()
-        self.since = dict.fromkeys(stations, 1.0)
-        self.keys = {client: str(client).encode() for client in stations}
+        self.since = dict.fromkeys(sites, 1.0)
+        self.keys = {client: str(client).encode() for client in sites}
         self.meddle: Callable[[Sent], Any] = lambda sent: sent.answer
-        self.waiting: list[Letter] = []
+        self.waiting: list[ReceivedMessage] = []
         self.sent: list[Sent] = []
         self.down: list[tuple[int, bytes]] = []
 
-    def nodes(self) -> list[Node]:
-        return [Node(c, self.keys[c], c not in self.away, self.since[c]) for c in self.stations]
+    def nodes(self) -> list[NodeInfo]:
+        return [NodeInfo(c, self.keys[c], c not in self.away, self.since[c]) for c in self.sites]
 
     def send(self, letters: Mapping[int, bytes], seconds: float, group: str) -> dict[int, str]:
         names = {}
         for node, data in letters.items():
             names[node] = name = f"letter-{len(self.down)}"
             self.down.append((node, data))
-            sent = Sent(name, node, unpack(data, Request, 1 << 40)[0], self.stations[node](data))
+            sent = Sent(name, node, unpack(data, SiteRequest, 1 << 40)[0], self.sites[node](data))
             self.sent.append(sent)
             self.arrive(sent, self.meddle(sent))
         return names
@@ -83,11 +83,13 @@ class LocalPost:
     def arrive(self, sent: Sent, what: Any) -> None:
         for one in what if isinstance(what, list) else [what]:
             if one is not None:
-                self.waiting.append(one if isinstance(one, Letter) else Letter(sent.name, sent.node, one))
+                self.waiting.append(
+                    one if isinstance(one, ReceivedMessage) else ReceivedMessage(sent.name, sent.node, one)
+                )
 
-    def fetch(self, names: Collection[str], seconds: float) -> list[Letter]:
-        found = [letter for letter in self.waiting if letter.answers in names]
-        self.waiting = [letter for letter in self.waiting if letter.answers not in names]
+    def fetch(self, names: Collection[str], seconds: float) -> list[ReceivedMessage]:
+        found = [letter for letter in self.waiting if letter.reply_to in names]
+        self.waiting = [letter for letter in self.waiting if letter.reply_to not in names]
         return found
 
 
@@ -109,7 +111,7 @@ def rewritten(
     sent: Sent, tensors: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None, **header: Any
 ) -> bytes:
     """An honest answer with other tensors or another header."""
-    answer, found = unpack(sent.answer, Answer, 1 << 40)
+    answer, found = unpack(sent.answer, SiteAnswer, 1 << 40)
     return pack(answer.model_copy(update=header), found if tensors is None else tensors(found))
 
 
@@ -140,20 +142,20 @@ class Local:
     def __init__(self, plan: Plan, folder: Path, **settings: Any) -> None:
         self.plan, self.folder = plan, folder
         self.settings = ServerSettings(sites=NAMES, **{"deadline": 0.25, "join_timeout": 0.1, **settings})
-        self.stations = {client: self.station(client) for client in range(3)}
-        self.post = LocalPost({client: self.answering(client) for client in range(3)})
+        self.sites = {client: self.site(client) for client in range(3)}
+        self.transport = LocalTransport({client: self.answering(client) for client in range(3)})
         self.run = folder / "run"
-        self.fleet: DeployedEngine | None = None
+        self.engine: DeployedEngine | None = None
         self.roster: Roster | None = None
 
-    def station(self, client: int) -> SiteProcess:
+    def site(self, client: int) -> SiteProcess:
         """A site's process, over whatever its disk has."""
         settings = SiteSettings(name=NAMES[client], client=client, data=SiteData(rehearsal=True))
         folder = self.folder / NAMES[client]
         return SiteProcess(folder, settings, self.plan.blueprint, self.plan.runtime, SiteState(folder / "kept"))
 
     def answering(self, client: int) -> Callable[[bytes], bytes]:
-        return lambda data: self.stations[client].answer(data)
+        return lambda data: self.sites[client].answer(data)
 
     def kept(self, client: int) -> dict[str, bytes]:
         """What lies on a site's disk."""
@@ -161,20 +163,22 @@ class Local:
 
     def state(self, client: int) -> dict[str, Tensor]:
         """The kept state that counts, as the server's next request would name it."""
-        assert self.fleet is not None
-        return self.stations[client].keepsake.read(self.fleet.tickets.state.get(client, ""))
+        assert self.engine is not None
+        return self.sites[client].states.read(self.engine.tickets.state.get(client, ""))
 
     def server(self) -> tuple[Prepared, DeployedEngine]:
         """A server's half, begun anew over its folder, as a process that starts does."""
         made, begun = self.plan.blueprint, (self.run / "config.toml").exists()
         checkpoint = load_checkpoint(self.run, 3) if begun else None
         self.run.mkdir(parents=True, exist_ok=True)
-        self.roster = Roster(self.post, self.settings, keys(3), made.digest, made.digest)
-        self.roster.gather(lambda _: None)
-        prepared = deployed(made, self.roster, self.settings)
+        self.roster = Roster(self.transport, self.settings, keys(3), made.digest, made.digest)
+        self.roster.wait_for_all(lambda _: None)
+        prepared = prepare_deployed_run(made, self.roster, self.settings)
         tickets = Tickets(self.run / "tickets.json", None if checkpoint is None else checkpoint.round)
-        self.fleet = DeployedEngine(self.post, self.roster, tickets, self.settings, prepared.composition.runtime())
-        return prepared, self.fleet
+        self.engine = DeployedEngine(
+            self.transport, self.roster, tickets, self.settings, prepared.composition.runtime()
+        )
+        return prepared, self.engine
 
     def play(self, after: Mapping[int, Callable[[], Any]] | None = None) -> History:
         """Play the run from wherever it stands; ``after`` rounds of some numbers something happens."""
@@ -183,8 +187,8 @@ class Local:
             (after or {}).get(record["round"], lambda: None)()
 
         begun = (self.run / "config.toml").exists()
-        prepared, fleet = self.server()
-        return (resume if begun else execute)(prepared, self.run, [observe], fleet)
+        prepared, engine = self.server()
+        return (resume if begun else execute)(prepared, self.run, [observe], engine)
 
 
 def simulated(plan: Plan, who: Mapping[int, Sequence[int]] | None = None, folder: Path | None = None) -> History:
@@ -202,5 +206,5 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting for disks, and short waits for sites: what is written and in which order stays the same."""
     monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setattr("fedloom.deploy.server.deployed_engine.POLL", 0.02)
-    monkeypatch.setattr("fedloom.deploy.server.deployed_engine.LOOK", 0.02)
+    monkeypatch.setattr("fedloom.deploy.server.deployed_engine.CONNECTION_CHECK", 0.02)
     monkeypatch.setattr("fedloom.deploy.server.roster.POLL", 0.02)

@@ -1,0 +1,91 @@
+"""The schema of a task's data: what a site's own data, or new samples to predict, must look like.
+
+It is taken from the simulated task when a deployment is made. Class numbers, the order of columns and the
+normalisation are the schema's at every site, whatever a site's own data would suggest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import FederationView
+
+SampleColumns = Mapping[str, Tensor]
+"""Some samples as plain tensors by name: inputs ``x`` and targets ``y``, or the parts of a graph."""
+DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.uint8, torch.int16, torch.int64)}
+
+
+class ClientSizes(NamedTuple):
+    """How many samples a client has in each part, and how many points it counts as having in all."""
+
+    train: int
+    valid: int
+    test: int
+    points: int
+
+    @staticmethod
+    def of(federation: FederationView, client: int) -> ClientSizes:
+        """The sizes of one client of a federation."""
+        train, valid, test = (len(part[client]) for part in (federation.train, federation.valid, federation.test))
+        return ClientSizes(train, valid, test, int(federation.points[client]))
+
+
+class DataSchema(BaseModel):
+    """Inputs, classes and sites of a task."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["columns", "graph", "rehearsal"]
+    """``columns``: samples are entries of columns. ``graph``: samples are nodes of a graph. ``rehearsal``: sites can
+    only use their shares of the run file's data, and no data of their own."""
+    sites: tuple[str, ...]
+    """The names of the training sites, by client number."""
+    shape: tuple[int, ...]
+    """The shape of one input; of a graph's node, its number of features."""
+    dtype: str
+    classes: int
+    class_names: tuple[str, ...] = ()
+    target_shape: tuple[int, ...] = ()
+    target_dtype: str = "int64"
+    features: tuple[str, ...] = ()
+    """The feature columns of a table, in the model's order."""
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    row_normalise: bool = False
+    """Whether the features of a graph's nodes are divided by their row's sum."""
+    symbols: bool = False
+    """Whether inputs are indices of symbols or words, from 0 to classes - 1."""
+
+    @property
+    def rehearsal_only(self) -> bool:
+        """Whether sites cannot use data of their own."""
+        return self.kind == "rehearsal"
+
+    @property
+    def input_type(self) -> torch.dtype:
+        """The torch type of inputs."""
+        return DTYPES[self.dtype]
+
+    @property
+    def target_type(self) -> torch.dtype:
+        """The torch type of targets."""
+        return DTYPES[self.target_dtype]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each class; its number if classes have no names."""
+        return self.class_names or tuple(str(number) for number in range(self.classes))
+
+
+def dtype_name(column: Tensor) -> str:
+    """The name of a column's type in a schema."""
+    name = str(column.dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise FedloomError(f"the task's columns are {name}, which cannot be deployed: use {', '.join(DTYPES)}.")
+    return name

@@ -1,0 +1,38 @@
+"""The files of a participant's folder, and whether the folder is the server's or a site's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from fedloom.core.errors import FedloomError
+
+SERVER_FILE, SITE_FILE = "deploy.toml", "site.toml"
+RUN = "run"
+"""The folder of the deployed run, in the server's folder."""
+SERVING, OUTCOME, STATUS, CROSS_SITE = "serving.json", "outcome.json", "status.json", "cross_site.json"
+"""Files in the run's folder: the server half's process, how it ended, what it waits for, and cross-site scores."""
+
+Role = Literal["server", "site"]
+
+
+def role_of(folder: Path) -> Role:
+    """Whether a folder is the server's or a site's."""
+    if (folder / SERVER_FILE).is_file():
+        return "server"
+    if (folder / SITE_FILE).is_file():
+        return "site"
+    raise FedloomError(
+        f"{folder} is not a participant's folder: it has neither {SERVER_FILE} nor {SITE_FILE}; give deploy/server or "
+        "a site's folder, as fedloom deploy init made them."
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a small JSON file; empty if the file is missing or not complete."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found

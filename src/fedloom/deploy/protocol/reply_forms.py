@@ -1,0 +1,105 @@
+"""The form of a site's answer (names, types, shapes), known before it arrives: the server does the job once itself.
+
+The form depends neither on the samples nor on their number, so this rehearsal uses two samples of zeros and a single
+epoch. Where the server cannot rehearse (a step that needs the clients' state), the form of more than half of the
+answers is the valid one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from fedloom.core.message import Message
+from fedloom.core.task import Task
+from fedloom.data.federation import Federation
+from fedloom.deploy.protocol.validation import ReplyForm
+from fedloom.rounds.jobs import ClientRuntime, Job
+from fedloom.training.local_trainer import LocalTrainer
+
+log = logging.getLogger("fedloom")
+
+REHEARSAL_SAMPLES = 2
+"""Samples of a client in a rehearsal; layers that normalise over a batch need two."""
+
+
+def reply_form(result: Mapping[str, Tensor]) -> ReplyForm:
+    """The form of the part of a client's result that leaves the site."""
+    return {name: (t.dtype, tuple(t.shape)) for name, t in result.items() if not name.startswith("kept/")}
+
+
+def rehearse(runtime: ClientRuntime, job: Job, message: Message) -> ReplyForm | None:
+    """Do a job of the first client; the form of its answer, or None if the rehearsal fails."""
+    first = replace(job, ids=[0, 1]) if job.kind == "global" else replace(job, ids=job.ids[:1], places=job.places[:1])
+    try:
+        return reply_form(runtime.do(first, message, {}))
+    except Exception as error:  # a user-defined method may raise anything, and it is called out of turn
+        log.info("the server cannot rehearse a step of the run (%s): it accepts the form of most answers", error)
+        return None
+
+
+def majority_form(forms: Sequence[ReplyForm]) -> ReplyForm | None:
+    """The form of more than half of the answers; None if there is none."""
+    counts = Counter(tuple(sorted(form.items(), key=lambda item: item[0])) for form in forms)
+    for form, number in counts.items():
+        if 2 * number > len(forms):
+            return dict(form)
+    return None
+
+
+class ReplyForms:
+    """The forms of answers, each rehearsed once."""
+
+    def __init__(self, runtime: ClientRuntime) -> None:
+        self.runtime = with_few_samples(runtime)
+        self.found: dict[Hashable, ReplyForm | None] = {}
+
+    def of(self, job: Job, message: Message) -> ReplyForm | None:
+        """The form of one client's answer to a message; None if it is unknown."""
+        key = (job.kind, job.measure, job.turn > 0, *_outline(message))
+        if key not in self.found:
+            self.found[key] = rehearse(self.runtime, job, message)
+        return self.found[key]
+
+
+def _outline(message: Message) -> list[Hashable]:
+    """The parts of a message that can decide the form of its answer: names, types and shapes, and the value of a whole
+    number (the phase of a method)."""
+    parts: list[Hashable] = []
+    for name, tensor in sorted(message.shared.items()):
+        value = tensor.item() if tensor.numel() == 1 and not tensor.is_floating_point() else None
+        parts.append((name, tensor.dtype, tuple(tensor.shape), value))
+    return parts + [(name, t.dtype, tuple(t.shape[1:])) for name, t in sorted(message.each.items())]
+
+
+Pick = Callable[[Task, Tensor], Tensor]
+"""Takes some of a list of positions."""
+
+
+def first_two(_: Task, positions: Tensor) -> Tensor:
+    """The first positions of a list."""
+    return positions[:REHEARSAL_SAMPLES]
+
+
+def with_few_samples(runtime: ClientRuntime, pick: Pick = first_two) -> ClientRuntime:
+    """The same runtime with almost nothing to do: few samples, one epoch, one client after another."""
+    work = runtime.setting.work
+    short = replace(work, epochs=min(work.epochs, 1), steps=None if work.steps is None else min(work.steps, 1))
+    return replace(
+        runtime,
+        training=_trainer_with_few_samples(runtime.training, pick),
+        scoring=_trainer_with_few_samples(runtime.scoring, pick),
+        setting=replace(runtime.setting, work=short),
+    )
+
+
+def _trainer_with_few_samples(trainer: LocalTrainer, pick: Pick) -> LocalTrainer:
+    task = trainer.task
+    if isinstance(task.federation, Federation):
+        few = task.federation.subsample(lambda positions: pick(task, positions), REHEARSAL_SAMPLES)
+        task = replace(task, federation=few)
+    return LocalTrainer(task, "loop")

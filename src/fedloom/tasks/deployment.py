@@ -1,0 +1,175 @@
+"""How tasks are deployed on sites that hold their own data: samples in columns, and tasks that can only be rehearsed.
+
+The server has a task with every site's sizes and no data; a site has a task with its own data and nobody else's. Both
+are built from the schema of the simulated task. (``tasks/graphs/deployment.py`` does the same for graphs.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.seeds import key
+from fedloom.core.task import FederationView, Task
+from fedloom.data.federate import Samples, federate
+from fedloom.data.federation import Federation
+from fedloom.data.partition.iid import Iid
+from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
+from fedloom.data.readers.under_schema import read_under_schema
+from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
+from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns, dtype_name
+from fedloom.models import build
+from fedloom.tasks.builder import SiteSource, TaskSettings
+from fedloom.tasks.transforms import CropFlip, Normalise, tokens
+
+
+def column_schema(task: Task, sites: tuple[str, ...]) -> DataSchema:
+    """The schema of a task whose samples are entries of columns."""
+    federation, prepare = task.federation, task.prepare
+    normalise = prepare if isinstance(prepare, Normalise) else Normalise((), ())
+    x, y = federation.columns["x"], federation.columns["y"]
+    return DataSchema(
+        kind="columns",
+        sites=sites,
+        shape=tuple(x.shape[1:]),
+        dtype=dtype_name(x),
+        classes=federation.classes,
+        class_names=tuple(federation.class_names),
+        target_shape=tuple(y.shape[1:]),
+        target_dtype=dtype_name(y),
+        mean=normalise.mean,
+        std=normalise.std,
+        symbols=prepare is tokens,
+    )
+
+
+def input_transform(schema: DataSchema) -> Callable[[Tensor], Tensor] | None:
+    """What turns raw inputs into the model's inputs."""
+    return Normalise(schema.mean, schema.std) if schema.mean else tokens if schema.symbols else None
+
+
+def global_test_samples(federation: FederationView) -> SampleColumns | None:
+    """Inputs and targets of the global test set; None if there is none."""
+    return samples_at(federation, federation.global_test)
+
+
+def samples_at(federation: FederationView, positions: Tensor) -> SampleColumns | None:
+    """Inputs and targets at some positions; None if there are no positions."""
+    return {name: federation.columns[name][positions] for name in ("x", "y")} if len(positions) else None
+
+
+@dataclass(frozen=True)
+class ColumnDeployment:
+    """Deploys a task whose samples are entries of columns: tables, arrays, images, sequences."""
+
+    def schema(self, task: Task, settings: TaskSettings, algorithm: Algorithm, sites: tuple[str, ...]) -> DataSchema:
+        """The schema of the columns, and of a table the names of its features."""
+        schema, path = column_schema(task, sites), Path(settings.path or "")
+        if path.suffix.lower() not in TABLE_ENDINGS:
+            return schema
+        table = read_table(path, settings.target, settings.client_column, settings.ignore)
+        return schema.model_copy(update={"features": tuple(table.features)})
+
+    def global_test(self, federation: FederationView) -> SampleColumns | None:
+        """The samples of the global test set."""
+        return global_test_samples(federation)
+
+    def server_task(
+        self,
+        settings: TaskSettings,
+        schema: DataSchema,
+        sizes: Mapping[int, ClientSizes],
+        communal: SampleColumns | None,
+        global_test: SampleColumns | None,
+    ) -> Task:
+        """The model over a federation whose clients have sizes and a single sample of zeros."""
+        return self._task(settings, schema, remote_federation(schema, sizes, communal, global_test))
+
+    def site_task(
+        self, settings: TaskSettings, schema: DataSchema, site: SiteSource, communal: SampleColumns | None
+    ) -> Task:
+        """The model over the site's own samples, and the communal ones."""
+        with site.errors():
+            samples = read_under_schema(site.path, schema, site.target, settings.client_column, site.ignore)
+            federation = _split(samples, settings, schema, site)
+        columns, (seen,) = join_columns(samples.columns, [communal])
+        return self._task(settings, schema, replace(federation, columns=columns, communal=seen, title=site.path.name))
+
+    def prediction_error(self, name: str) -> str | None:
+        """None: samples are predicted one by one."""
+        return None
+
+    def _task(self, settings: TaskSettings, schema: DataSchema, federation: Federation) -> Task:
+        model = build(str(settings.model), schema.shape, schema.classes, settings.seed, **settings.model_options)
+        augment = CropFlip() if settings.augment else None
+        return Task(settings.name, federation, model, prepare=input_transform(schema), augment=augment)
+
+
+def _split(samples: Samples, settings: TaskSettings, schema: DataSchema, site: SiteSource) -> Federation:
+    """A site's samples in train, validation and test parts; an evaluator's are all for testing."""
+    own = federate(
+        samples,
+        Iid(),
+        1,
+        seed=key(settings.seed, "site data", site.client),
+        test_share=settings.test_share,
+        valid_share=settings.valid_share,
+        global_share=0.0,
+    )
+    train, valid, test = own.train[0], own.valid[0], own.test[0]
+    everything = torch.arange(len(samples.columns["y"]))
+    if site.evaluates(schema):
+        train, valid, test = everything[:1], everything[:0], everything
+    names = site.names(schema)
+    return replace(
+        own,
+        train=lists_of_site(train, site.client, len(names)),
+        valid=lists_of_site(valid, site.client, len(names)),
+        test=lists_of_site(test, site.client, len(names)),
+        global_test=everything if site.evaluates(schema) else everything[:0],
+        names=names,
+        class_names=schema.class_names,
+    )
+
+
+@dataclass(frozen=True)
+class RehearsalOnly:
+    """Deploys a task whose sites can only use their shares of the run file's data."""
+
+    prediction: str
+    """Why single samples are not predicted from a file, after the words "task NAME"."""
+
+    def schema(self, task: Task, settings: TaskSettings, algorithm: Algorithm, sites: tuple[str, ...]) -> DataSchema:
+        """The schema of the columns, for rehearsals only."""
+        return column_schema(task, sites).model_copy(update={"kind": "rehearsal"})
+
+    def global_test(self, federation: FederationView) -> SampleColumns | None:
+        """None: server and sites make the whole task from the run file."""
+        return None
+
+    def server_task(
+        self,
+        settings: TaskSettings,
+        schema: DataSchema,
+        sizes: Mapping[int, ClientSizes],
+        communal: SampleColumns | None,
+        global_test: SampleColumns | None,
+    ) -> Task:
+        """Refused: there is no task without the run file's data."""
+        raise FedloomError(f"task {settings.name} can only be rehearsed: every participant makes it from the run file.")
+
+    def site_task(
+        self, settings: TaskSettings, schema: DataSchema, site: SiteSource, communal: SampleColumns | None
+    ) -> Task:
+        """Refused: sites cannot use data of their own."""
+        raise FedloomError(f"site {site.name}: task {settings.name} can only be rehearsed: set rehearsal = true.")
+
+    def prediction_error(self, name: str) -> str | None:
+        """Why single samples are not predicted."""
+        return f"task {name} {self.prediction}"
