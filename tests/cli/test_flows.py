@@ -46,7 +46,7 @@ def test_show_names_its_picture_after_the_file(folder: Path) -> None:
 
 
 def test_show_says_what_was_joined_and_what_is_unfinished(folder: Path) -> None:
-    assert "Note: 1 edge was joined" in call("show", "flows/support_mail.n8n.json", "--out", "p.svg")
+    assert "Note: 1 edge was merged" in call("show", "flows/support_mail.n8n.json", "--out", "p.svg")
     text = (folder / "flows" / "order_approval.json").read_text()
     (folder / "draft.json").write_text(text.replace(',\n    {"source": "nothing to do", "target": "end"}', ""))
     assert "Unfinished: the rule 'terminal ends'" in call("show", "draft.json", "--out", "p.svg")

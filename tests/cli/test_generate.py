@@ -57,5 +57,5 @@ def test_what_exists_is_not_written_over(fedloom, tmp_path):
 def test_too_many_clients_are_refused_before_anything_is_written(fedloom, tmp_path):
     code, _, err = fedloom("flows", "generate", "--clients", "40", "--out", "corpus")
     assert code == 2
-    assert "clients=40: the document's corpus has 33 clients" in err
+    assert "clients=40: the synthetic corpus has from 1 to 33 clients" in err
     assert not (tmp_path / "corpus").exists()

@@ -1,4 +1,4 @@
-"""``fedloom flows``: look at action flows, check them against the rules, bring them into our format."""
+"""``fedloom flows``: show action flows, check them against the rules, convert them to our format."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ENDINGS = (".json", ".bpmn", ".npz")
 
 flows = typer.Typer(
     no_args_is_help=True,
-    help="Action flows: look at them, check them, convert them, ask what comes next.\n\n"
-    "A flow file is our JSON, an n8n workflow export or a BPMN 2.0 file; which one is seen from its content.\n\n"
+    help="Show, check, convert and generate action flows; recommend the next action.\n\n"
+    "A flow file is our JSON, an n8n workflow export or a BPMN 2.0 file; Fedloom recognises it by its content.\n\n"
     "Start with:  fedloom flows show my_workflow.json",
 )
 
@@ -31,13 +31,13 @@ FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="A flow: our JSON
 def show(
     file: FlowFile,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where the picture goes: .png, .svg or .pdf (default: NAME.png).")
+        Path | None, typer.Option("--out", help="The picture to write: .png, .svg or .pdf (default: NAME.png).")
     ] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Print a flow as an outline, and draw it.
+    """Print a flow as an outline, and draw it as a picture.
 
-    A flow under construction is shown too: its branches need not have reached an end yet.
+    The flow may be under construction: its branches need not have reached an end.
 
     Example:  fedloom flows show order.json --out order.svg
     """
@@ -48,15 +48,15 @@ def show(
 
     reading = read(file)
     path = out or (None if as_json else Path(f"{file.stem}.png"))
-    draw_flow(reading.flow, reading.dialect, path)  # refuses what breaks a rule before anything is printed
+    draw_flow(reading.flow, reading.dialect, path)  # refuses an invalid flow before anything is printed
     try:
         validate(reading.flow, reading.dialect)
         missing = ""
     except FedloomError as error:
         missing = str(error)
     if as_json:
-        picture_told = {} if path is None else {"picture": str(path)}
-        typer.echo(json.dumps({**_told(reading), "finished": not missing, **picture_told}))
+        written = {} if path is None else {"picture": str(path)}
+        typer.echo(json.dumps({**_facts(reading), "finished": not missing, **written}))
         return
     typer.echo(outline(reading.flow, reading.dialect))
     typer.echo("")
@@ -76,13 +76,13 @@ def check(
     ],
     as_json: o.Json = False,
 ) -> None:
-    """Say of every file whether it is a flow, or which rule it breaks first; exit with 2 if any does.
+    """Check files: print whether each is a valid flow, or the first rule it breaks; exit with 2 if any is invalid.
 
-    In a folder all .json, .bpmn and .npz files are checked, also those in its sub-folders; an .npz is a packed corpus.
+    In a folder all .json, .bpmn and .npz files are checked, also in its sub-folders; an .npz is a packed corpus.
 
     Example:  fedloom flows check order.json exports/
     """
-    results = [_checked(path) for path in _found(files)]
+    results = [_check_file(path) for path in _flow_files(files)]
     broken = sum(not result["ok"] for result in results)
     if as_json:
         typer.echo(json.dumps({"files": results, "broken": broken}))
@@ -103,7 +103,7 @@ def convert(
     out: Annotated[Path, typer.Option("--out", help="The file to write, in our JSON format.")],
     as_json: o.Json = False,
 ) -> None:
-    """Write a flow in our documented JSON format, with its Start and Ends in place.
+    """Write a flow in our JSON format, with its Start and Ends.
 
     Example:  fedloom flows convert invoice.bpmn --out invoice.json
     """
@@ -113,10 +113,10 @@ def convert(
     validate_draft(reading.flow, reading.dialect)
     write_flow(out, reading.flow, reading.dialect)
     if as_json:
-        typer.echo(json.dumps({**_told(reading), "written": str(out)}))
+        typer.echo(json.dumps({**_facts(reading), "written": str(out)}))
         return
     _print_changes(reading)
-    typer.echo(f"{out}: {_counted(reading)}")
+    typer.echo(f"{out}: {_summary(reading)}")
 
 
 flows.command()(recommend)
@@ -124,8 +124,8 @@ flows.command()(export)
 flows.command()(generate)
 
 
-def _told(reading: Reading) -> dict[str, Any]:
-    """A flow in a few facts, ready for JSON."""
+def _facts(reading: Reading) -> dict[str, Any]:
+    """Facts about a flow, as values for JSON."""
     flow = reading.flow
     return {
         "name": flow.name,
@@ -137,29 +137,30 @@ def _told(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _counted(reading: Reading) -> str:
-    return f"{reading.dialect.name}, {_many(len(reading.flow.nodes), 'node')}, {_many(len(reading.flow.edges), 'edge')}"
+def _summary(reading: Reading) -> str:
+    nodes, edges = len(reading.flow.nodes), len(reading.flow.edges)
+    return f"{reading.dialect.name}, {_count_of(nodes, 'node')}, {_count_of(edges, 'edge')}"
 
 
-def _many(count: int, what: str) -> str:
+def _count_of(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _print_changes(reading: Reading) -> None:
-    """Say what the file had that a flow cannot have."""
+    """Print what was dropped and merged because a flow cannot have it."""
     for count, one, many, what in (
-        (reading.self_loops, "self-loop was", "self-loops were", "left out"),
-        (reading.merged, "edge was", "edges were", "joined with one between the same two nodes"),
+        (reading.self_loops, "self-loop was", "self-loops were", "dropped"),
+        (reading.merged, "edge was", "edges were", "merged with another between the same two nodes"),
     ):
         if count:
             typer.echo(f"Note: {count:,} {one if count == 1 else many} {what}.")
 
 
-def _found(paths: list[Path]) -> list[Path]:
-    """The files that were named, and those in the folders that were named."""
+def _flow_files(paths: list[Path]) -> list[Path]:
+    """The given files, and the flow files in the given folders."""
     from fedloom.core.errors import FedloomError
 
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         inside = (
             sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
@@ -168,28 +169,27 @@ def _found(paths: list[Path]) -> list[Path]:
         )
         if not inside:
             raise FedloomError(f"there is no flow file ({', '.join(ENDINGS)}) in {path}.")
-        found += inside
-    return found
+        files += inside
+    return files
 
 
-def _checked(path: Path) -> dict[str, Any]:
-    """What one file is, or why it is none: ready for JSON."""
+def _check_file(path: Path) -> dict[str, Any]:
+    """Whether a file is valid, with a summary or the reason, as values for JSON."""
     from fedloom.core.errors import FedloomError
     from fedloom.tasks.flows import read, read_corpus, validate
 
     try:
         if path.suffix.lower() == ".npz":
             corpus = read_corpus(path)
-            held = [flow for one in corpus.organisations for flow in (*one.flows, *one.extra)]
-            for flow in held:
+            all_flows = [flow for one in corpus.organisations for flow in (*one.flows, *one.extra)]
+            for flow in all_flows:
                 validate(flow, corpus.dialect)
-            what = (
-                f"{corpus.dialect.name}, {_many(len(held), 'flow')}, {_many(len(corpus.organisations), 'organisation')}"
-            )
+            organisations = _count_of(len(corpus.organisations), "organisation")
+            what = f"{corpus.dialect.name}, {_count_of(len(all_flows), 'flow')}, {organisations}"
         else:
             reading = read(path)
             validate(reading.flow, reading.dialect)
-            what = _counted(reading)
+            what = _summary(reading)
     except FedloomError as error:
         reason = str(error)
         return {"file": str(path), "ok": False, "reason": reason if str(path) in reason else f"{path}: {reason}"}

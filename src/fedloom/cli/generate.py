@@ -1,4 +1,4 @@
-"""``fedloom flows generate``: a synthetic corpus of action flows, on disk."""
+"""``fedloom flows generate``: write a synthetic corpus of action flows."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def generate(
     out: Annotated[
         Path, typer.Option("--out", help="A new folder (one sub-folder per organisation), or one .npz file.")
     ],
-    clients: Annotated[int, typer.Option("--clients", help="How many organisations, of the document's 33.")] = 33,
+    clients: Annotated[int, typer.Option("--clients", help="The number of organisations, at most 33.")] = 33,
     largest: Annotated[int, typer.Option("--largest", help="Data points of the largest of the 33.")] = 14_000,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same flows.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same flows.")] = 0,
     as_json: o.Json = False,
 ) -> None:
-    """Write a synthetic corpus of action flows with the class frequencies and client sizes of the document.
+    """Write a synthetic corpus of action flows with the class frequencies and client sizes of the thesis.
 
-    A folder has one sub-folder per organisation with a JSON file per flow, as the task own-flows reads it. One .npz
-    file holds the same and, for small organisations, the extra flows that are only for testing.
+    A folder gets one sub-folder per organisation with a JSON file per flow, as the task own-flows reads it. An .npz
+    file holds the same and, for small organisations, the extra flows for testing.
 
-    Printed are organisations, flows and points by group of size, and the ceiling: the accuracy of somebody who knows
-    what every name means, which no model can beat.
+    The table shows organisations, flows and points by group of size, and the ceiling: the accuracy of a predictor that
+    knows the meaning of every name, which no model can beat.
 
     Example:  fedloom flows generate --clients 33 --largest 14000 --seed 0 --out corpus
     """
     from fedloom.tasks.flows.synthetic import generator
 
-    _check(out)
+    _check_is_new(out)
     corpus = generator.generate(clients, largest, seed)
     _write(corpus, out)
     groups = _groups(corpus, clients, largest, seed)
@@ -49,13 +49,13 @@ def generate(
     table = Table(title=corpus.title, caption=f"written to {out}")
     for column in ("group", "organisations", "flows", "points", "extra flows", "ceiling"):
         table.add_column(column, justify="left" if column == "group" else "right")
-    for name, told in groups.items():
-        numbers = (f"{told[key]:,}" for key in ("organisations", "flows", "points", "extra_flows"))
-        table.add_row(name, *numbers, f"{100 * told['ceiling']:.1f} %")
+    for name, row in groups.items():
+        numbers = (f"{row[key]:,}" for key in ("organisations", "flows", "points", "extra_flows"))
+        table.add_row(name, *numbers, f"{100 * row['ceiling']:.1f} %")
     printer().print(table)
 
 
-def _check(out: Path) -> None:
+def _check_is_new(out: Path) -> None:
     from fedloom.core.errors import FedloomError
 
     if out.exists() and not (out.is_dir() and out.suffix != ".npz" and not any(out.iterdir())):
@@ -77,29 +77,29 @@ def _write(corpus: Corpus, out: Path) -> None:
             for flow in organisation.flows:
                 write_flow(folder / f"{flow.name}.json", flow, corpus.dialect)
     except OSError as error:
-        raise FedloomError(f"{out} cannot be written ({error.strerror}): name another place with --out.") from None
+        raise FedloomError(f"{out} cannot be written ({error.strerror}): choose another path with --out.") from None
 
 
 def _groups(corpus: Corpus, clients: int, largest: int, seed: int) -> dict[str, dict[str, Any]]:
-    """What each group of sizes has, ready for JSON."""
-    from fedloom.tasks.flows.synthetic.client_sizes import GROUPS, SIZES, group, picked
+    """The counts and the ceiling of each group of sizes, as values for JSON."""
+    from fedloom.tasks.flows.synthetic.client_sizes import GROUPS, SIZES, group, spread_places
     from fedloom.tasks.flows.synthetic.generator import ceiling
 
-    places = picked(clients)
-    told: dict[str, dict[str, Any]] = {}
+    places = spread_places(clients)
+    groups: dict[str, dict[str, Any]] = {}
     for name in GROUPS:
         members = [
-            (place, held)
-            for place, held in zip(places, corpus.organisations, strict=True)
+            (place, organisation)
+            for place, organisation in zip(places, corpus.organisations, strict=True)
             if group(SIZES[place]) == name
         ]
         if members:
-            flows = [flow for _, held in members for flow in held.flows]
-            told[name] = {
+            flows = [flow for _, organisation in members for flow in organisation.flows]
+            groups[name] = {
                 "organisations": len(members),
                 "flows": len(flows),
                 "points": sum(len(flow.nodes) - 1 for flow in flows),
-                "extra_flows": sum(len(held.extra) for _, held in members),
+                "extra_flows": sum(len(organisation.extra) for _, organisation in members),
                 "ceiling": sum(ceiling(place, largest, seed) for place, _ in members) / len(members),
             }
-    return told
+    return groups

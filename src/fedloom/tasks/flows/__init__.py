@@ -1,4 +1,4 @@
-"""Action flows: what they are, the rules they keep, the files they come in, and what is learnt from them."""
+"""Action flows: their rules, file formats, synthetic corpora, drawings, and models that predict the next action."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs numpy and torch when it is first used, so that looking at a file costs next to nothing."""
+    """Import what needs numpy or torch at first use, so that reading and showing a flow starts fast."""
     if name == "picture":
         raise AttributeError("fedloom.tasks.flows.picture is now called draw_flow")
     if name not in _HOME:

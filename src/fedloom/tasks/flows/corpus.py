@@ -1,4 +1,4 @@
-"""Who holds which flows: organisations, and a corpus of them that speaks one dialect."""
+"""A corpus of flows: organisations and their flows, all in one dialect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedloom.tasks.flows.rules import Dialect
 
 @dataclass(frozen=True)
 class Organisation:
-    """One client: its flows, and ``extra`` ones that are only ever tested on."""
+    """One client: its flows, and ``extra`` flows for testing only."""
 
     name: str
     flows: tuple[Flow, ...]
@@ -19,9 +19,9 @@ class Organisation:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Flows by organisation, the dialect they are written in, and a title for people.
+    """Flows by organisation, their dialect, and a title.
 
-    ``self_loops`` and ``merged`` count what reading the corpus dropped and how many parallel edges it joined.
+    ``self_loops`` and ``merged`` count the self-loops that reading dropped and the parallel edges that it merged.
     """
 
     organisations: tuple[Organisation, ...]

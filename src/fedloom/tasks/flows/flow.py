@@ -1,9 +1,9 @@
-"""What an action flow is: actions (nodes) joined by transitions (edges), all described by words.
+"""An action flow: actions (nodes) joined by transitions (edges), all described by words.
 
 A flow is a directed graph. Every node has a kind (``If``, ``SendEmail``, ``n8n-nodes-base.httpRequest``), and nodes,
-edges and the flow itself may carry further categorical attributes. Which graphs are flows is said in ``rules``;
-a `Flow` is only the data, so that a broken one can be looked at too. The document is a thesis on personalised
-federated learning for action flows.
+edges and the flow itself may have further categorical attributes. ``rules`` defines which graphs are valid flows; a
+`Flow` holds any data, so that an invalid one can be shown too. The idea is from a thesis on personalised federated
+learning for action flows ("the thesis" in these modules).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One action: its name within the flow, its kind, and more about it (subkind, module, operation, ...)."""
+    """One action: its id within the flow, its kind and further attributes (subkind, module, operation, ...)."""
 
     id: str
     kind: str
@@ -23,7 +23,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One transition between two actions, named by their ids; the label says which way out it is (``True``)."""
+    """One transition between two actions, given by their ids; the label names the branch (``True``)."""
 
     source: str
     target: str
@@ -33,7 +33,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One action flow: nodes and edges in the order of their file, attributes of the whole, and a name."""
+    """One action flow: nodes and edges in the order of their file, attributes of the flow, and a name."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
@@ -42,6 +42,6 @@ class Flow:
 
 
 def brief(text: str, longest: int = 60) -> str:
-    """A text from a file as a person may safely see it: one line, nothing unprintable, not too long."""
+    """A text from a file that is safe to print: one line, only printable characters, not too long."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * longest]).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"

@@ -1,9 +1,9 @@
-"""The classes of a thesis on personalised federated learning for action flows, as data.
+"""The kinds and subkinds of actions on the thesis' platform, and how often they occur.
 
-Table B.1: how often each kind of action occurs, in percent: mean and standard deviation over the document's 33
-clients. Table B.2: the same for subkinds, where three kinds are split further and all others keep their row. Of B.2's
-195 rows those above 0.00 % are known by name; the others (0.00 %) are numbered here, so that a model's head has the
-document's width. A deviation is None where it is not reported.
+Table B.1 has the frequency of each kind in percent: mean and standard deviation over the 33 clients. Table B.2 has the
+same for subkinds, where three kinds are split further and all others keep their row. Of B.2's 195 rows those above
+0.00 % are given by name; the others (0.00 %) are numbered here, so that a model has as many classes as in the thesis. A
+deviation is None where it is not reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Frequency(NamedTuple):
-    """How often a class occurs, in percent: mean and standard deviation over the document's clients."""
+    """The frequency of a class in percent: mean and standard deviation over the clients of the thesis."""
 
     mean: float
     std: float | None = None
@@ -24,7 +24,7 @@ START = "Start"
 ENDS = ("End", "RaiseError")
 
 NEVER_TARGETS = (START, "Comment", "ErrorHandler")
-"""Kinds that are in the table with 0.00 %: nobody is asked to predict them."""
+"""Kinds that are in the table with 0.00 %: they are never predicted."""
 
 KINDS: Mapping[str, Frequency] = MappingProxyType(
     {
@@ -62,7 +62,7 @@ TARGETS = tuple(kind for kind in KINDS if kind not in NEVER_TARGETS)
 """The kinds that are predicted."""
 
 SPLIT: Mapping[str, int] = MappingProxyType({"ExecuteAction": 93, "ExecuteClientAction": 68, "If": 11})
-"""The kinds that table B.2 splits, with how many classes each has there."""
+"""The kinds that table B.2 splits, with their number of classes there."""
 
 _IF = {
     "Others": Frequency(6.61, 2.30),

@@ -1,8 +1,8 @@
-"""The rules that make a graph an action flow, and the dialects that differ in a few of them.
+"""The rules of action flows, and the dialects that differ in a few of them.
 
 A flow has exactly one start, which only has outgoing edges; it ends in nodes that only have incoming edges; it has
-no self-loops and no parallel edges; it is weakly connected. The thesis' platform knows 26 kinds and loops only through
-``ForEach``; n8n and BPMN know any kind and may loop anywhere. Checks are iterative, so that no file is too deep.
+no self-loops and no parallel edges; it is weakly connected. The thesis' platform has 26 kinds and loops only through
+``ForEach``; n8n and BPMN have any kind and may loop anywhere. Checks are iterative, so that no file is too deep.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from typing import Literal
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
+from fedloom.tasks.flows.graph_search import reach
 from fedloom.tasks.flows.platform_kinds import ENDS, KINDS, START
 
 RULES = {
-    "known kinds": "every node's kind is one that the dialect knows",
+    "known kinds": "every node has a kind of the dialect",
     "unique ids": "no two nodes have the same id",
     "no dangling edges": "both ends of every edge are nodes of the flow",
     "one start": "exactly one node is a start, and only has outgoing edges",
     "terminal ends": "ends only have incoming edges, and every node without outgoing edges is an end",
     "no self-loops": "no node leads to itself",
     "no parallel edges": "at most one edge leads from a node to another",
-    "connected": "the flow is in one piece, whichever way its edges point",
-    "cycles": "no cycle where the dialect has none; where it loops only through some kinds, no other cycle",
+    "connected": "the flow is in one piece, whatever the direction of its edges",
+    "cycles": "no cycle, or only cycles through certain kinds, as the dialect says",
 }
-"""The rules in the order they are checked: the first broken one is named."""
+"""The rules in the order in which they are checked; an error names the first broken one."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one platform writes flows: the kinds of start and ends, all kinds (None: any), and where cycles may be.
+    """The flows of one platform: the kinds of start and ends, all kinds (None: any), and where cycles are allowed.
 
-    ``plain`` is the label of the edges that simply lead on.
+    ``plain`` is the label of ordinary edges.
     """
 
     name: str
@@ -60,12 +61,12 @@ DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (PLATFOR
 
 
 def validate(flow: Flow, dialect: Dialect) -> None:
-    """Raise a `FedloomError` that names the first broken rule and where; nothing happens to a flow that is whole."""
+    """Raise a `FedloomError` that names the first broken rule and the node or edge that breaks it."""
     _check(flow, dialect, unfinished=False)
 
 
 def validate_draft(flow: Flow, dialect: Dialect) -> None:
-    """The same for a flow under construction, whose branches need not have reached an end yet."""
+    """Validate a flow under construction, whose branches need not have reached an end yet."""
     _check(flow, dialect, unfinished=True)
 
 
@@ -74,7 +75,7 @@ def _check(flow: Flow, dialect: Dialect, unfinished: bool) -> None:
     if dialect.kinds is not None:
         for node in nodes:
             if node.kind not in dialect.kinds:
-                raise _broken(flow, "known kinds", f"{_named(node)} is of no kind that '{dialect.name}' knows")
+                raise _broken(flow, "known kinds", f"{_node(node)} has a kind that '{dialect.name}' does not know")
     known = {node.id: node for node in nodes}
     if len(known) < len(nodes):
         twice = Counter(node.id for node in nodes).most_common(1)[0]
@@ -87,7 +88,9 @@ def _check(flow: Flow, dialect: Dialect, unfinished: bool) -> None:
     if not (leaving <= known.keys() and reached <= known.keys()):
         edge = next(edge for edge in edges if edge.source not in known or edge.target not in known)
         lost = edge.source if edge.source not in known else edge.target
-        raise _broken(flow, "no dangling edges", f"the edge {_shown(edge)} names '{brief(lost)}', which is no node")
+        raise _broken(
+            flow, "no dangling edges", f"the edge {_edge(edge)} names the node '{brief(lost)}', which does not exist"
+        )
     starts = [node for node in nodes if node.kind == dialect.start]
     if not starts:
         raise _broken(flow, "one start", f"there is no node of kind '{dialect.start}'")
@@ -96,7 +99,7 @@ def _check(flow: Flow, dialect: Dialect, unfinished: bool) -> None:
         raise _broken(flow, "one start", f"there are {len(starts)} nodes of kind '{dialect.start}', {both} among them")
     if starts[0].id in reached:
         edge = next(edge for edge in edges if edge.target == starts[0].id)
-        raise _broken(flow, "one start", f"the edge {_shown(edge)} leads into the start")
+        raise _broken(flow, "one start", f"the edge {_edge(edge)} leads into the start")
     _check_ends(flow, dialect, leaving, unfinished)
     _check_edges(flow)
     _check_connected(flow)
@@ -109,10 +112,10 @@ def _check_ends(flow: Flow, dialect: Dialect, leaving: set[str], unfinished: boo
         if node.kind in dialect.ends:
             if node.id in leaving:
                 edge = next(edge for edge in flow.edges if edge.source == node.id)
-                raise _broken(flow, "terminal ends", f"the edge {_shown(edge)} leads out of an end")
+                raise _broken(flow, "terminal ends", f"the edge {_edge(edge)} leads out of an end")
         elif node.id not in leaving and not unfinished:
             ends = " or ".join(sorted(dialect.ends))
-            raise _broken(flow, "terminal ends", f"nothing leads on from {_named(node)}, which is not of kind {ends}")
+            raise _broken(flow, "terminal ends", f"{_node(node)} has no outgoing edge, but is not of kind {ends}")
 
 
 def _check_edges(flow: Flow) -> None:
@@ -131,20 +134,15 @@ def _check_connected(flow: Flow) -> None:
     for edge in flow.edges:
         beside[edge.source].append(edge.target)
         beside[edge.target].append(edge.source)
-    todo = [flow.nodes[0].id]
     seen = {flow.nodes[0].id}
-    while todo:
-        for other in beside[todo.pop()]:
-            if other not in seen:
-                seen.add(other)
-                todo.append(other)
+    reach([flow.nodes[0].id], beside, seen)
     if len(seen) < len(flow.nodes):
         first, apart = flow.nodes[0], next(node for node in flow.nodes if node.id not in seen)
-        raise _broken(flow, "connected", f"nothing joins {_named(apart)} to {_named(first)}")
+        raise _broken(flow, "connected", f"{_node(apart)} is not connected to {_node(first)}")
 
 
 def _check_cycles(flow: Flow, dialect: Dialect) -> None:
-    """Take away the kinds through which cycles may pass, then node after node that nothing leads to: none is left."""
+    """Remove the kinds through which cycles may pass, then nodes without incoming edges: what is left has a cycle."""
     allowed = dialect.loops if dialect.cycles == "loops" else frozenset()
     waiting = {node.id: 0 for node in flow.nodes if node.kind not in allowed}
     after: dict[str, list[str]] = {name: [] for name in waiting}
@@ -161,12 +159,12 @@ def _check_cycles(flow: Flow, dialect: Dialect) -> None:
             if not waiting[other]:
                 free.append(other)
     if waiting:
-        through = f" that passes no {' or '.join(sorted(allowed))}" if allowed else ""
+        through = f" that does not pass through {' or '.join(sorted(allowed))}" if allowed else ""
         raise _broken(flow, "cycles", f"there is a cycle{through}: {_path(_cycle(waiting, after))}")
 
 
 def _cycle(left: Mapping[str, int], after: Mapping[str, Sequence[str]]) -> list[str]:
-    """One cycle among nodes each of which is led to by another of them: walk backwards until a node comes again."""
+    """One cycle among nodes that each have a predecessor among them: walk backwards until a node repeats."""
     before = {target: source for source in left for target in after[source] if target in left}
     walk = [next(iter(left))]
     place = {walk[0]: 0}
@@ -181,11 +179,11 @@ def _broken(flow: Flow, rule: str, what: str) -> FedloomError:
     return FedloomError(f"the rule '{rule}' is broken{whose}: {what}.")
 
 
-def _named(node: Node) -> str:
+def _node(node: Node) -> str:
     return f"the node '{brief(node.id)}' ({brief(node.kind)})"
 
 
-def _shown(edge: Edge) -> str:
+def _edge(edge: Edge) -> str:
     return f"'{brief(edge.source)}' → '{brief(edge.target)}'"
 
 

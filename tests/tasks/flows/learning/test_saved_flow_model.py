@@ -147,7 +147,7 @@ def test_a_file_that_is_no_model_is_refused(file: Path, tmp_path: Path) -> None:
         _refused(tmp_path / "cut", "is not a readable model")
     save_file({"a": torch.zeros(2)}, tmp_path / "other")
     _refused(tmp_path / "other", "holds tensors, but not a model that fedloom flows export wrote")
-    _refused(changed(file, lambda *_: None, version="7"), "is a model in version '7'")
+    _refused(changed(file, lambda *_: None, version="7"), "has version '7'")
     _refused(changed(file, lambda *_: None, version="1", about="{"), "not valid JSON")
     _refused(tmp_path / "nothing", "there is no model file")
 

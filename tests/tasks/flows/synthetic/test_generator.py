@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS, TARGETS, kind_of
 from fedloom.tasks.flows.rules import PLATFORM, validate
-from fedloom.tasks.flows.synthetic.client_sizes import SIZES, group, scaled
+from fedloom.tasks.flows.synthetic.client_sizes import SIZES, group, scaled_size
 from fedloom.tasks.flows.synthetic.generator import EXTRA_POINTS, ceiling, generate
 
 LARGEST = 1_000
@@ -53,7 +53,7 @@ def test_flows_of_any_seed_keep_the_rules(seed):
 
 def test_organisations_hold_exactly_the_points_of_their_size(corpus):
     held = [len(targets(one.flows)) for one in corpus.organisations]
-    assert held == [scaled(size, LARGEST) for size in SIZES]
+    assert held == [scaled_size(size, LARGEST) for size in SIZES]
 
 
 def test_small_organisations_and_no_others_have_extra_test_points(corpus):

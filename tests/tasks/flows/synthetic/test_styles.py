@@ -30,7 +30,7 @@ def test_biases_make_flows_show_these_shares(made):
     who = np.repeat(np.arange(len(SIZES)), 100)
     random = np.random.default_rng(0)
     types = random.integers(0, len(TYPES), len(who))
-    found = grow(grammar(0), made.bias[who], types, made.speaker(who, random), random)
+    found = grow(grammar(0), made.bias[who], types, made.name_actions(who, random), random)
     counts = found.expected.reshape(len(SIZES), 100, -1).sum(1)
     shares = counts / counts.sum(1, keepdims=True)
     assert np.abs(shares.mean(0) - made.shares.mean(0)).max() < 0.01
@@ -62,7 +62,7 @@ def test_bigger_organisations_use_more_private_names_more_often(made):
     assert made.private_rate.tolist() == [{"small": 0.15, "intermediate": 0.55, "big": 0.7}[group(n)] for n in SIZES]
     assert made.in_use.tolist() == np.clip(made.size // 40, 5, 90).tolist()
     who = np.array([0, 32]).repeat(20_000)
-    token, role = made.speaker(who, np.random.default_rng(0))(np.arange(len(who)))
+    token, role = made.name_actions(who, np.random.default_rng(0))(np.arange(len(who)))
     private = token >= PLATFORM_TOKENS
     assert private[who == 0].mean() == pytest.approx(0.15, abs=0.02)
     assert private[who == 32].mean() == pytest.approx(0.70, abs=0.02)

@@ -6,8 +6,8 @@ the two actions before it, on the label of the way out (``True``, ``Condition 1`
     logits = W1[role of previous] + W2[role before that] + label + flow type + length + the organisation's bias
 
 The longer a flow is already, the sooner it ends and the less it branches (the length term), or a few endless flows
-would hold most of the actions. The design is ours, after a thesis on personalised federated learning for action flows,
-whose flows are private. Here the meaning of roles is shared; what names them is not (see ``styles``).
+would hold most of the actions. The design is ours: the flows of the thesis are private. All organisations share the
+meaning of roles, but not the names of actions that play them (see ``styles``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = np.ndarray
 ROLES, THEMES = 40, 10
 PER_THEME = ROLES // THEMES
 NO_ROLE = ROLES
-"""The role of what is not there: the action before the start."""
+"""The role of a missing action: the one before the start."""
 
 TYPES = ("ScreenAction", "ServerAction", "ClientAction", "DataAction", "Preparation", "Timer")
 LABELS = ("", "True", "False", "Condition 1", "Condition 2", "Condition 3", "Otherwise", "Cycle", "Exit")
@@ -33,9 +33,9 @@ TERMINAL = np.isin(TARGETS, ENDS)
 BRANCHING = np.isin(TARGETS, ("If", "Switch", "ForEach"))
 
 PREVIOUS, BEFORE, LABEL, TYPE = 3.0, 1.2, 0.7, 0.7
-"""How strongly each term speaks: the standard deviation of its logits."""
+"""The strength of each term: the standard deviation of its logits."""
 OF_THEME = 0.75
-"""How much of a role's term (its variance) is that of its theme: coarse habits are learnt before fine ones."""
+"""The share of a role's term (of its variance) that is its theme's: coarse habits are learnt before fine ones."""
 ENDING, BRANCHING_ON = 1.0, -0.5
 USUAL, SPAN = 4, 3
 """A flow of four actions is neither short nor long; three more, and the length term has grown by these amounts."""
@@ -52,9 +52,9 @@ class Grammar:
     type: Array
 
     def logits(self, previous: Array, before: Array, label: Array, flow_type: Array, length: Array) -> Array:
-        """Scores of every kind that may come next, one row per place to go on from (without a bias).
+        """The logits of every next kind without a bias, one row per open branch.
 
-        ``previous`` and ``before`` are roles, ``length`` is how many actions the flow has so far.
+        ``previous`` and ``before`` are roles, ``length`` is the number of actions in the flow so far.
         """
         scores: Array = self.previous[previous] + self.before[before] + self.label[label] + self.type[flow_type]
         age = ((length - USUAL) / SPAN).clip(-1, 4)

@@ -1,8 +1,8 @@
-"""From grown arrays to flows in words: the vocabulary of the synthetic corpus, and what describes an action.
+"""From grown arrays to flows with attributes: the vocabulary of the synthetic corpus.
 
-An action's name says its role to who knows the organisation (see ``styles``), and its module groups names. Its subkind
-depends on its kind and on the role of the action before it. Data type and flags follow the kind or nothing: they are
-what a real file has besides, and tell little.
+An action's name stands for its role, in a way that depends on the organisation (see ``styles``); its module groups
+names. Its subkind depends on its kind and on the role of the action before it. Data type and flags depend on the kind
+or on nothing: real files have them too, and they carry little information.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.platform_kinds import SPLIT, START, TARGETS
 from fedloom.tasks.flows.synthetic.grammar import LABELS, PER_THEME, TYPES, Array
-from fedloom.tasks.flows.synthetic.growth import MOST_NODES, Grown
+from fedloom.tasks.flows.synthetic.growth import MOST_NODES, GrownFlows
 from fedloom.tasks.flows.synthetic.styles import NAMED, PRIVATE_MODULES, PRIVATE_TOKENS, Styles
 
 _MODULES = ("System", "Users", "Text", "Records", "Lists", "Dates", "Http", "Widgets", "Email", "Files")
@@ -24,21 +24,21 @@ _DATA_TYPES = ("Boolean", "Currency", "Date", "Entity", "Integer", "List", "Stru
 _FLAGS = ("none", "public", "function", "public function")
 
 
-def _hashed(what: str, count: int) -> tuple[str, ...]:
+def _hashes(what: str, count: int) -> tuple[str, ...]:
     return tuple(hashlib.blake2b(f"{what}/{i}".encode(), digest_size=3).hexdigest() for i in range(count))
 
 
-NAMES = (*(f"{module}.{verb}" for module in _MODULES for verb in _VERBS), *_hashed("name", PRIVATE_TOKENS))
-"""All names of actions: the platform's, then private ones, of which only a hash is seen."""
-_PRIVATE_MODULES = _hashed("module", PRIVATE_MODULES)
+NAMES = (*(f"{module}.{verb}" for module in _MODULES for verb in _VERBS), *_hashes("name", PRIVATE_TOKENS))
+"""All names of actions: the platform's, then private ones, which are hashes."""
+_PRIVATE_MODULES = _hashes("module", PRIVATE_MODULES)
 _IDS = tuple(f"n{i}" for i in range(MOST_NODES))
 
 
 @dataclass(frozen=True)
-class Described:
-    """Grown flows of one organisation, and the numbers of all words that describe them."""
+class DescribedFlows:
+    """Grown flows of one organisation, and the numbers of the words of all their attributes."""
 
-    grown: Grown
+    grown: GrownFlows
     types: Array
     subkind: Array
     data_type: Array
@@ -53,12 +53,12 @@ class Described:
             column[number, :length].tolist()
             for column in (grown.kind, grown.token, self.subkind, self.data_type, self.flags)
         )
-        nodes = [Node(_IDS[0], START, {"subkind": START, **self._named(tokens[0])})]
+        nodes = [Node(_IDS[0], START, {"subkind": START, **self._name_and_module(tokens[0])})]
         for i in range(1, length):
             kind = TARGETS[kinds[i]]
             attributes = {"subkind": NAMED[kind][subkinds[i]] if kind in NAMED else kind}
             if kind != "End":
-                attributes |= self._named(tokens[i])
+                attributes |= self._name_and_module(tokens[i])
                 attributes |= {"type": _DATA_TYPES[data_types[i]], "flags": _FLAGS[flags[i]]}
             nodes.append(Node(_IDS[i], kind, attributes))
         first, last = np.searchsorted(grown.edges[:, 0], (number, number + 1))
@@ -66,15 +66,17 @@ class Described:
         about = {"type": TYPES[self.types[number]], "platform": self.platform}
         return Flow(tuple(nodes), tuple(edges), about, name)
 
-    def _named(self, token: int) -> dict[str, str]:
+    def _name_and_module(self, token: int) -> dict[str, str]:
         return {"name": NAMES[token], "module": self.modules[token]}
 
 
-def describe(made: Styles, number: int, grown: Grown, types: Array, random: np.random.Generator) -> Described:
-    """Draw what describes grown flows of one organisation and their actions."""
+def draw_attributes(
+    made: Styles, number: int, grown: GrownFlows, types: Array, random: np.random.Generator
+) -> DescribedFlows:
+    """Draw the attributes of grown flows of one organisation and of their actions."""
     shape = grown.kind.shape
     own = made.modules[number, made.roles[number, -PRIVATE_TOKENS:] // PER_THEME]
-    return Described(
+    return DescribedFlows(
         grown,
         types,
         _subkinds(made, number, grown, random),
@@ -85,7 +87,7 @@ def describe(made: Styles, number: int, grown: Grown, types: Array, random: np.r
     )
 
 
-def _subkinds(made: Styles, number: int, grown: Grown, random: np.random.Generator) -> Array:
+def _subkinds(made: Styles, number: int, grown: GrownFlows, random: np.random.Generator) -> Array:
     """The number of every action's subkind among those that its kind has."""
     subkind = np.zeros(grown.kind.shape, np.int64)
     before = np.take_along_axis(grown.role, grown.parent.astype(np.int64), 1)

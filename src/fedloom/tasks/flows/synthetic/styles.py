@@ -1,13 +1,13 @@
-"""How organisations of the synthetic corpus differ while they share one grammar.
+"""How the organisations of the synthetic corpus differ; they share one grammar.
 
 - Words: 60 platform names play the same role everywhere; the roles of 90 private names are drawn per organisation, and
-  so are the modules that group them: one name means different things in two places. The bigger an organisation, the
-  more of its names are private.
+  so are the modules that group them: one name has different meanings in two organisations. The bigger an organisation,
+  the more of its names are private.
 - Kinds: each organisation has its own shares of the kinds, drawn so that their mean and deviation over the 33 are
   those of table B.1; nine are mobile ones, with most of the client actions. Biases are fitted until flows show them.
 - Subkinds: P(subkind | kind, role of the action before) = softmax(shared + N(0, 1.2) of the organisation).
 
-Everything is drawn for all 33 organisations of the document: one of them is the same in whatever company.
+Everything is drawn for all 33 organisations: an organisation does not depend on which others are used.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import numpy as np
 
 from fedloom.core.seeds import numpy_generator
 from fedloom.tasks.flows.platform_kinds import KINDS, SPLIT, SUBKINDS, TARGETS, kind_of
-from fedloom.tasks.flows.synthetic.client_sizes import GROUPS, SIZES, group, scaled
+from fedloom.tasks.flows.synthetic.client_sizes import GROUPS, SIZES, group, scaled_size
 from fedloom.tasks.flows.synthetic.grammar import PER_THEME, ROLES, THEMES, TYPES, Array, grammar
-from fedloom.tasks.flows.synthetic.growth import Grown, Speak, grow
+from fedloom.tasks.flows.synthetic.growth import GrownFlows, NameActions, grow
 
 PLATFORM_TOKENS, PRIVATE_TOKENS, PRIVATE_MODULES = 60, 90, 15
 PRIVATE_RATE = dict(zip(GROUPS, (0.15, 0.55, 0.70), strict=True))
 POINTS_PER_TOKEN, FEWEST_TOKENS = 40, 5
 SKEW = 2.0
-"""Some private names are used more than others: the share x of the names in most use has x^(1/2) of all uses."""
+"""Some private names are used more than others: the share x of the most used names has x^(1/2) of all uses."""
 
 MOBILE = 9
 NEW_ACTION, NEW_ACTION_SHARE = (18, 30), 0.05
-"""The two organisations (in `SIZES`) from which the document withholds client actions, and how many these have."""
+"""The two organisations (in `SIZES`) from which the thesis withholds client actions, and their share of these."""
 MOBILE_PULL = {
     "ExecuteClientAction": 0.95,
     "JavascriptNode": 0.6,
@@ -39,10 +39,10 @@ MOBILE_PULL = {
     "AjaxRefresh": -0.4,
     "WebDestination": -0.4,
 }
-"""How much of a kind's differences comes from organisations being mobile or web ones (a correlation)."""
+"""The correlation of a kind's share with an organisation being mobile (or web)."""
 
 SUBKIND_ROLE, SUBKIND_OWN = 1.5, 1.2
-"""How strongly the role before, and the organisation, speak in the choice of a subkind."""
+"""How strongly the role of the action before, and the organisation, influence the subkind."""
 
 FITTING_FLOWS, FITTING_ROUNDS = 100, 10
 
@@ -68,10 +68,10 @@ class Styles:
     bias: Array
     subkinds: dict[str, Array]
 
-    def speaker(self, who: Array, random: np.random.Generator) -> Speak:
-        """How flows of these organisations (one per flow) name their actions."""
+    def name_actions(self, who: Array, random: np.random.Generator) -> NameActions:
+        """The function that names the actions of flows; ``who`` is the organisation of each flow."""
 
-        def speak(flows: Array) -> tuple[Array, Array]:
+        def name(flows: Array) -> tuple[Array, Array]:
             mine = who[flows]
             place = random.random(len(flows))
             platform = (place * PLATFORM_TOKENS).astype(np.int64)
@@ -79,13 +79,13 @@ class Styles:
             token = np.where(random.random(len(flows)) < self.private_rate[mine], private, platform)
             return token, self.roles[mine, token]
 
-        return speak
+        return name
 
 
 @lru_cache(maxsize=4)
 def styles(seed: int, largest: int) -> Styles:
-    """The organisations of one seed whose largest member holds so many points."""
-    size = np.array([scaled(points, largest) for points in SIZES])
+    """The organisations of one seed; the largest holds ``largest`` points."""
+    size = np.array([scaled_size(points, largest) for points in SIZES])
     rate = np.array([PRIVATE_RATE[group(points)] for points in SIZES])
     in_use = (size // POINTS_PER_TOKEN).clip(FEWEST_TOKENS, PRIVATE_TOKENS)
     theme, member = np.divmod(np.arange(PLATFORM_TOKENS), PLATFORM_TOKENS // THEMES)
@@ -95,11 +95,11 @@ def styles(seed: int, largest: int) -> Styles:
     modules = np.stack([random.permutation(PRIVATE_MODULES)[:THEMES] for random in own])
     roles = np.stack([np.append(platform, random.integers(0, ROLES, PRIVATE_TOKENS)) for random in own])
     mobile, shares = _shares(seed)
-    return _fitted(Styles(seed, size, rate, in_use, private, modules, roles, mobile, shares, np.log(shares), {}))
+    return _fit_biases(Styles(seed, size, rate, in_use, private, modules, roles, mobile, shares, np.log(shares), {}))
 
 
 def _shares(seed: int) -> tuple[Array, Array]:
-    """Which organisations are mobile, and each one's share of every kind: table B.1 in mean and deviation."""
+    """Which organisations are mobile, and each one's share of every kind, with the mean and deviation of table B.1."""
     random = numpy_generator(seed, "shares of kinds")
     mean, std = np.array([(KINDS[kind].mean, KINDS[kind].std) for kind in TARGETS]).T / 100
     web = np.setdiff1d(np.arange(len(SIZES)), NEW_ACTION)
@@ -122,15 +122,17 @@ def _shares(seed: int) -> tuple[Array, Array]:
     return mobile, shares
 
 
-def _fitted(plain: Styles) -> Styles:
-    """The same organisations with biases under which their flows have the shares they should have."""
+def _fit_biases(plain: Styles) -> Styles:
+    """The same organisations with biases that give their flows the intended shares."""
     shared, bias = grammar(plain.seed), plain.bias.copy()
     who = np.repeat(np.arange(len(SIZES)), FITTING_FLOWS)
-    eager = np.where(np.isin(TARGETS, "End"), 2.2, 1.7)  # sure choices hardly mind a bias, and ends shorten flows
+    eager = np.where(
+        np.isin(TARGETS, "End"), 2.2, 1.7
+    )  # near-certain choices hardly respond to a bias, and ends shorten flows
     for trial in range(FITTING_ROUNDS):
         random = numpy_generator(plain.seed, "fitting", trial)
         types = random.integers(0, len(TYPES), len(who))
-        grown = grow(shared, bias[who], types, plain.speaker(who, random), random)
+        grown = grow(shared, bias[who], types, plain.name_actions(who, random), random)
         counts = grown.expected.reshape(len(SIZES), FITTING_FLOWS, -1).sum(1)
         found = counts / counts.sum(1, keepdims=True)
         step = min(1.0, 4 / (trial + 1)) * eager  # later trials only average out chance
@@ -138,10 +140,10 @@ def _fitted(plain: Styles) -> Styles:
     return replace(plain, bias=bias, subkinds=_subkinds(plain.seed, grown))
 
 
-def _subkinds(seed: int, sample: Grown) -> dict[str, Array]:
-    """Chances of the subkinds of each split kind: organisations × roles × subkinds.
+def _subkinds(seed: int, sample: GrownFlows) -> dict[str, Array]:
+    """Probabilities of the subkinds of each split kind: organisations × roles × subkinds.
 
-    Their mean over organisations is table B.2's, where roles come before the kind as often as in a sample of flows.
+    Their mean over organisations is that of table B.2, with roles as frequent before a kind as in a sample of flows.
     """
     chances = {}
     before = np.take_along_axis(sample.role, sample.parent.astype(np.int64), 1)
