@@ -20,8 +20,10 @@ from fedloom.cli.app import app
 from fedloom.methods.registry import METHODS
 from fedloom.runs.config import RunConfig, TaskConfig, parse
 from support.paths import REPOSITORY
+from test_imports import MAY_IMPORT
 
 HOME = REPOSITORY
+SOURCE = HOME / "src" / "fedloom"
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").glob("*.md"))]
 EXAMPLES = sorted((HOME / "examples").glob("*.py"))
 REALLY_RUN = ("quickstart.md", "extend.md")
@@ -140,6 +142,26 @@ def test_methods_page_names_every_setting() -> None:
         (line,) = re.findall(rf"^\| `{method}` \|.*$", page, re.MULTILINE)
         for field in fields(kind):
             assert f"`{field.name}`" in line, f"{method}: {field.name} is not in docs/methods.md"
+
+
+def test_architecture_page_names_files_that_exist() -> None:
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]*\.py)`", (HOME / "docs/architecture.md").read_text()))
+    assert named
+    missing = [path for path in sorted(named) if not any((place / path).exists() for place in (SOURCE, HOME))]
+    assert not missing
+
+
+def test_architecture_page_has_the_table_of_imports() -> None:
+    text = (HOME / "docs/architecture.md").read_text()
+    shown: dict[str, set[str]] = {}
+    for folder, allowed in re.findall(r"^\| `(\w+)/` \|.*\| ([^|]*) \|$", text, re.MULTILINE):
+        above = list(shown)
+        shown[folder] = set(re.findall(r"`(\w+)`", allowed))
+        if allowed == "everything above":
+            shown[folder] = set(above)
+        elif allowed.startswith("up to"):
+            shown[folder] |= set(above[: above.index("runs") + 1])
+    assert shown == MAY_IMPORT
 
 
 @pytest.mark.parametrize("page", [*PAGES, HOME / "CHANGELOG.md"], ids=name)
