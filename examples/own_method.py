@@ -30,7 +30,7 @@ class Ditto(fl.FedAvg):
         return self.strength * (rows - shared)
 
     def weights_for(self, message: fl.Message, cohort: fl.Cohort) -> Tensor:
-        return cohort.kept("own", cohort.spread(message["row"]))
+        return cohort.kept_rows("own", cohort.spread(message["row"]))
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ COMPARED = ("metrics.jsonl", "clients.json")
 
 def play(folder: Path, method: str, **settings: object) -> None:
     spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
-    stage = "" if METHODS[method].personal or method in ("local", "centralised", "fedsgd") else "+fedpredict"
+    stage = "" if METHODS[method].has_personal_models or method in ("local", "centralised", "fedsgd") else "+fedpredict"
     settings = {"selection": {"number": 2}, **settings}
     task, work = world_of(method)
     fl.run(task, spec + stage, rounds=4, seed=2, local=work, out=folder, **settings)  # type: ignore[arg-type]

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from fedloom.aggregation.server_optimizer import ServerOptimizer, weighted_mean, weights
+from fedloom.aggregation.mean import weighted_mean
+from fedloom.aggregation.server_optimizer import ServerOptimizer
+from fedloom.aggregation.weighting import weights
 from fedloom.core.errors import FedloomError
 
 SAMPLES, STEPS = torch.tensor([30, 10]), torch.tensor([1, 3])

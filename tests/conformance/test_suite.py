@@ -78,7 +78,7 @@ class Ascending(fl.SCAFFOLD):
     """SCAFFOLD with the sign of its correction turned round."""
 
     def client_update(self, cohort: Cohort, message: fl.Message) -> fl.Reply:
-        own = cohort.kept("c", torch.zeros(len(cohort), message["c"].numel()))
+        own = cohort.kept_rows("c", torch.zeros(len(cohort), message["c"].numel()))
         return super().client_update(cohort, fl.Message({"row": message["row"]}, {"c": 2 * own - message["c"]}))
 
 

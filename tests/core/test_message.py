@@ -2,7 +2,7 @@
 
 import torch
 
-from fedloom.aggregation.server_optimizer import weighted_mean
+from fedloom.aggregation.mean import weighted_mean
 from fedloom.core.message import Message, Replies, Reply, Wave
 
 

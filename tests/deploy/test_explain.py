@@ -93,7 +93,7 @@ def test_what_is_said_to_leave_is_what_a_site_answers(method):
     play_prelude(run, Inline(run.runtime()), state)
     ids = [0, 1, 2] if method.groups(state.server) is None else [0]
     wave = next(method.play(state.server, ids, run.context(1)))
-    result = run.runtime().do(Job("update", 1, wave.ids[:1], [0], measure=method.travels), wave.message, {})
+    result = run.runtime().do(Job("update", 1, wave.ids[:1], [0], measure=method.communicates), wave.message, {})
     said = told.of(1, WORK)[0].up
     form = reply_form(result)
     assert [piece.name for piece in said] == [name.removeprefix("reply/") for name in form]

@@ -22,7 +22,8 @@ from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
 from fedloom.engines.processes import Processes
 from fedloom.models import build
-from fedloom.rounds.jobs import ClientRuntime, Job
+from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.jobs import Job
 from fedloom.runs import runner
 from fedloom.runs.config import parse
 from fedloom.training.execution import Execution

@@ -26,8 +26,8 @@ from support.engine_runs import FEDLOOM, Faulty, Mortal, Refusing, alive, eventu
 
 ray = pytest.importorskip("ray", reason="ray is not installed: the engine on Ray is not tried")
 
-from fedloom.engines.ray import _packed, _unpacked  # noqa: E402
-from fedloom.engines.ray_cluster import connect, imported, leave  # noqa: E402
+from fedloom.engines.ray import _pack, _unpack  # noqa: E402
+from fedloom.engines.ray_cluster import connect, import_ray, leave  # noqa: E402
 
 OWN = """
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Halving(fl.FedAvg):
 def cluster():
     """The address of a local Ray of two cores, begun and ended as for a run; nothing may be left of it."""
     before = set(descendants(os.getpid()))
-    connected, folder = connect(imported(), 2, None)
+    connected, folder = connect(import_ray(), 2, None)
     assert connected
     yield ray.get_runtime_context().gcs_address
     started = set(descendants(os.getpid())) - before
@@ -218,9 +218,9 @@ def test_resume_may_change_where_a_run_is_computed_but_not_to_something_impossib
 @pytest.mark.parametrize("shape", [(), (0, 3), (4,), (2, 3)], ids=str)
 def test_what_is_packed_comes_back_as_it_was_and_as_a_copy(dtype, shape):
     tensor = torch.randint(0, 2, shape).to(dtype)
-    packed = _packed({"it": tensor, "spread": torch.arange(3.0).expand(4, 3)})
+    packed = _pack({"it": tensor, "spread": torch.arange(3.0).expand(4, 3)})
     packed[0][3].flags.writeable = False
-    back = _unpacked(packed)
+    back = _unpack(packed)
     assert back["it"].dtype == dtype
     assert back["it"].shape == shape
     assert torch.equal(back["it"], tensor)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedloom as fl
-from fedloom.aggregation.server_optimizer import weighted_mean
+from fedloom.aggregation.mean import weighted_mean
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Replies

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedloom as fl
-from fedloom.aggregation.server_optimizer import ServerOptimizer, weighted_mean
+from fedloom.aggregation.mean import weighted_mean
+from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Replies

@@ -104,7 +104,7 @@ def test_avglg_sends_what_it_trained_private_bodies_included(execution):
     expected = alone.train(starts)
     assert same(reply.tensors["row"], expected)
     assert everyone.has("body").tolist() == [True, False, True, False]
-    kept = everyone.kept("body", torch.zeros(4, 1))
+    kept = everyone.kept_rows("body", torch.zeros(4, 1))
     assert same(kept[[0, 2]], layout.take(expected, "body")[[0, 2]])
 
 
@@ -122,7 +122,7 @@ def test_the_dual_sends_the_shared_body_and_the_head_trained_on_the_own_body(exe
         assert same(layout.take(sent[client], "head"), layout.take(own[client], "head"))
         assert same(layout.take(sent[client], "body"), layout.take(shared[client], "body"))
         assert not same(layout.take(sent[client], "head"), layout.take(shared[client], "head"))
-        assert same(everyone.kept("body", torch.zeros(4, 1))[client], layout.take(own[client], "body"))
+        assert same(everyone.kept_rows("body", torch.zeros(4, 1))[client], layout.take(own[client], "body"))
     for client in (1, 3):
         assert same(sent[client], own[client])
     assert everyone.after is not None
@@ -147,7 +147,7 @@ def test_large_clients_predict_with_their_body_and_the_new_head(hybrid):
     everyone = one_round(hybrid(threshold=50), task)[0]
     new = fl.Message({"row": torch.linspace(-1, 1, task.layout.width)})
     rows = hybrid(threshold=50).weights_for(new, everyone)
-    bodies = everyone.kept("body", torch.zeros(4, 1))
+    bodies = everyone.kept_rows("body", torch.zeros(4, 1))
     for client in (0, 2):
         assert same(rows[client], task.layout.put(new["row"], "body", bodies[client]))
     for client in (1, 3):

@@ -325,7 +325,7 @@ def test_after_a_drift_the_dynamic_form_trusts_stale_models_less():
 class Mine(fl.FedAvg):
     """A method that says of itself that clients' models are their own."""
 
-    personal: ClassVar[bool] = True
+    has_personal_models: ClassVar[bool] = True
 
 
 @pytest.mark.parametrize(

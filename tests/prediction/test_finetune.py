@@ -13,7 +13,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.prediction.finetune import FineTune
-from fedloom.rounds.jobs import PREDICTING
+from fedloom.rounds.client_runtime import PREDICTING
 from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import distance, federation, mlp, quadratic
 

@@ -34,7 +34,7 @@ class OwnBody(fl.FedAvg):
 
     def weights_for(self, message: fl.Message, cohort: fl.Cohort) -> Tensor:
         layout, rows = cohort.task.layout, cohort.spread(message["row"])
-        return layout.put(rows, "body", cohort.kept("body", layout.take(rows, "body")))
+        return layout.put(rows, "body", cohort.kept_rows("body", layout.take(rows, "body")))
 
 
 def parts(train: list[list[int]], valid: list[list[int]], test: list[list[int]]) -> Task:

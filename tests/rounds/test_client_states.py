@@ -41,6 +41,6 @@ def test_a_cohort_gives_the_default_to_clients_that_kept_nothing():
     task = Task("t", federation([4, 4]), mlp())
     some = cohort(task, "loop", LocalWork())
     default = torch.zeros(2, 3)
-    assert torch.equal(some.kept("c", default), default)
+    assert torch.equal(some.kept_rows("c", default), default)
     some.state = {"c": torch.ones(2, 3), "c/has": torch.tensor([0.0, 1.0])}
-    assert some.kept("c", default).tolist() == [[0, 0, 0], [1, 1, 1]]
+    assert some.kept_rows("c", default).tolist() == [[0, 0, 0], [1, 1, 1]]

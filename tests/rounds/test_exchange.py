@@ -30,7 +30,7 @@ class Relay(fl.Algorithm):
     turn: int = 1
 
     def client_update(self, cohort: fl.Cohort, message: fl.Message) -> fl.Reply:
-        count = cohort.kept("count", torch.zeros(len(cohort), 1))
+        count = cohort.kept_rows("count", torch.zeros(len(cohort), 1))
         cohort.keep("count", count + 1)
         return fl.Reply({"row": cohort.train(cohort.spread(message["row"])), "count": count})
 

@@ -25,7 +25,7 @@ from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
-from fedloom.rounds.jobs import ClientRuntime
+from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.api import method_of, with_method
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.config import parse

@@ -13,7 +13,8 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
-from fedloom.rounds.jobs import ClientRuntime, Job, Tensors
+from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.jobs import Job, Tensors
 from fedloom.runs.config import parse
 from fedloom.runs.history import History
 from fedloom.runs.runner import Prepared, execute, prepare, resume
@@ -45,7 +46,7 @@ class Sparse(Inline):
             None if job.kind != "global" and self.deaf(job) else self.runtime.do(job, message, kept) for job in jobs
         ]
 
-    def left_out(self) -> list[dict[str, Any]]:
+    def take_exclusions(self) -> list[dict[str, Any]]:
         told, self.told = self.told, []
         return told
 

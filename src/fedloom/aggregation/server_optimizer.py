@@ -1,4 +1,4 @@
-"""How many rows become one, and what the server does with the result.
+"""Server optimisers: what the server does with the mean of a round.
 
 A server optimiser treats the change of the shared row as a gradient (Reddi et al., Adaptive Federated Optimization,
 ICLR 2021): FedAvg is the one that takes the change as it is.
@@ -14,26 +14,6 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-
-WEIGHTINGS = {
-    "samples": "by each client's number of training samples",
-    "steps": "by the local gradient steps a client made this round",
-    "uniform": "every selected client alike",
-}
-
-
-def weights(by: str, samples: Tensor, steps: Tensor) -> Tensor:
-    """The weights of a round's clients; they sum to one."""
-    raw = {"samples": samples, "steps": steps, "uniform": torch.ones_like(samples)}[by].double()
-    if raw.sum() == 0:  # nobody made a step: the rows are all alike
-        raw = torch.ones_like(raw)
-    return (raw / raw.sum()).float()
-
-
-def weighted_mean(rows: Tensor, weights: Tensor) -> Tensor:
-    """``weights @ rows``, in client order."""
-    return weights @ rows
-
 
 SERVERS = {"sgd": (1.0, 0.0), "adagrad": (0.1, 0.0), "adam": (0.01, 0.9), "yogi": (0.01, 0.9)}
 """The default learning rate and momentum of each kind of server optimiser."""

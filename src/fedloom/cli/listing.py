@@ -99,7 +99,7 @@ def _tables(kind: str) -> dict[str, str]:
 
         return EXECUTIONS
     if kind == "weightings":
-        from fedloom.aggregation.server_optimizer import WEIGHTINGS
+        from fedloom.aggregation.weighting import WEIGHTINGS
 
         return WEIGHTINGS
     from fedloom.runs.trackers import TRACKERS

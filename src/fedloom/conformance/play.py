@@ -50,7 +50,7 @@ class Played:
         ids = list(range(run.task.federation.clients))
         trainer = LocalTrainer(run.task, run.execution.name)
         cohort = Cohort(ids, trainer, run.setting, state.round, state.client_states.read(ids))
-        run.algorithm.enter(cohort)
+        run.algorithm.prepare_cohort(cohort)
         return cohort
 
     def _rows(self, cohort: Cohort, stages: Sequence[PredictionStage]) -> Tensor:

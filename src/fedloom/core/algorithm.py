@@ -1,4 +1,4 @@
-"""What a method is: five small functions, of which most methods write one or two.
+"""A method: five small functions, of which most methods write one or two.
 
 The server half (``start``, ``broadcast``, ``aggregate``) and the client half (``client_update``, ``weights_for``)
 meet only in messages, so the same class runs in simulation and on deployed machines.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.server_context import ServerContext
@@ -21,9 +22,20 @@ from fedloom.core.task import FederationView, Task
 ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 """``(row, mean of the clients' rows, state) -> (new row, new state)``."""
 State = Mapping[str, Tensor]
-"""What the server remembers from round to round: named tensors, never changed in place."""
+"""The server's state between rounds: named tensors, never changed in place."""
 Round = Generator[Wave, Replies, State]
-"""A round as the server plays it: ``replies = yield Wave(...)`` as often as needed, then return the new state."""
+"""A round of the server: ``replies = yield Wave(...)`` as often as needed, then return the new state."""
+
+
+RENAMED = {
+    "finished": "is_finished",
+    "enter": "prepare_cohort",
+    "travels": "communicates",
+    "whole": "shares_whole_model",
+    "personal": "has_personal_models",
+    "trains": "trains_locally",
+}
+"""Names of hooks and class variables of earlier versions, and what they are called now."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +44,23 @@ class Algorithm:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    travels: ClassVar[bool] = True
-    """False when nothing is sent (isolated and centralised training): such a run counts no bytes."""
-    whole: ClassVar[bool] = True
-    """Whether the shared ``row`` is a whole model, worth scoring on the global test set; a shared body is not."""
-    personal: ClassVar[bool] = False
-    """Whether clients predict with a model that is wholly their own, to which a global one has nothing to add."""
-    trains: ClassVar[bool] = True
-    """Whether clients train a model of their own between a message and the answer (in FedSGD they do not)."""
-
+    communicates: ClassVar[bool] = True
+    """Whether clients and server exchange anything; isolated and centralised training do not, and cost no bytes."""
+    shares_whole_model: ClassVar[bool] = True
+    """Whether the shared ``row`` is a whole model, which is scored on the global test set; a shared body is not."""
+    has_personal_models: ClassVar[bool] = False
+    """Whether clients predict with models of their own, to which a global model has nothing to add."""
+    trains_locally: ClassVar[bool] = True
+    """Whether clients train a model between a message and their reply (in FedSGD they do not)."""
     on_graphs: ClassVar[bool] = False
-    """Whether the method means something on clients' graphs only."""
+    """Whether the method needs clients that hold graphs."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        annotations = vars(cls).get("__annotations__", {})
+        for old, new in RENAMED.items():
+            if old in vars(cls) and "ClassVar" in str(annotations.get(old, "ClassVar")):  # not a hyper-parameter
+                raise FedloomError(f"{cls.__name__}.{old} is called {new} in this version: rename it.")
 
     @property
     def server(self) -> ServerStep | None:
@@ -51,12 +69,12 @@ class Algorithm:
 
     @property
     def compiles(self) -> bool:
-        """Whether clients only take plain steps on the task's loss, which is what ``compiled`` execution can do."""
+        """Whether clients only take plain steps on the task's loss; ``compiled`` execution can do nothing else."""
         return True
 
     @property
     def averages_every_round(self) -> bool:
-        """Whether the shared row after a round is an average to go on from, which a server optimiser needs."""
+        """Whether every round ends with an average of clients' rows; a server optimiser needs that."""
         return True
 
     def start(self, task: Task) -> State:
@@ -64,18 +82,21 @@ class Algorithm:
         return {"row": task.initial_row()}
 
     def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
-        """The federation that is trained on (centralised training pools it, without the new clients)."""
+        """The federation that is trained on (centralised training pools it, without the ``new`` clients)."""
         return federation
 
     def check(self, task: Task, work: LocalWork) -> None:
-        """Refuse, in one sentence and before anything is done, what the method cannot mean anything for."""
+        """Raise a ``FedloomError`` for a task or local work that the method cannot use, before any work is done."""
 
     def prelude(self, server: State, context: ServerContext) -> Round | None:
-        """What happens once, before the first round; nothing in most methods."""
+        """Waves that are played once, before the first round; most methods have none."""
         return None
 
     def groups(self, server: State) -> list[list[int]] | None:
-        """What a round selects: clients (None), or groups of clients, of which ``play`` then gets the numbers."""
+        """The groups of clients that a round selects from; None where it selects clients.
+
+        ``play`` then gets numbers of groups instead of clients.
+        """
         return None
 
     def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
@@ -83,19 +104,19 @@ class Algorithm:
         replies = yield Wave(ids, self.broadcast(server, ids))
         return self.aggregate(server, replies)
 
-    def finished(self, server: State) -> bool:
-        """Whether the method has nothing more to do, before the run's last round."""
+    def is_finished(self, server: State) -> bool:
+        """Whether the method has nothing more to do; the run then ends before its last round."""
         return False
 
-    def enter(self, cohort: Cohort) -> None:
-        """Before clients do anything: put what they kept into their data (edges that a client added to its graph)."""
+    def prepare_cohort(self, cohort: Cohort) -> None:
+        """Put what clients kept into their data, before they do anything (edges that a client added to its graph)."""
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
-        """What goes down to the clients of a round."""
+        """The message to the clients of a round."""
         return Message({"row": server["row"]})
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        """What clients do with a message, their data and what they kept; what goes up."""
+        """Work on the clients' data with the message and with what they kept; return what goes to the server."""
         raise TypeError(f"{type(self).__name__} has no client_update")
 
     def aggregate(self, server: State, replies: Replies) -> State:

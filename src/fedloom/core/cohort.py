@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from fedloom.core.seeds import generator, key
 from fedloom.core.task import Task
 from fedloom.core.trainer import Given, Trainer, TrainingRequest
 
+RENAMED = {"kept": "kept_rows", "held": "points"}
+"""Names of earlier versions, and what they are called now."""
+
 
 @dataclass(frozen=True)
 class RunSetting:
@@ -33,9 +37,9 @@ class RunSetting:
 
 
 class Cohort:
-    """B clients in one round: their data, the state they kept, and what can be done with them.
+    """B clients in one round: their data, the state they kept, and the operations on them.
 
-    ``turn`` says how often these clients were already at work in this round: each turn has batches of its own.
+    ``turn`` counts how often these clients already worked in this round: each turn has batches of its own.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class Cohort:
         return self.task.federation.train.sizes[torch.tensor(self.ids)]
 
     @property
-    def held(self) -> Tensor:
+    def points(self) -> Tensor:
         """How many samples each client has in all: train, validation and test."""
         return self.task.federation.points[torch.tensor(self.ids)]
 
@@ -88,13 +92,18 @@ class Cohort:
         """A random generator of one client's own for one purpose of a method."""
         return generator(self.setting.seed, purpose, self.round, self.ids[place])
 
+    def __getattr__(self, name: str) -> Any:
+        if name in RENAMED:
+            raise FedloomError(f"cohort.{name} is called cohort.{RENAMED[name]} in this version: rename it.")
+        raise AttributeError(f"Cohort has no attribute '{name}'")
+
     # -- state that stays with clients
 
     def has(self, name: str) -> Tensor:
         """Which clients have kept something under a name."""
         return self.state[f"{name}/has"].bool() if name in self.state else torch.zeros(len(self), dtype=torch.bool)
 
-    def kept(self, name: str, default: Tensor) -> Tensor:
+    def kept_rows(self, name: str, default: Tensor) -> Tensor:
         """What the clients kept under a name; a client that kept nothing yet gets its row of ``default``."""
         if name not in self.state:
             return default
@@ -104,7 +113,7 @@ class Cohort:
         return torch.where(has.view(-1, *[1] * (default.dim() - 1)), self.state[name], default)
 
     def keep(self, name: str, rows: Tensor, only: Tensor | None = None) -> None:
-        """Keep a row (any width) per client until its next round; ``only`` names the clients that do."""
+        """Keep a row (any width) per client until its next round; ``only`` is a mask of the clients that do."""
         rows, has = rows.detach(), self.has(name)
         if only is not None:
             old = self.state.get(name, torch.zeros_like(rows))
@@ -128,10 +137,14 @@ class Cohort:
     ) -> Tensor:
         """The rows after local training on each client's own data.
 
-        ``work`` (default: the run's) says how much and with which optimiser; ``part`` names the only part that may
-        move; ``pull(rows, received, **given)`` is an extra gradient, elementwise on pieces of rows; ``loss`` replaces
-        the task's loss. ``given`` are rows that ``pull`` and ``loss`` need. Clients that ``only`` does not name do
-        nothing: their rows come back as they went.
+        Args:
+            rows: A row per client; a shared row becomes that with ``spread``.
+            work: How much is trained and with which optimiser; the run's local work by default.
+            part: The only part of the model that may move; all parts by default.
+            pull: An extra gradient ``pull(rows, received, **given)``, elementwise on pieces of rows.
+            given: Rows that ``pull`` and ``loss`` need, by name.
+            loss: A loss that replaces the task's.
+            only: A mask of the clients that train; the rows of the others are returned unchanged.
         """
         return self._train(rows, work, part, pull, given, loss, only)[0]
 

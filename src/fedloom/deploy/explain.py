@@ -23,8 +23,9 @@ from fedloom.deploy.protocol.reply_forms import first_two, with_few_samples
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
+from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.jobs import ClientRuntime, Job, Tensors
+from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models
@@ -272,7 +273,7 @@ def _dry_run(run: Composition, rounds: int) -> tuple[_RecordingEngine, list[Mapp
     often = min(run.eval_every, 1)
     dry = replace(run, setting=replace(run.setting, rounds=rounds), eval_every=often)
     engine, state = (
-        _RecordingEngine(with_few_samples(dry.runtime(), one_of_each_class), run.algorithm.travels),
+        _RecordingEngine(with_few_samples(dry.runtime(), one_of_each_class), run.algorithm.communicates),
         initial_state(dry),
     )
     records: list[Mapping[str, Any]] = [play_prelude(dry, engine, state)]
@@ -280,7 +281,7 @@ def _dry_run(run: Composition, rounds: int) -> tuple[_RecordingEngine, list[Mapp
         records.append(play_round(dry, engine, state))
         if often:
             score_models(dry, engine, state)
-        if dry.algorithm.finished(state.server):
+        if dry.algorithm.is_finished(state.server):
             break
     return engine, records, _down(run.algorithm.broadcast(state.server, [0]), counted=False)
 

@@ -1,10 +1,11 @@
-"""Where cohorts run: in this process, in one process per core, or on Ray."""
+"""Engines: where jobs run. In this process, in one process per core, or on Ray."""
 
 from __future__ import annotations
 
 from fedloom.engines.inline import Inline
 from fedloom.engines.processes import Processes
-from fedloom.rounds.jobs import ClientRuntime, Engine
+from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.jobs import Engine
 
 ENGINES = {
     "inline": "one process, one job after another: the default, and the one a debugger likes (workers = 1)",
@@ -14,11 +15,11 @@ ENGINES = {
 
 
 def check(name: str, address: str | None = None) -> None:
-    """Refuse, before any work, an engine that cannot be had here."""
+    """Refuse, before any work, an engine that cannot run here."""
     if name == "ray":
-        from fedloom.engines.ray_cluster import reachable
+        from fedloom.engines.ray_cluster import check_reachable
 
-        reachable(address)
+        check_reachable(address)
 
 
 def start(runtime: ClientRuntime, workers: int, name: str = "auto", address: str | None = None) -> Engine:

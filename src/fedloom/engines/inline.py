@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fedloom.core.message import Message
-from fedloom.rounds.jobs import ClientRuntime, Here, Job, Tensors
+from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.jobs import Job, LocalEngine, Tensors
 
 
-class Inline(Here):
+class Inline(LocalEngine):
     """One job after another."""
 
     def __init__(self, runtime: ClientRuntime) -> None:

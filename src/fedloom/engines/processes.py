@@ -1,7 +1,7 @@
 """The engine with one worker process per core.
 
-Workers are forked, so they see the parent's data without a copy; messages and replies go through boards of shared
-memory, and only small records through pipes. A job's result depends on nothing but the job, so a worker that dies
+Workers are forked, so they see the parent's data without a copy; messages and replies go through shared memory, and
+only small records through pipes. A job's result depends on nothing but the job, so a worker that dies
 is replaced and its job done again, to the same bytes. A worker whose parent is gone ends itself.
 """
 
@@ -23,21 +23,22 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.engines.shared_tensors import Header, SharedTensors
-from fedloom.rounds.jobs import ClientRuntime, Here, Job, Tensors
+from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.jobs import Job, LocalEngine, Tensors
 
 log = logging.getLogger("fedloom")
 TRIES = 3
 
 
-class Worker:
-    """A worker's process, the pipe to it and the board on which it writes its results."""
+class ForkedWorker:
+    """A worker's process, the pipe to it and the shared memory it writes its results to."""
 
     def __init__(self, runtime: ClientRuntime, down: SharedTensors) -> None:
-        self.board = SharedTensors()
+        self.results = SharedTensors()
         context = multiprocessing.get_context("fork")
         self.pipe, theirs = context.Pipe()
         self.process: ForkProcess = context.Process(
-            target=_serve, args=(runtime, down, self.board, theirs, self.pipe), daemon=True
+            target=_serve, args=(runtime, down, self.results, theirs, self.pipe), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -48,17 +49,17 @@ class Worker:
         self.process.kill()
         self.process.join()
         self.pipe.close()
-        self.board.close()
+        self.results.close()
 
 
-class Processes(Here):
+class Processes(LocalEngine):
     """``workers`` forked processes that share this process's data."""
 
     def __init__(self, runtime: ClientRuntime, workers: int) -> None:
         if "fork" not in multiprocessing.get_all_start_methods():
             raise FedloomError("workers > 1 needs a system that can fork processes: use workers = 1 here.")
         self.runtime, self.down = runtime, SharedTensors()
-        self.workers = [Worker(runtime, self.down) for _ in range(workers)]
+        self.workers = [ForkedWorker(runtime, self.down) for _ in range(workers)]
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
         """Hand jobs to whoever is free; results come back in the order of the jobs."""
@@ -84,7 +85,7 @@ class Processes(Here):
             for pipe in wait(list(busy)):
                 place, number = busy[pipe]  # type: ignore[index]
                 try:
-                    results[number] = _received(self.workers[place])
+                    results[number] = _receive(self.workers[place])
                     self.workers[place].job = None
                 except (EOFError, OSError):  # it died, perhaps with its job unread or its answer half sent
                     deaths[number] += 1
@@ -100,7 +101,7 @@ class Processes(Here):
 
     def _replace(self, place: int) -> None:
         self.workers[place].close()
-        self.workers[place] = Worker(self.runtime, self.down)
+        self.workers[place] = ForkedWorker(self.runtime, self.down)
 
     def close(self) -> None:
         """End all workers."""
@@ -110,13 +111,13 @@ class Processes(Here):
         self.down.close()
 
 
-def _received(worker: Worker) -> Tensors:
+def _receive(worker: ForkedWorker) -> Tensors:
     kind, payload = worker.pipe.recv()
     if kind == "refused":
         raise FedloomError(payload)
     if kind == "failed":
         raise RuntimeError(f"in a worker process:\n{payload}")
-    return {name: view.clone() for name, view in worker.board.read(payload).items()}
+    return {name: view.clone() for name, view in worker.results.read(payload).items()}
 
 
 def _serve(
@@ -144,9 +145,9 @@ def _serve(
             os._exit(0)
 
 
-def _incoming(board: SharedTensors, header: Header) -> tuple[Message, dict[str, Tensor]]:
+def _incoming(down: SharedTensors, header: Header) -> tuple[Message, dict[str, Tensor]]:
     groups: dict[str, dict[str, Tensor]] = {"shared": {}, "each": {}, "kept": {}}
-    for name, view in board.read(header).items():
+    for name, view in down.read(header).items():
         group, _, rest = name.partition("/")
         groups[group][rest] = view
     return Message(groups["shared"], groups["each"]), groups["kept"]

@@ -1,8 +1,8 @@
 """The engine on Ray: the same jobs on the cores of a cluster, or of a local Ray that lives as long as the run.
 
-Each worker is a Ray actor that gets the shop once and then small records: what all clients of a wave are sent is put
-into Ray's object store once, what one job's clients are sent and have kept goes with the job. A job's result depends
-on nothing but the job, so a worker that dies is replaced and its job done again, to the same bytes.
+Each worker is a Ray actor that gets the client runtime once and then small records. What all clients of a wave are sent
+is put into Ray's object store once; what one job's clients are sent and have kept goes with the job. A job's result
+depends on the job alone, so a worker that dies is replaced and its job done again, to the same bytes.
 
 Ray moves objects with cloudpickle, between the processes of one cluster and nowhere else: whoever can reach a Ray
 cluster can run code on it, so the whole cluster is one trust boundary. A local Ray listens on the loopback device only.
@@ -25,52 +25,53 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.user_classes import user_modules
-from fedloom.engines.ray_cluster import connect, imported, last_line, leave
-from fedloom.rounds.jobs import ClientRuntime, Here, Job, Tensors
+from fedloom.engines.ray_cluster import connect, import_ray, last_line, leave
+from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.jobs import Job, LocalEngine, Tensors
 
 log = logging.getLogger("fedloom")
 TRIES = 3
-BEGUN = 120.0
+START_SECONDS = 120.0
 """Seconds in which at least one worker must be there."""
 
 Packed = list[tuple[str, str, tuple[int, ...], "np.ndarray[Any, np.dtype[np.uint8]]"]]
 """Name, dtype, shape and bytes of tensors: what Ray moves without a copy more."""
 
 
-class Worker:
-    """What runs inside an actor: one torch thread and the shop. ``path`` is where the run finds its modules."""
+class RayWorker:
+    """What runs inside an actor: one torch thread and the client runtime. ``path`` is the run's ``sys.path``."""
 
     def __init__(self, path: list[str]) -> None:
         torch.set_num_threads(1)
         sys.path += [folder for folder in path if folder not in sys.path]
 
     def take(self, runtime: ClientRuntime) -> None:
-        """Take the shop, whose modules can be imported by now."""
+        """Take the client runtime, whose modules can be imported by now."""
         self.runtime = runtime
 
     def do(self, job: Job, shared: Packed, each: Packed, kept: Packed) -> tuple[str, str | Packed]:
         """Do one job, whose clients' tensors are those of ``each`` and ``kept``, in order."""
         try:
-            message = Message(_unpacked(shared), _unpacked(each))
-            return "done", _packed(self.runtime.do(job, message, _unpacked(kept)))
+            message = Message(_unpack(shared), _unpack(each))
+            return "done", _pack(self.runtime.do(job, message, _unpack(kept)))
         except FedloomError as error:
             return "refused", str(error)
         except Exception:
             return "failed", traceback.format_exc()
 
 
-class Ray(Here):
+class Ray(LocalEngine):
     """``workers`` actors of one core each. Those for which a cluster has no core yet join as soon as it has one."""
 
     def __init__(self, runtime: ClientRuntime, workers: int, address: str | None = None) -> None:
-        self.ray = imported()
+        self.ray = import_ray()
         self.busy: dict[Any, tuple[int, int | None]] = {}
         """What is awaited: the worker's place and its job's number, or None while it is only beginning."""
         self.actors: list[Any] = []
         self.connected, self.folder = connect(self.ray, workers, address)
         try:
-            self.runtime = _sent(self.ray, runtime)
-            self.kind = self.ray.remote(num_cpus=1, max_restarts=0)(Worker)
+            self.runtime = _put_runtime(self.ray, runtime)
+            self.kind = self.ray.remote(num_cpus=1, max_restarts=0)(RayWorker)
             for place in range(workers):
                 self.actors.append(None)
                 self._hire(place)
@@ -84,7 +85,7 @@ class Ray(Here):
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
         """Hand jobs to whoever is free; results come back in the order of the jobs."""
-        shared = self.ray.put(_packed(message.shared))
+        shared = self.ray.put(_pack(message.shared))
         waiting = list(range(len(jobs)))[::-1]
         results: dict[int, Tensors] = {}
         deaths = dict.fromkeys(waiting, 0)
@@ -95,7 +96,7 @@ class Ray(Here):
                 self.busy[self.actors[place].do.remote(*work)] = (place, waiting.pop())
             for place, number, answer in self._answers():
                 if answer is not None and number is not None:
-                    results[number] = _received(answer)
+                    results[number] = _receive(answer)
                 elif number is not None:
                     deaths[number] += 1
                     if deaths[number] >= TRIES:
@@ -112,10 +113,11 @@ class Ray(Here):
     def _answers(self) -> Iterator[tuple[int, int | None, Any]]:
         """Who has answered, with which job's number and what; a worker that died has answered None."""
         working = any(number is not None for _, number in self.busy.values())
-        done, _ = self.ray.wait(list(self.busy), num_returns=1, timeout=None if working else BEGUN)
+        done, _ = self.ray.wait(list(self.busy), num_returns=1, timeout=None if working else START_SECONDS)
         if not done:
             raise FedloomError(
-                f"the Ray cluster had no free core for a worker in {BEGUN:.0f} s: free one, or use another engine."
+                f"the Ray cluster had no free core for a worker in {START_SECONDS:.0f} s: free one, or use another "
+                "engine."
             )
         for reference in done:
             place, number = self.busy.pop(reference)
@@ -140,8 +142,8 @@ class Ray(Here):
             leave(self.ray, self.folder)
 
 
-def _sent(ray: Any, runtime: ClientRuntime) -> Any:
-    """The shop in Ray's object store; what a user's own file defines goes with it, as no worker could import that."""
+def _put_runtime(ray: Any, runtime: ClientRuntime) -> Any:
+    """Put the client runtime into Ray's object store, with the classes of user files, which workers cannot import."""
     modules = user_modules()
     try:
         for module in modules:
@@ -162,19 +164,19 @@ def _for_its_clients(
     """A job with no more than what its own clients are sent and have kept."""
     places = torch.tensor(job.places, dtype=torch.int64)
     each, own = ({name: rows[places] for name, rows in group.items()} for group in (message.each, kept))
-    return replace(job, places=list(range(len(job.places)))), shared, _packed(each), _packed(own)
+    return replace(job, places=list(range(len(job.places)))), shared, _pack(each), _pack(own)
 
 
-def _received(answer: tuple[str, Any]) -> Tensors:
+def _receive(answer: tuple[str, Any]) -> Tensors:
     kind, payload = answer
     if kind == "refused":
         raise FedloomError(payload)
     if kind == "failed":
         raise RuntimeError(f"in a Ray worker:\n{payload}")
-    return _unpacked(payload)
+    return _unpack(payload)
 
 
-def _packed(tensors: Mapping[str, Tensor]) -> Packed:
+def _pack(tensors: Mapping[str, Tensor]) -> Packed:
     return [
         (
             name,
@@ -186,7 +188,7 @@ def _packed(tensors: Mapping[str, Tensor]) -> Packed:
     ]
 
 
-def _unpacked(packed: Packed) -> Tensors:
+def _unpack(packed: Packed) -> Tensors:
     """Tensors in memory of torch's own: what lies in Ray's object store can be read only, and aligned otherwise."""
     tensors = {}
     for name, dtype, shape, content in packed:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 
-REACHED = 5.0
+CONNECT_SECONDS = 5.0
 """Seconds in which the machine at an address must answer."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -23,7 +23,7 @@ QUIET = {
 }
 
 
-def reachable(address: str | None) -> None:
+def check_reachable(address: str | None) -> None:
     """Refuse, in one sentence and before any work, a Ray that is not installed or a machine that does not answer."""
     if importlib.util.find_spec("ray") is None:
         raise FedloomError("engine = ray needs Ray, which is not installed: pip install 'fedloom[ray]'.")
@@ -31,7 +31,7 @@ def reachable(address: str | None) -> None:
         return
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise FedloomError(
             f"ray_address={address}: nothing answers there ({error.strerror or error}); start a cluster with "
@@ -39,8 +39,8 @@ def reachable(address: str | None) -> None:
         ) from None
 
 
-def imported() -> Any:
-    """Ray, told to be quiet: nothing is reported to its makers."""
+def import_ray() -> Any:
+    """Import Ray with its usage statistics and log lines switched off."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     import ray
@@ -119,6 +119,6 @@ def _loopback(tries: int | None = None) -> Iterator[None]:
 
 
 def last_line(error: BaseException) -> str:
-    """What an error says in the end."""
+    """The last line of an error's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].rstrip(".") if lines else type(error).__name__

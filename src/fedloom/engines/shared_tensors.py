@@ -1,7 +1,7 @@
 """Tensors in shared memory between a parent and its forked workers.
 
-One process writes named tensors on a board and sends the others a small header; they read views of the same
-memory. The memory has no name in any file system, so nothing is left behind however a process ends.
+One process writes named tensors and sends the others a small header; they read views of the same memory. The memory
+has no name in any file system, so nothing is left behind however a process ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ALIGNMENT = 64
 
 
 class SharedTensors:
-    """A growing piece of shared memory. It must be made before the fork that shares it."""
+    """A growing piece of shared memory. Create it before the fork that shares it."""
 
     def __init__(self) -> None:
         if hasattr(os, "memfd_create"):
@@ -31,13 +31,13 @@ class SharedTensors:
                 self.file = os.dup(file.fileno())
         self.map: mmap.mmap | None = None
 
-    def _mapped(self, size: int) -> mmap.mmap:
+    def _memory(self, size: int) -> mmap.mmap:
         if self.map is None or len(self.map) < size:
             self.map = mmap.mmap(self.file, os.fstat(self.file).st_size)
         return self.map
 
     def write(self, tensors: Mapping[str, Tensor]) -> Header:
-        """Put tensors on the board; what was there before is overwritten."""
+        """Write tensors; what was there before is overwritten."""
         header: Header = []
         offset = 0
         for name, tensor in tensors.items():
@@ -50,11 +50,11 @@ class SharedTensors:
         return header
 
     def read(self, header: Header) -> dict[str, Tensor]:
-        """Views of the tensors on the board, good until the next write."""
+        """Views of the written tensors, valid until the next write."""
         sizes = [_bytes(dtype, shape) + offset for _, dtype, shape, offset in header]
         if not sizes or max(sizes) == 0:
             return {name: torch.zeros(shape, dtype=getattr(torch, dtype)) for name, dtype, shape, _ in header}
-        mapped = self._mapped(max(sizes))
+        mapped = self._memory(max(sizes))
         views = {}
         for name, dtype, shape, offset in header:
             kind = getattr(torch, dtype)
@@ -64,7 +64,7 @@ class SharedTensors:
         return views
 
     def close(self) -> None:
-        """Give this process's share back."""
+        """Release this process's share of the memory."""
         self.map = None
         os.close(self.file)
 

@@ -14,7 +14,7 @@ from fedloom.methods.fedavg import FedAvg
 class Centralised(FedAvg):
     """All clients' training data in one place, trained as one client: what federation would like to reach."""
 
-    travels: ClassVar[bool] = False
+    communicates: ClassVar[bool] = False
 
     def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
         return federation.as_one_client(new)

@@ -33,7 +33,7 @@ NOBODY_YET = -1
 class Clustered(Algorithm):
     """What the family has in common: the server knows a row per cluster and the cluster of each client."""
 
-    whole: ClassVar[bool] = False
+    shares_whole_model: ClassVar[bool] = False
 
     def start(self, task: Task) -> State:
         """Everybody in one cluster."""

@@ -29,7 +29,7 @@ class Ditto(FedAvg):
     for ``personal_epochs`` (left out: as long as w is). The shared model is FedAvg's to the byte.
     """
 
-    personal: ClassVar[bool] = True
+    has_personal_models: ClassVar[bool] = True
 
     lam: float = 0.1
     personal_epochs: int | None = None
@@ -51,4 +51,4 @@ class Ditto(FedAvg):
         return shared
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
-        return cohort.kept("v", cohort.spread(message["row"]))
+        return cohort.kept_rows("v", cohort.spread(message["row"]))

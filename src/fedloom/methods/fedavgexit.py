@@ -48,7 +48,7 @@ class FedAvgExit(FedAvg):
         models = row.expand(clients, -1).clone()
         return {"row": row, "models": models, "seen": _nobody(clients), "left": _nobody(clients), "over": _no()}
 
-    def finished(self, server: State) -> bool:
+    def is_finished(self, server: State) -> bool:
         return bool(server["over"])
 
     def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
@@ -61,7 +61,7 @@ class FedAvgExit(FedAvg):
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         rows = self.trained(cohort, message)
         loss, name = self.losses(cohort, rows, message), f"exit/{self.phase(message)}"
-        before = cohort.kept(name, torch.full_like(loss, torch.inf))
+        before = cohort.kept_rows(name, torch.full_like(loss, torch.inf))
         cohort.keep(name, loss)
         return Reply({"row": rows, "loss": loss, "leaves": (loss - before).abs() < self.tolerance_in(message)})
 

@@ -19,7 +19,7 @@ class FedBABU(Decoupled):
     personal form is ``fedbabu+finetune``.
     """
 
-    whole: ClassVar[bool] = True
+    shares_whole_model: ClassVar[bool] = True
     own: ClassVar[str | None] = None
 
     def train(self, cohort: Cohort, rows: Tensor) -> Tensor:

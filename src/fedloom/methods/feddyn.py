@@ -37,7 +37,7 @@ class FedDyn(FedAvg):
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         received = cohort.spread(message["row"])
-        own = cohort.kept("g", cohort.spread(torch.zeros_like(message["row"])))
+        own = cohort.kept_rows("g", cohort.spread(torch.zeros_like(message["row"])))
 
         def pull(rows: Tensor, received: Tensor, g: Tensor) -> Tensor:
             return self.alpha * (rows - received) - g

@@ -73,7 +73,7 @@ class FedHybridAvgLG(FedAvg):
 
     def large(self, cohort: Cohort, message: Message) -> Tensor:
         """Which clients have more points than the threshold."""
-        return cohort.held > (message["threshold"] if isinstance(self.threshold, str) else self.threshold)
+        return cohort.points > (message["threshold"] if isinstance(self.threshold, str) else self.threshold)
 
     def sent(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
         """What clients send, who received ``row`` and trained ``rows``: all of it, private bodies too."""
@@ -86,5 +86,5 @@ class FedHybridAvgLG(FedAvg):
     def _with_bodies(self, cohort: Cohort, row: Tensor, other: Tensor, large: Tensor) -> Tensor:
         """The global row; for large clients with the body they kept, or with that of ``other`` if they kept none."""
         layout, rows = cohort.task.layout, cohort.spread(row)
-        bodies = cohort.kept("body", cohort.spread(layout.take(other, "body")))
+        bodies = cohort.kept_rows("body", cohort.spread(layout.take(other, "body")))
         return torch.where(large[:, None], layout.put(rows, "body", bodies), rows)

@@ -29,7 +29,7 @@ class FedProto(Algorithm):
     the nearest prototype). With lam = 0 this is ``local``.
     """
 
-    personal: ClassVar[bool] = True
+    has_personal_models: ClassVar[bool] = True
 
     lam: float = 1.0
 
@@ -91,4 +91,4 @@ class FedProto(Algorithm):
         return {"prototypes": prototypes, "known": server["known"] | seen}
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
-        return cohort.kept("row", cohort.spread(cohort.task.initial_row()))
+        return cohort.kept_rows("row", cohort.spread(cohort.task.initial_row()))

@@ -23,7 +23,7 @@ class FedSGD(FedAvg):
     magnitude exceeds theta are sent, each with its place. The unweighted form is ``weight_by = "uniform"``.
     """
 
-    trains: ClassVar[bool] = False
+    trains_locally: ClassVar[bool] = False
     theta: float = 0.0
 
     def __post_init__(self) -> None:

@@ -32,7 +32,7 @@ class FedU(Algorithm):
     that never took part has the initial one.
     """
 
-    personal: ClassVar[bool] = True
+    has_personal_models: ClassVar[bool] = True
 
     strength: float = 0.01
     relations: Literal["full", "random"] | list[list[float]] = "full"

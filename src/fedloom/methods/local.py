@@ -21,8 +21,8 @@ from fedloom.core.task import Task
 class Local(Algorithm):
     """Every client trains alone from the same start; nothing is sent. What a client gains must beat this."""
 
-    travels: ClassVar[bool] = False
-    personal: ClassVar[bool] = True
+    communicates: ClassVar[bool] = False
+    has_personal_models: ClassVar[bool] = True
 
     def start(self, task: Task) -> State:
         return {}
@@ -38,4 +38,4 @@ class Local(Algorithm):
         return server
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
-        return cohort.kept("row", cohort.spread(cohort.task.initial_row()))
+        return cohort.kept_rows("row", cohort.spread(cohort.task.initial_row()))

@@ -63,7 +63,9 @@ class MOON(FedAvg):
             )
             return values + self.mu * counts * F.softplus((far - near) / self.temperature), counts
 
-        rows = cohort.train(received, loss=loss, given={"received": received, "last": cohort.kept("last", received)})
+        rows = cohort.train(
+            received, loss=loss, given={"received": received, "last": cohort.kept_rows("last", received)}
+        )
         cohort.keep("last", rows)
         return Reply({"row": rows})
 

@@ -34,7 +34,7 @@ def check_head(algorithm: Algorithm, task: Task) -> None:
 class Decoupled(Algorithm):
     """What the family has in common: ``shared`` names the part that travels, the other part is each client's own."""
 
-    whole: ClassVar[bool] = False
+    shares_whole_model: ClassVar[bool] = False
     shared: ClassVar[str] = "body"
     own: ClassVar[str | None] = "head"
 
@@ -65,5 +65,5 @@ class Decoupled(Algorithm):
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
         layout, rows = cohort.task.layout, cohort.spread(cohort.task.initial_row())
         if self.own is not None:
-            rows = layout.put(rows, self.own, cohort.kept(self.own, layout.take(rows, self.own)))
+            rows = layout.put(rows, self.own, cohort.kept_rows(self.own, layout.take(rows, self.own)))
         return layout.put(rows, self.shared, message[self.shared])

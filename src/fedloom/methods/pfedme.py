@@ -30,7 +30,7 @@ class PFedMe(FedAvg):
     defaults learn in tens.
     """
 
-    personal: ClassVar[bool] = True
+    has_personal_models: ClassVar[bool] = True
 
     lam: float = 1.0
     inner_steps: int = 5
@@ -78,4 +78,4 @@ class PFedMe(FedAvg):
         return {**server, "row": (1 - self.beta) * server["row"] + self.beta * replies.mean("row")}
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
-        return cohort.kept("theta", cohort.spread(message["row"]))
+        return cohort.kept_rows("theta", cohort.spread(message["row"]))

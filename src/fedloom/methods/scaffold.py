@@ -57,7 +57,7 @@ class SCAFFOLD(FedAvg):
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         received, c = cohort.spread(message["row"]), message["c"]
-        own = cohort.kept("c", cohort.spread(torch.zeros_like(message["row"])))
+        own = cohort.kept_rows("c", cohort.spread(torch.zeros_like(message["row"])))
         gradient = cohort.gradient(received) if self.option == 1 else None
         before = cohort.steps.clone()
         rows = cohort.train(received, pull=Affine(lambda *_, drift: drift), given={"drift": c - own})

@@ -81,7 +81,7 @@ def probed(cohort: Cohort, message: Message) -> Reply:
         accuracies.append(_accuracy(cohort, rows))
     points = cohort.task.federation.valid.sizes[torch.tensor(cohort.ids)]
     local = torch.stack(accuracies[-LAST:]).mean(0)
-    return Reply({"shared": shared, "local": local, "size": cohort.held.float(), "points": points.int()})
+    return Reply({"shared": shared, "local": local, "size": cohort.points.float(), "points": points.int()})
 
 
 def _accuracy(cohort: Cohort, rows: Tensor) -> Tensor:

@@ -48,12 +48,12 @@ class FedPredict(PredictionStage):
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         name = type(algorithm).__name__.lower()
-        if algorithm.personal:
+        if algorithm.has_personal_models:
             raise FedloomError(
                 f"fedpredict mixes a global model into a client's own, and {name} gives clients models that are wholly "
                 "their own: drop fedpredict, or use it with a method that shares its model, such as fedavg."
             )
-        if not algorithm.travels or not algorithm.trains:
+        if not algorithm.communicates or not algorithm.trains_locally:
             raise FedloomError(
                 f"fedpredict mixes in the model that a client last trained, and in {name} clients train none: drop "
                 "fedpredict, or use it with a method whose clients train, such as fedavg."
@@ -74,10 +74,10 @@ class FedPredict(PredictionStage):
 
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:
         t, trained, columns = cohort.round, cohort.has(ROW), cohort.task.layout.trained_columns
-        nt = t - cohort.kept(ROUND, torch.zeros(len(cohort), dtype=torch.int64))
+        nt = t - cohort.kept_rows(ROUND, torch.zeros(len(cohort), dtype=torch.int64))
         weight = global_weight(t, cohort.setting.rounds, nt, trained, self.similarity(cohort))
         gw = weight.float().unsqueeze(1)
-        local = cohort.kept(ROW, rows)
+        local = cohort.kept_rows(ROW, rows)
         mixed = gw * rows + (1 - gw) * local
         if columns is not None:
             mixed = torch.where(columns, mixed, local)
@@ -88,5 +88,5 @@ class FedPredict(PredictionStage):
         if not self.dynamic:
             return 1.0
         now = cohort.classes()
-        then = cohort.kept(CLASSES, now)
+        then = cohort.kept_rows(CLASSES, now)
         return torch.cosine_similarity(now.double(), then.double(), dim=1).round(decimals=1)

@@ -26,7 +26,7 @@ class LastLocalModel(PredictionStage):
     """Predict with the model that the client itself trained last; who never trained predicts as the method says."""
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
-        if not algorithm.travels or not algorithm.trains:
+        if not algorithm.communicates or not algorithm.trains_locally:
             raise FedloomError(
                 f"own predicts with the model that a client last trained, and in {type(algorithm).__name__.lower()} "
                 "clients train none or keep no other: drop own."
@@ -37,4 +37,4 @@ class LastLocalModel(PredictionStage):
             cohort.keep(ROW, cohort.after)
 
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:
-        return cohort.kept(ROW, rows)
+        return cohort.kept_rows(ROW, rows)

@@ -44,7 +44,7 @@ def select_clients(run: Composition, engine: Engine, state: RunState, context: S
     if groups is not None:
         return choice
     ids, lost = ([clients[place] for place in places] for places in (choice.places, choice.lost))
-    if lost and run.algorithm.travels:  # they were sent what the others got, and nothing came back
+    if lost and run.algorithm.communicates:  # they were sent what the others got, and nothing came back
         ledger.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
     if run.present is not None:
         failed = set(lost)
@@ -66,7 +66,7 @@ def _probe_clients(
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
     jobs = [Job("ask", context.round, some, places) for some, places in blocks(ids, run.scored_together)]
     message = run.algorithm.broadcast(state.server, ids)
-    if run.algorithm.travels:
+    if run.algorithm.communicates:
         ledger.bytes_down += message.bytes_for(len(ids))
         ledger.bytes_up += 8 * len(ids)
     jobs, results, answered = answers(jobs, engine.run(jobs, message, state.client_states.read(ids)))

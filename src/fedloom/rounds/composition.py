@@ -21,7 +21,7 @@ from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.selector import Selector
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import FederationView, Task
-from fedloom.rounds.jobs import ClientRuntime
+from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.metrics import size_limits
 from fedloom.training.execution import Execution
 from fedloom.training.local_trainer import LocalTrainer

@@ -58,7 +58,7 @@ def exchange(
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
         for cohort in cohorts(wave.ids, participants.federation.train.sizes, run.execution)
     ]
-    if run.algorithm.travels:
+    if run.algorithm.communicates:
         ledger.send(wave)
     jobs, results, answered = answers(jobs, engine.run(jobs, wave.message, state.client_states.read(wave.ids)))
     need = 0 if wave.optional else min(run.quorum, len(wave.ids))
@@ -72,7 +72,7 @@ def exchange(
     merged = nothing | merge(jobs, sent)
     for job, result in zip(jobs, results, strict=True):
         state.client_states.write(job.ids, with_prefix(result, "kept/"))
-    ledger.book(wave, merged, run.algorithm.travels)
+    ledger.book(wave, merged, run.algorithm.communicates)
     samples = merged["samples"]
     return Replies(
         ids=wave.ids,

@@ -1,7 +1,7 @@
-"""The pieces of work of a round, each for one cohort, wherever it runs.
+"""Jobs: the pieces of work of a round, each for one cohort. An engine runs them.
 
-A job is a small record; what it needs (the message, what clients kept) and what it gives are named tensors. An
-engine moves them; it knows nothing of methods.
+A job is a small record; its inputs (the message, what clients kept) and its results are named tensors. An engine moves
+them and knows nothing of methods.
 """
 
 from __future__ import annotations
@@ -10,27 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import torch
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm
-from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.message import Message
-from fedloom.core.prediction_stage import PredictionStage
-from fedloom.training.local_trainer import LocalTrainer
 
 Tensors = dict[str, Tensor]
-
-PREDICTING = -1
-"""The turn of clients that predict: what they tune then has batches that no turn of the training has."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Train clients, ask what their models score on data they may tell of, score what they predict with, or score the
-    shared row on a slice of the global test set.
+    """One piece of work for some clients.
 
-    ``places`` are the clients' places in the wave's ``ids`` order; for ``global`` jobs ``ids`` is (from, to).
+    ``update`` trains clients; ``ask`` evaluates their current models on validation or training data, for selectors;
+    ``score`` evaluates what they predict with on their test parts; ``global`` evaluates the shared row on the samples
+    ``ids[0]`` to ``ids[1] - 1`` of the global test set. ``places`` are the clients' places in the wave's ``ids``.
     """
 
     kind: Literal["update", "ask", "score", "global"]
@@ -42,113 +35,27 @@ class Job:
 
 
 class Engine(Protocol):
-    """Where jobs run. Results come back in the order of the jobs; None where nobody did a job.
-
-    ``begin`` says that a round begins, or begins again. ``left_out`` tells, once, who was left out since the last time
-    and why; on machines of one's own that is nobody.
-    """
-
-    def begin(self, round_number: int) -> None: ...
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]: ...
-    def left_out(self) -> list[dict[str, Any]]: ...
-    def close(self) -> None: ...
-
-
-class Here:
-    """What engines on machines of one's own have in common: every job is done, or the run fails."""
+    """Where jobs run."""
 
     def begin(self, round_number: int) -> None:
-        """A round is like any other."""
+        """Note that a round begins, or begins again."""
 
-    def left_out(self) -> list[dict[str, Any]]:
-        """Nobody is ever left out."""
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
+        """Run jobs; results come back in the order of the jobs, None for a job that nobody did."""
+
+    def take_exclusions(self) -> list[dict[str, Any]]:
+        """Return, once, the clients whose answers did not count since the last call, and why."""
+
+    def close(self) -> None:
+        """End workers and connections."""
+
+
+class LocalEngine:
+    """The base of engines that simulate: every job is done, or the run fails."""
+
+    def begin(self, round_number: int) -> None:
+        """Do nothing: all rounds are alike."""
+
+    def take_exclusions(self) -> list[dict[str, Any]]:
+        """Return nothing: no client is ever excluded."""
         return []
-
-
-@dataclass(frozen=True)
-class ClientRuntime:
-    """What a process needs to do jobs: the method, the machinery of the training task and of the scored task."""
-
-    algorithm: Algorithm
-    training: LocalTrainer
-    scoring: LocalTrainer
-    setting: RunSetting
-    stages: tuple[PredictionStage, ...] = ()
-    clients_on_global: bool = False
-    """Whether clients' models are scored on the global test set too."""
-
-    def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
-        """Do one job."""
-        if job.kind == "global":
-            positions = self.scoring.task.federation.global_test[job.ids[0] : job.ids[1]]
-            sums = [values.sum() for values in self.scoring.sample_scores(message["row"], positions)]
-            return dict(zip(("loss", "score", "counts"), sums, strict=True))
-        places = torch.tensor(job.places)
-        own = {name: rows[places] for name, rows in kept.items()}
-        trainer, turn = (self.training, job.turn) if job.kind == "update" else (self.scoring, PREDICTING)
-        cohort = Cohort(job.ids, trainer, self.setting, job.round, own, turn)
-        self.algorithm.enter(cohort)
-        message = message.for_clients(places)
-        message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
-        if job.kind == "update":
-            return self._update(cohort, message, job.measure)
-        return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message)
-
-    def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
-        reply = self.algorithm.client_update(cohort, message)
-        for stage in self.stages:
-            stage.after_update(cohort)
-        result = {f"reply/{name}": tensor for name, tensor in reply.tensors.items()}
-        for name in sorted(cohort.changed):
-            result |= {f"kept/{name}": cohort.state[name], f"kept/{name}/has": cohort.state[f"{name}/has"]}
-        result |= {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
-        for model, rows in (("received", cohort.before), ("trained", cohort.after)):
-            if measure and rows is not None:
-                scores = cohort.evaluate(rows)
-                result |= {f"{model}/loss": scores.mean_loss, f"{model}/score": scores.mean_score}
-        return result
-
-    def _ask(self, cohort: Cohort, message: Message) -> Tensors:
-        """What clients' current models score on their own validation part, or without one on their training part."""
-        rows = cohort.spread(self.algorithm.weights_for(message, cohort))
-        federation = cohort.task.federation
-        lists = [federation.valid[client] if len(federation.valid[client]) else federation.train[client] for client in cohort.ids]  # fmt: skip # noqa: E501
-        scores = cohort.trainer.scores(rows, lists)
-        return {"loss": scores.mean_loss, "score": scores.mean_score, "samples": cohort.samples}
-
-    def predicting(self, cohort: Cohort, message: Message) -> Tensor:
-        """What clients predict with, behind the run's stages: one row for all, or a row per client of the cohort."""
-        rows = self.algorithm.weights_for(message, cohort)
-        for stage in self.stages:
-            rows = stage.weights(cohort.spread(rows), message, cohort)
-        return rows
-
-    def _score(self, cohort: Cohort, message: Message) -> Tensors:
-        rows = self.predicting(cohort, message)
-        result = self._scores(cohort, rows)
-        if self.clients_on_global:
-            result |= {"global": self._everywhere(cohort, rows)}
-        withheld = cohort.task.federation.withheld
-        if withheld is not None:
-            label, victims = withheld
-            scores = cohort.evaluate(cohort.spread(rows), label=label)
-            mine = torch.tensor([client in victims for client in cohort.ids])
-            result |= {"recall": torch.where(mine, scores.mean_score, torch.nan)}
-        return result
-
-    def _everywhere(self, cohort: Cohort, rows: Tensor) -> Tensor:
-        """Each client's mean score on the global test set."""
-        positions = cohort.task.federation.global_test
-        different = rows.unsqueeze(0) if rows.dim() == 1 else rows
-        return self.scoring.scores(different, [positions] * len(different)).mean_score.expand(len(cohort))
-
-    def _scores(self, cohort: Cohort, rows: Tensor) -> Tensors:
-        if rows.dim() == 2:
-            scores = cohort.evaluate(rows)
-            return {"loss": scores.loss, "score": scores.score, "counts": scores.counts}
-        test = cohort.task.federation.test
-        lists = [test[client] for client in cohort.ids]
-        owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(part) for part in lists]))
-        columns = self.scoring.sample_scores(rows, torch.cat(lists))
-        sums = [torch.zeros(len(lists), dtype=torch.float64).index_add_(0, owner, column) for column in columns]
-        return dict(zip(("loss", "score", "counts"), sums, strict=True))

@@ -38,7 +38,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     engine.begin(number)
     context, ledger = run.context(number), Ledger()
     choice = select_clients(run, engine, state, context, ledger)
-    measure = is_scored(run, number) and run.algorithm.travels
+    measure = is_scored(run, number) and run.algorithm.communicates
     waves = run.algorithm.play(state.server, choice.places, context)
     server = _drive(run, engine, state, waves, context, ledger, measure)
     if run.optimize is not None and "row" in server:
@@ -53,7 +53,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
 
 def is_over(run: Composition, state: RunState) -> bool:
     """Whether a run has no more rounds: all are played, or the method has nothing more to do."""
-    return state.round >= run.setting.rounds or run.algorithm.finished(state.server)
+    return state.round >= run.setting.rounds or run.algorithm.is_finished(state.server)
 
 
 def _drive(

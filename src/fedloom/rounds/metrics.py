@@ -1,4 +1,7 @@
-"""From scores of clients to named numbers. A name says which model was scored on whose data, and over what."""
+"""Metrics over clients: named numbers from one value per client.
+
+A name says which model was scored on which data, and how clients were put together.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def over_clients(
     return {f"{prefix}/{over}": float(value) for over, value in named.items()}
 
 
-def per_selected(metrics: Mapping[str, float], selected: int) -> dict[str, float]:
+def accuracy_per_selected(metrics: Mapping[str, float], selected: int) -> dict[str, float]:
     """Efficiency: mean accuracy of clients' models per client that was selected in the round (FedPredict, 2023)."""
     name = "client_model/own_test/accuracy"
     return (

@@ -75,7 +75,7 @@ def _score_shared_model(
 ) -> dict[str, float]:
     """The shared model's mean score and loss on the global test set, where there are both."""
     total = len(federation.global_test)
-    if not (run.algorithm.whole and "row" in state.server and total):
+    if not (run.algorithm.shares_whole_model and "row" in state.server and total):
         return {}
     slices = [[start, min(start + SCORED_SAMPLES, total)] for start in range(0, total, SCORED_SAMPLES)]
     jobs = [Job("global", state.round, part, []) for part in slices]

@@ -15,7 +15,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.task import FederationView, Task
 from fedloom.core.threads import single_thread
-from fedloom.rounds.jobs import PREDICTING
+from fedloom.rounds.client_runtime import PREDICTING
 from fedloom.runs.api import completed, load_config, make_task, method_of
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
@@ -65,10 +65,10 @@ def client_model(
         cohort = Cohort(
             [number], runtime.scoring, runtime.setting, state.round, state.client_states.read([number]), PREDICTING
         )
-        run.algorithm.enter(cohort)
+        run.algorithm.prepare_cohort(cohort)
         message = run.algorithm.broadcast(state.server, [number]).for_clients(torch.tensor([0]))
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
-        rows = runtime.predicting(cohort, message).detach()
+        rows = runtime.prediction_rows(cohort, message).detach()
     own = rows.dim() == 2
     if client is None and own and federation.clients > 1:
         raise FedloomError(

@@ -19,7 +19,8 @@ import torch
 
 import fedloom
 from fedloom import engines as engine
-from fedloom.aggregation import server_optimizer as aggregation
+from fedloom.aggregation.mean import weighted_mean
+from fedloom.aggregation.weighting import weights
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import Abandoned, FedloomError, Stopped
@@ -31,7 +32,7 @@ from fedloom.core.threads import single_thread
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.loop import is_over, play_prelude, play_round
-from fedloom.rounds.metrics import per_selected, size_limits
+from fedloom.rounds.metrics import accuracy_per_selected, size_limits
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
@@ -95,8 +96,8 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         setting=RunSetting(work, config.seed, config.rounds),
         execution=execution,
         select=config.selection if clients > 1 else lambda _: Choice([0]),
-        weigh=lambda samples, steps: aggregation.weights(config.weight_by, samples, steps),
-        aggregator=aggregation.weighted_mean,
+        weigh=lambda samples, steps: weights(config.weight_by, samples, steps),
+        aggregator=weighted_mean,
         optimize=optimizer,
         stages=tuple(config.personal),
         new_clients=new,
@@ -199,7 +200,7 @@ def _play(
                     metrics, history.clients = score_models(run, cores, state)
                     record["metrics"] |= metrics
                     chosen = len(record["selected"]) + len(record.get("lost", ()))
-                    record["metrics"] |= per_selected(metrics, chosen) if run.algorithm.travels else {}
+                    record["metrics"] |= accuracy_per_selected(metrics, chosen) if run.algorithm.communicates else {}
                 _say_left_out(cores, record)
                 _note(history, record, observers, time.perf_counter() - began)
                 if folder is not None and (last or state.round % config.checkpoint_every == 0):
@@ -232,7 +233,7 @@ def _patiently(play: Callable[[], dict[str, Any]], run: Composition, number: int
 
 def _say_left_out(cores: Engine, record: dict[str, Any]) -> None:
     """Write into a round's record whose answers did not count, and why."""
-    left_out = cores.left_out()
+    left_out = cores.take_exclusions()
     if left_out:
         record["excluded"] = left_out
 

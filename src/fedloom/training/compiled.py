@@ -163,7 +163,7 @@ def _chain_step(
 
 def _forward(name: str, layer: nn.Module, stacks: Stacks, x: Tensor, noise: Tensor) -> Tensor:
     if isinstance(layer, KeyedDropout):
-        return layer.masked(x, noise)
+        return layer.drop(x, noise)
     if isinstance(layer, nn.Flatten):
         return x.flatten(2)
     if not isinstance(layer, nn.Linear):

@@ -50,9 +50,9 @@ class KeyedDropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         self.turn += 1  # a layer that a model uses twice drops other units the second time
-        return self.masked(x, self.noise_key, self.turn - 1)
+        return self.drop(x, self.noise_key, self.turn - 1)
 
-    def masked(self, x: Tensor, keys: Tensor, turn: int = 0) -> Tensor:
+    def drop(self, x: Tensor, keys: Tensor, turn: int = 0) -> Tensor:
         """The same for given keys: a number, or one per client when ``x`` is clients × batch × ..."""
         if self.p == 1:
             return x * 0

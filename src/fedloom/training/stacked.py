@@ -129,7 +129,7 @@ def run_chain(
             out: Tensor = StackedLinear.apply(flat, weight, bias, name, in_place)  # type: ignore[no-untyped-call]
             x = out.view(len(out), *lead, -1) if len(lead) != 1 else out
         elif isinstance(layer, KeyedDropout):
-            x = layer.masked(x, keys) if keys is not None else x
+            x = layer.drop(x, keys) if keys is not None else x
         elif isinstance(layer, nn.Flatten):
             x = x.flatten(2)
         else:

@@ -12,7 +12,7 @@ from fedloom.data.schema import ClientSizes
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.engines.inline import Inline
-from fedloom.rounds.jobs import Here, Job
+from fedloom.rounds.jobs import Job, LocalEngine
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
@@ -45,7 +45,7 @@ def prepared(task, blueprint):
     return prepare(task, method_of(blueprint.config), blueprint.config).composition
 
 
-class Elsewhere(Here):
+class Elsewhere(LocalEngine):
     """Clients work where the data are; the global test set is scored by the server itself."""
 
     def __init__(self, server, sites):

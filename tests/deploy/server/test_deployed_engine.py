@@ -21,7 +21,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower import ReceivedMessage
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.site.state import SiteState
-from fedloom.rounds.jobs import ClientRuntime
+from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from support.local_transport import Local, Plan, Sent, misled, quick, rewritten, simulated

@@ -29,7 +29,7 @@ from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.user_files import copy_user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.settings import SiteSettings
-from fedloom.rounds.jobs import ClientRuntime
+from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.api import completed, make_task, method_of, task_settings
 from fedloom.runs.checkpoint import load_tensors, write_whole
 from fedloom.runs.config import RunConfig, as_plain, parse, to_toml

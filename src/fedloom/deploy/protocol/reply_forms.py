@@ -18,7 +18,8 @@ from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation
 from fedloom.deploy.protocol.validation import ReplyForm
-from fedloom.rounds.jobs import ClientRuntime, Job
+from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.jobs import Job
 from fedloom.training.local_trainer import LocalTrainer
 
 log = logging.getLogger("fedloom")

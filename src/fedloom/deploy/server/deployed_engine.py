@@ -33,7 +33,8 @@ from fedloom.deploy.protocol.wire import (
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings
-from fedloom.rounds.jobs import ClientRuntime, Job, Tensors
+from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.jobs import Job, Tensors
 
 log = logging.getLogger("fedloom")
 CONNECTION_CHECK = 1.0
@@ -126,7 +127,7 @@ class DeployedEngine:
         results = self.exchange(requests, form, rows)
         return [results.get(job.ids[0]) for job in jobs]
 
-    def left_out(self) -> list[dict[str, Any]]:
+    def take_exclusions(self) -> list[dict[str, Any]]:
         """Return and clear the list of excluded answers, with reasons."""
         found, self.excluded = self.excluded, []
         return found

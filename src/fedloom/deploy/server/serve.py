@@ -81,7 +81,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
     play = resume if (run / "config.toml").exists() else execute
     history = play(prepared, run, [], engine)
     _finish(prepared.composition, engine, roster, settings, run)
-    return history, engine.left_out()
+    return history, engine.take_exclusions()
 
 
 def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:

@@ -30,7 +30,8 @@ from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteReques
 from fedloom.deploy.saved_model import save_model
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.state import SiteState, StateLost
-from fedloom.rounds.jobs import PREDICTING, ClientRuntime, Job, Tensors
+from fedloom.rounds.client_runtime import PREDICTING, ClientRuntime
+from fedloom.rounds.jobs import Job, Tensors
 
 log = logging.getLogger("fedloom")
 LARGEST = 1 << 40
@@ -155,8 +156,8 @@ class SiteProcess:
     def _prediction_row(self, request: SiteRequest, message: Message, kept: Tensors) -> Tensor:
         """The model row that this client predicts with."""
         cohort = Cohort([self.client], self.runtime.scoring, self.runtime.setting, request.round, kept, PREDICTING)
-        self.runtime.algorithm.enter(cohort)
-        rows = self.runtime.predicting(cohort, message).detach()
+        self.runtime.algorithm.prepare_cohort(cohort)
+        rows = self.runtime.prediction_rows(cohort, message).detach()
         return (rows[0] if rows.dim() == 2 else rows).clone()
 
     def _evaluate_rows(self, rows: Tensor) -> Tensors:

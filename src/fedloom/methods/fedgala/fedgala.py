@@ -112,11 +112,11 @@ class FedGala(FedAvgExit):
 
     # -- the clients' half
 
-    def enter(self, cohort: Cohort) -> None:
+    def prepare_cohort(self, cohort: Cohort) -> None:
         graphs = _graphs(cohort.task)
         if cohort.task.federation.clients != graphs.clients:
             return  # centralised: nobody's own graph
-        chosen = cohort.kept(CHOSEN, torch.full((len(cohort), graphs.most_anchors), -1))
+        chosen = cohort.kept_rows(CHOSEN, torch.full((len(cohort), graphs.most_anchors), -1))
         for client, mine in zip(cohort.ids, chosen, strict=True):
             anchors = graphs.anchors[client]
             graphs.augment(client, joined(anchors, mine[: len(anchors)]))

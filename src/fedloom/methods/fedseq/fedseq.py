@@ -229,7 +229,10 @@ def check_inner(method: Algorithm, task: Task) -> None:
     """Refuse a method whose clients do more than turn one whole model into another."""
     hooks = ("play", "prelude", "groups", "trains_on")
     plain = all(getattr(type(method), hook) is getattr(Algorithm, hook) for hook in hooks)
-    if not (plain and method.travels and method.whole and method.trains) or method.personal:
+    if (
+        not (plain and method.communicates and method.shares_whole_model and method.trains_locally)
+        or method.has_personal_models
+    ):
         raise unfit(method, "a chain hands on one whole model that each member trains, and nothing else")
     sent = method.broadcast(method.start(task), [0])
     if {*sent.shared, *sent.each} != {"row"}:
