@@ -144,11 +144,10 @@ def test_methods_page_names_every_setting() -> None:
             assert f"`{field.name}`" in line, f"{method}: {field.name} is not in docs/methods.md"
 
 
-def test_architecture_page_names_files_that_exist() -> None:
-    named = set(re.findall(r"`([a-z_]+/[a-z_/]*\.py)`", (HOME / "docs/architecture.md").read_text()))
-    assert named
-    missing = [path for path in sorted(named) if not any((place / path).exists() for place in (SOURCE, HOME))]
-    assert not missing
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_pages_name_files_that_exist(page: Path) -> None:
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]*\.py)`", page.read_text()))
+    assert not [path for path in sorted(named) if not any((place / path).exists() for place in (SOURCE, HOME))]
 
 
 def test_architecture_page_has_the_table_of_imports() -> None:
