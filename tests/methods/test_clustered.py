@@ -22,7 +22,7 @@ from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.cfl import bipartition
 from fedloom.methods.clustered import NOBODY_YET, Clustered, trained
-from fedloom.methods.ifca import redrawn
+from fedloom.methods.ifca import draw_row
 from fedloom.runs.config import RunConfig
 from fedloom.runs.runner import prepare
 from support.checkpoints import final, same
@@ -297,7 +297,7 @@ def test_drawing_models_anew_touches_neither_frozen_layers_nor_statistics_nor_ot
     model[1].running_mean += 3
     task = Task("t", federation(SIZES), model)
     before, torch_state = task.initial_row(), torch.get_rng_state()
-    row = redrawn(task, 1)
+    row = draw_row(task, 1)
     moved = row != before
     views = task.layout.views(moved)
     assert not views["0.weight"].any()

@@ -207,7 +207,7 @@ def test_a_score_that_is_no_accuracy_is_refused():
 
 
 def test_probing_takes_at_least_a_round():
-    with pytest.raises(FedloomError, match="probe_rounds=0: probing takes at least one round"):
+    with pytest.raises(FedloomError, match="probe_rounds=0: it must be at least 1"):
         fl.FedHybridAvgLG(threshold="auto", probe_rounds=0)
 
 

@@ -20,7 +20,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.task import Task
 from fedloom.methods.fedhybridavglg import FedHybridAvgLG
 from fedloom.methods.moon import MOON
-from fedloom.methods.partial_sharing import Decoupled
+from fedloom.methods.partial_sharing import PartialSharing
 
 WORLD = Quadratics.drawn()
 BODY, HEAD = [0, 1], [2]
@@ -115,7 +115,7 @@ def to_fedbabu(method: Algorithm) -> float:
 
 def untouched(method: Algorithm) -> float:
     """How many bytes of unshared columns changed that nobody trained: on the server, and at clients who sat out."""
-    if not isinstance(method, Decoupled):
+    if not isinstance(method, PartialSharing):
         return float("nan")
     run = played(task(), method, 1, WORK, selection=FEW)
     own = HEAD if method.shared == "body" else BODY

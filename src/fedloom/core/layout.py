@@ -143,6 +143,14 @@ class Layout:
             return None
         return torch.cat([torch.full((s.stop - s.start,), s.trains) for s in self.slots])
 
+    def mask_trained(self, rows: Tensor) -> Tensor:
+        """Rows with zeros in the columns that are not trained: running statistics have no gradient."""
+        return rows if self.trained_columns is None else rows * self.trained_columns
+
+    def take_trained(self, rows: Tensor) -> Tensor:
+        """The columns of rows that are trained."""
+        return rows if self.trained_columns is None else rows[..., self.trained_columns]
+
     def unstack(self, stacks: dict[str, Tensor]) -> Tensor:
         """The matrix of rows that contiguous stacks came from."""
         return torch.cat([stacks[s.name].detach().reshape(len(stacks[s.name]), -1) for s in self.slots], dim=1)

@@ -7,7 +7,7 @@ clients only manages part of its work in a round (Li et al., FedProx, MLSys 2020
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedloom.core.errors import FedloomError
@@ -63,6 +63,15 @@ class LocalWork:
             raise FedloomError(f"clip={self.clip}: the bound on a gradient's norm must be positive.")
         if not 0 <= self.partial <= 1:
             raise FedloomError(f"partial={self.partial}: the share of clients with partial work is between 0 and 1.")
+
+    def for_epochs(self, epochs: int | None) -> LocalWork:
+        """The same work for a number of epochs; None leaves it as it is."""
+        return self if epochs is None else replace(self, epochs=epochs, steps=None)
+
+    @property
+    def is_plain_sgd(self) -> bool:
+        """Whether a local step is ``w - lr * gradient``: SGD without momentum."""
+        return self.optimizer == "sgd" and self.momentum == 0
 
     def lr_at(self, round_number: int, rounds: int) -> float:
         """The learning rate of a round, counted from 1."""

@@ -1,4 +1,8 @@
-"""TODO: docstring."""
+"""Centralised: all clients' training data in one place, trained by one client.
+
+The upper baseline: what a federation would like to reach. It has no settings. Clients that are new (held out of
+training) do not give their data.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from fedloom.methods.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Centralised(FedAvg):
-    """All clients' training data in one place, trained as one client: what federation would like to reach."""
+    """All clients' training data in one place, trained by one client."""
 
     communicates: ClassVar[bool] = False
 

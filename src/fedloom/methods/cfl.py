@@ -1,7 +1,17 @@
-"""TODO: docstring."""
+"""CFL: FedAvg within clusters; a cluster of conflicting clients is split in two.
+
+After round ``warmup`` a cluster of more than two clients is split when ``||mean update|| < eps1`` and
+``max ||update|| > eps2``, by complete linkage on the updates' cosine similarity, as in the authors' code, and only in a
+round in which all of its clients took part. Until the first split this is FedAvg.
+
+Sattler, Müller and Samek, Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization Under Privacy
+Constraints, IEEE TNNLS 2021, https://arxiv.org/abs/1910.01991. Corrected against text that circulates: CFL compares
+weight updates, not gradients. Norms and angles are those of trained weights, not of running statistics.
+"""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -10,17 +20,19 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Replies
-from fedloom.methods.clustered import Clustered, assigned, log, means, trained
+from fedloom.methods.clustered import Clustered, assign_clusters, cluster_means, trained_weights
+
+log = logging.getLogger("fedloom")
 
 
 @dataclass(frozen=True)
 class CFL(Clustered):
     """FedAvg within clusters; a cluster of conflicting clients is split in two.
 
-    Sattler, Müller and Samek, Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization Under
-    Privacy Constraints, IEEE TNNLS 2021. A cluster of more than two clients is split, after round ``warmup``, when
-    ``||mean update|| < eps1`` and ``max ||update|| > eps2``, by complete linkage on the updates' cosine similarity, as
-    in the authors' code, and only in a round in which all of its clients took part. Until then this is FedAvg.
+    Args:
+        eps1: A cluster may split when the norm of its mean update is below this.
+        eps2: A cluster may split when the largest norm of an update is above this.
+        warmup: Rounds before the first split.
     """
 
     eps1: float = 0.4
@@ -30,7 +42,7 @@ class CFL(Clustered):
     def __post_init__(self) -> None:
         for name, value in {"eps1": self.eps1, "eps2": self.eps2}.items():
             if not value > 0:
-                raise FedloomError(f"{name}={value}: a bound on the length of updates must be positive.")
+                raise FedloomError(f"{name}={value}: the bound on the norm of updates must be positive.")
         if self.warmup < 0:
             raise FedloomError(f"warmup={self.warmup}: the number of rounds before a split must not be negative.")
 
@@ -40,26 +52,29 @@ class CFL(Clustered):
         in_all = torch.bincount(server["cluster"][torch.tensor(context.clients)], minlength=len(rows))
         for number in sorted(set(own.tolist())):
             members = (own == number).nonzero().flatten()
-            if len(members) == in_all[number] and self.torn(replies.only(own == number), rows[number]):
-                leaving = members[bipartition(trained(context, replies["row"][members] - rows[number]))]
+            if len(members) == in_all[number] and self.should_split(replies.only(own == number), rows[number]):
+                leaving = members[bipartition(trained_weights(context, replies["row"][members] - rows[number]))]
                 log.info(
                     "round %d: %d of %d clients leave cluster %d", context.round, len(leaving), len(members), number
                 )
                 own[leaving] = len(rows)
                 rows = torch.cat([rows, rows[number : number + 1]])
-        return {"rows": means(rows, replies, own), "cluster": assigned(server, replies, own)}
+        return {"rows": cluster_means(rows, replies, own), "cluster": assign_clusters(server, replies, own)}
 
-    def torn(self, replies: Replies, row: Tensor) -> bool:
-        """Whether a cluster stands still as a whole while its clients pull apart."""
+    def should_split(self, replies: Replies, row: Tensor) -> bool:
+        """Whether a cluster stands still as a whole while its clients' updates are large."""
         context = replies.context
         if context.round <= self.warmup or len(replies.ids) <= 2:
             return False
-        mean, updates = trained(context, (replies.mean("row") - row)[None]), trained(context, replies["row"] - row)
+        mean, updates = (
+            trained_weights(context, (replies.mean("row") - row)[None]),
+            trained_weights(context, replies["row"] - row),
+        )
         return bool(mean.norm() < self.eps1 and updates.norm(dim=1).max() > self.eps2)
 
 
 def bipartition(updates: Tensor) -> Tensor:
-    """Two groups by complete linkage on cosine similarity: a mask of those who leave, never the larger group."""
+    """Two groups by complete linkage on cosine similarity: a mask of the smaller group, which leaves."""
     from sklearn.cluster import AgglomerativeClustering
 
     directions = torch.nn.functional.normalize(updates)

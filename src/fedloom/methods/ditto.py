@@ -1,14 +1,16 @@
-"""A model per client, tied to the others': by a graph of who is like whom, or by a shared model.
+"""Ditto: FedAvg, and beside it a personal model per client that is held near the shared one.
 
-FedU (Dinh et al., 2021) adds a Laplacian term ``sum_kl a_kl ||w_k - w_l||^2`` and takes its step on the server; Ditto
-(Li et al., ICML 2021) runs FedAvg and, beside it, holds a personal model near what FedAvg sends. With no ties both are
-local training. FedU's factors (half the learning rate, the number of local steps, ...) only ever appear as one product,
-which is called ``strength`` here.
+The personal model v minimises ``F_k(v) + lam/2 * ||v - w||^2``, where w is the received shared model. v stays with its
+client, which predicts with it; it starts as the first w that the client receives. The shared model is FedAvg's to the
+byte. With lam = 0 the personal models are those of local training.
+
+Li, Hu, Beirami and Smith, Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021,
+https://arxiv.org/abs/2012.04221.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
@@ -24,9 +26,9 @@ from fedloom.methods.fedavg import FedAvg
 class Ditto(FedAvg):
     """FedAvg, and beside it a personal model ``v`` per client that minimises ``F_k(v) + lam/2 * ||v - w||^2``.
 
-    Li, Hu, Beirami and Smith, Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021. v stays
-    with its client, which predicts with it; it begins as the first w that the client receives. Each round it is trained
-    for ``personal_epochs`` (left out: as long as w is). The shared model is FedAvg's to the byte.
+    Args:
+        lam: Weight of the pull towards the shared model.
+        personal_epochs: Epochs of the personal model per round; None trains it as long as the shared one.
     """
 
     has_personal_models: ClassVar[bool] = True
@@ -38,16 +40,13 @@ class Ditto(FedAvg):
         if not self.lam >= 0:
             raise FedloomError(f"lam={self.lam}: the pull towards the shared model must not be negative.")
         if self.personal_epochs is not None and self.personal_epochs < 1:
-            raise FedloomError(f"personal_epochs={self.personal_epochs}: train the personal model at least once.")
+            raise FedloomError(f"personal_epochs={self.personal_epochs}: it must be at least 1.")
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        received, work = cohort.spread(message["row"]), cohort.setting.work
         shared = super().client_update(cohort, message)
-        if self.personal_epochs is not None:
-            work = replace(work, epochs=self.personal_epochs, steps=None)
-        towards = Affine(lambda v, _, w: self.lam * (v - w))
-        v = cohort.train(self.weights_for(message, cohort), work=work, pull=Affine(towards), given={"w": received})
-        cohort.keep("v", v)
+        work, near = cohort.setting.work.for_epochs(self.personal_epochs), Affine(lambda v, _, w: self.lam * (v - w))
+        v, w = self.weights_for(message, cohort), cohort.spread(message["row"])
+        cohort.keep("v", cohort.train(v, work=work, pull=near, given={"w": w}))
         return shared
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:

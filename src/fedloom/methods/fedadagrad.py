@@ -1,4 +1,9 @@
-"""TODO: docstring."""
+"""FedAdagrad: FedAvg with Adagrad on the server.
+
+With ``d = sum_k p_k w_k - w``: ``v <- v + d^2``, ``w <- w + server_lr * d / (sqrt(v) + tau)``; v starts at tau^2.
+
+Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2, https://arxiv.org/abs/2003.00295.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,18 @@ from fedloom.methods.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class FedAdagrad(FedAvg):
-    """FedAvg with Adagrad on the server. Reddi et al., Adaptive Federated Optimization, ICLR 2021."""
+    """FedAdagrad: FedAvg with Adagrad on the server.
+
+    Args:
+        server_lr: Learning rate of the server.
+        tau: Added to the denominator; the smaller, the more adaptive.
+    """
 
     server_lr: float = 0.1
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
-        _ = self.server
+        _ = self.server  # refuses impossible settings
 
     @property
     def server(self) -> ServerOptimizer:

@@ -1,4 +1,10 @@
-"""TODO: docstring."""
+"""FedAdam: FedAvg with Adam on the server.
+
+With ``d = sum_k p_k w_k - w``: ``m <- beta1 m + (1 - beta1) d``, ``v <- beta2 v + (1 - beta2) d^2``,
+``w <- w + server_lr * m / (sqrt(v) + tau)``; v starts at tau^2, and there is no bias correction.
+
+Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2, https://arxiv.org/abs/2003.00295.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,14 @@ from fedloom.methods.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class FedAdam(FedAvg):
-    """FedAvg with Adam on the server. Reddi et al., Adaptive Federated Optimization, ICLR 2021."""
+    """FedAdam: FedAvg with Adam on the server.
+
+    Args:
+        server_lr: Learning rate of the server.
+        beta1: Decay of the first moment.
+        beta2: Decay of the second moment.
+        tau: Added to the denominator; the smaller, the more adaptive.
+    """
 
     server_lr: float = 0.01
     beta1: float = 0.9
@@ -18,7 +31,7 @@ class FedAdam(FedAvg):
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
-        _ = self.server
+        _ = self.server  # refuses impossible settings
 
     @property
     def server(self) -> ServerOptimizer:

@@ -1,8 +1,10 @@
-"""FedAvg, and the same with a proximal term or a server optimiser.
+"""FedAvg: clients train the shared model on their own data; the server takes the weighted mean of their models.
 
-McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017; Li et al.,
-Federated Optimization in Heterogeneous Networks, MLSys 2020; Hsu et al., 2019 (FedAvgM); Reddi et al., Adaptive
-Federated Optimization, ICLR 2021. Weights are normalised over the selected clients.
+``w <- sum_k p_k w_k``, where ``w_k`` is w after client k's local training.
+
+McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017,
+https://arxiv.org/abs/1602.05629. The weights p_k are normalised over the clients of the round. FedAvg has no settings
+of its own: how long clients train is the run's local work.
 """
 
 from __future__ import annotations
@@ -17,15 +19,12 @@ from fedloom.core.pull import Pull
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
-    """Clients train the shared model on their own data; the server takes the weighted mean of their models.
-
-    McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017.
-    """
+    """Clients train the shared model on their own data; the server takes the weighted mean of their models."""
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        """Local training from the received model."""
+        """Train from the received model."""
         return Reply({"row": cohort.train(cohort.spread(message["row"]), pull=self.pull(message))})
 
     def pull(self, message: Message) -> Pull | None:
-        """What a variant adds to the gradient rows; FedAvg adds nothing."""
+        """The term that a variant adds to the gradient rows; FedAvg adds none."""
         return None

@@ -1,13 +1,12 @@
-"""Clients that stop when they have converged: FedAvg and FedProx as the Fed-GALA study runs them.
+"""FedAvgExit: FedAvg whose clients leave when they have converged, as the Fed-GALA study runs it.
 
-Tavakoli 2023 (Fed-GALA), section 3. A client whose training loss changed by less than ``tolerance`` since its last
-round leaves; its last model stays with the server and is averaged as before; a run ends when everybody has left. With
-``tolerance = 0`` nobody leaves, and the methods are FedAvg and FedProx.
+A client whose training loss changed by less than ``tolerance`` since its last round leaves; its last model stays with
+the server and in the average; a run ends when all clients have left. With ``tolerance = 0`` nobody leaves, and this is
+FedAvg.
 
-Where we differ. The thesis leaves the loss open: here it is that of the model a client just trained, without dropout;
-with dropout its noise keeps clients from ever leaving. The proposed weights (labels times nodes) are normalised: as
-printed they do not sum to one, and each round would shrink the model to about 1/K. The proximal term acts beside the
-local optimiser, ``w - min(lr mu, 1) (w - w_t)``, which is FedProx for SGD; inside Adam it is rescaled, and diverges.
+Tavakoli 2023 (Fed-GALA), section 3. Where we differ: the thesis leaves the loss open; here it is that of the model a
+client just trained, without dropout, whose noise would keep clients from ever leaving. The proposed weights (labels
+times nodes) are normalised: as printed they do not sum to one, and each round would shrink the model to about 1/K.
 """
 
 from __future__ import annotations
@@ -32,8 +31,10 @@ from fedloom.methods.fedavg import FedAvg
 class FedAvgExit(FedAvg):
     """FedAvg whose clients leave when their training loss stands still; their last models stay in the average.
 
-    Tavakoli 2023. ``weights`` is what the models are averaged by: ``samples`` (labelled ones, the baseline's) or
-    ``samples-points`` (times all that a client holds: its nodes; the thesis' proposal, normalised).
+    Args:
+        tolerance: A client leaves when its training loss changed by less than this since its last round.
+        weights: What models are averaged by: ``samples`` (labelled ones, the baseline's) or ``samples-points`` (times
+            all samples of the client: its nodes; the thesis' proposal, normalised).
     """
 
     tolerance: float = 1e-4
@@ -41,12 +42,12 @@ class FedAvgExit(FedAvg):
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0:
-            raise FedloomError(f"tolerance={self.tolerance}: the change of loss below which a client leaves is >= 0.")
+            raise FedloomError(f"tolerance={self.tolerance}: it must not be negative.")
 
     def start(self, task: Task) -> State:
         clients, row = task.federation.clients, task.initial_row()
-        models = row.expand(clients, -1).clone()
-        return {"row": row, "models": models, "seen": _nobody(clients), "left": _nobody(clients), "over": _no()}
+        models, nobody = row.expand(clients, -1).clone(), torch.zeros(clients, dtype=torch.bool)
+        return {"row": row, "models": models, "seen": nobody, "left": nobody, "over": torch.tensor(False)}
 
     def is_finished(self, server: State) -> bool:
         return bool(server["over"])
@@ -59,26 +60,26 @@ class FedAvgExit(FedAvg):
         return {**server, "over": server["left"][torch.tensor(context.clients)].all()}
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        rows = self.trained(cohort, message)
+        rows = self.train(cohort, message)
         loss, name = self.losses(cohort, rows, message), f"exit/{self.phase(message)}"
         before = cohort.kept_rows(name, torch.full_like(loss, torch.inf))
         cohort.keep(name, loss)
         return Reply({"row": rows, "loss": loss, "leaves": (loss - before).abs() < self.tolerance_in(message)})
 
-    def trained(self, cohort: Cohort, message: Message) -> Tensor:
+    def train(self, cohort: Cohort, message: Message) -> Tensor:
         """The rows after local training."""
         return cohort.train(cohort.spread(message["row"]), loss=self.loss(message))
 
     def loss(self, message: Message) -> Loss | None:
-        """What is minimised; the task's own loss unless a variant says otherwise."""
+        """The loss that clients minimise; None is the task's own."""
         return None
 
     def losses(self, cohort: Cohort, rows: Tensor, message: Message) -> Tensor:
-        """The loss by which clients judge whether they have converged."""
+        """The loss that tells a client whether it has converged."""
         return cohort.evaluate(rows, "train").mean_loss.float()
 
     def phase(self, message: Message) -> int:
-        """Losses are compared within a phase of the method only; most have one."""
+        """The phase of the method; losses are compared only within one."""
         return 0
 
     def tolerance_in(self, message: Message) -> float:
@@ -100,11 +101,3 @@ class FedAvgExit(FedAvg):
         federation = context.task.federation
         labelled = federation.train.sizes.double()
         return (labelled * federation.points if self.weights == "samples-points" else labelled).float()
-
-
-def _nobody(clients: int) -> Tensor:
-    return torch.zeros(clients, dtype=torch.bool)
-
-
-def _no() -> Tensor:
-    return torch.tensor(False)

@@ -1,4 +1,11 @@
-"""TODO: docstring."""
+"""FedAvgM: FedAvg with momentum on the server.
+
+With ``d = sum_k p_k w_k - w``: ``m <- momentum * m + d``, ``w <- w + server_lr * m``. With server_lr = 1 and
+momentum = 0 this is FedAvg.
+
+Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, 2019,
+https://arxiv.org/abs/1909.06335.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +17,11 @@ from fedloom.methods.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class FedAvgM(FedAvg):
-    """FedAvg with momentum on the server.
+    """FedAvgM: FedAvg with momentum on the server.
 
-    Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-    Classification, 2019. With server_lr = 1 and momentum = 0 this is FedAvg.
+    Args:
+        server_lr: Learning rate of the server.
+        momentum: Momentum of the server.
     """
 
     server_lr: float = 1.0

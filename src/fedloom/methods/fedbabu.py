@@ -1,4 +1,11 @@
-"""TODO: docstring."""
+"""FedBABU: only the body is trained and shared; the head stays at its initial values.
+
+A client tunes the head when it predicts: the personal form is ``fedbabu+finetune``.
+
+Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022,
+https://arxiv.org/abs/2106.06042. It has no settings. The authors' code does not weight clients; means here are weighted
+as the run says.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +15,12 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
-from fedloom.methods.partial_sharing import Decoupled
+from fedloom.methods.partial_sharing import PartialSharing
 
 
 @dataclass(frozen=True)
-class FedBABU(Decoupled):
-    """Only the body is trained and shared; the head stays as it was drawn, and is tuned when a client predicts.
-
-    Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022. Its
-    personal form is ``fedbabu+finetune``.
-    """
+class FedBABU(PartialSharing):
+    """Only the body is trained and shared; the head stays at its initial values."""
 
     shares_whole_model: ClassVar[bool] = True
     own: ClassVar[str | None] = None

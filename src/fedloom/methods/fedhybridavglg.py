@@ -1,10 +1,10 @@
-"""Hybrids: clients with few data use the shared model, clients with many keep a body of their own.
+"""FedHybridAvgLG: small clients use the shared model, large clients keep a body of their own.
 
-FedHybridAvgLG and FedHybridAvgLGDual, proposed for next-action prediction across organisations of very unequal size:
-FedAvg serves small clients best and LG-FedAvg large ones, and both can share one head. A client is large when it has
-more than ``threshold`` points in all (train, validation and test); means are weighted as the run says. In the first,
-large clients also send their private bodies, which spoils the shared body round by round; in the second they train
-the shared body as well, and their own never leaves them.
+Small clients train as in FedAvg, large ones as in LG-FedAvg; all of them send a whole model. A client is large when it
+has more than ``threshold`` samples in all (train, validation and test). Proposed for next-action prediction across
+organisations of very unequal size: FedAvg serves small clients best and LG-FedAvg large ones, and both can share one
+head. Large clients also send their private bodies, which spoils the shared body round by round; FedHybridAvgLGDual
+avoids that. Means are weighted as the run says.
 """
 
 from __future__ import annotations
@@ -23,60 +23,64 @@ from fedloom.core.message import Message, Reply
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
-from fedloom.methods.partial_sharing import check_head
-from fedloom.methods.size_threshold import check_probe, probed, probing
+from fedloom.methods.requirements import require_body_and_head
+from fedloom.methods.size_threshold import check_probe, measure_threshold, probe_clients
 
 
 @dataclass(frozen=True)
 class FedHybridAvgLG(FedAvg):
-    """Small clients train as in FedAvg, large ones as in LG-FedAvg; everybody sends a whole model.
+    """Small clients train as in FedAvg, large ones as in LG-FedAvg; all of them send a whole model.
 
     Large clients predict with their own body and the new global head, small ones (and clients that never trained)
-    with the global model. ``threshold="auto"`` looks for the threshold before round 1, with ``probe_rounds`` rounds of
-    training by all clients. A threshold of infinity is FedAvg; 0 gives the heads of LG-FedAvg.
+    with the global model.
+
+    Args:
+        threshold: Clients with more samples are large. Infinity is FedAvg, 0 gives the heads of LG-FedAvg, and
+            ``"auto"`` measures the threshold before round 1.
+        probe_rounds: How many rounds all clients train to measure the threshold.
     """
 
     threshold: float | str = 2200
     probe_rounds: int = 10
 
     def __post_init__(self) -> None:
-        known = self.threshold == "auto" if isinstance(self.threshold, str) else self.threshold >= 0
-        if not known:
-            raise FedloomError(f'threshold={self.threshold}: give a number of points from 0 on, or "auto".')
+        valid = self.threshold == "auto" if isinstance(self.threshold, str) else self.threshold >= 0
+        if not valid:
+            raise FedloomError(f'threshold={self.threshold}: give a number of samples, at least 0, or "auto".')
         if self.probe_rounds < 1:
-            raise FedloomError(f"probe_rounds={self.probe_rounds}: probing takes at least one round.")
+            raise FedloomError(f"probe_rounds={self.probe_rounds}: it must be at least 1.")
 
     def check(self, task: Task, work: LocalWork) -> None:
-        check_head(self, task)
+        require_body_and_head(self, task)
         if isinstance(self.threshold, str):
             return check_probe(task)
         largest = int(task.federation.points.max())
         if largest <= self.threshold < math.inf:
             raise FedloomError(
-                f"threshold={self.threshold:g}: the largest client has {largest} points, so all are small and this is "
-                'fedavg: lower the threshold, let threshold="auto" find it, or say inf to mean it.'
+                f"threshold={self.threshold:g}: the largest client has {largest} samples, so all are small and this is "
+                'fedavg: lower the threshold, use threshold="auto", or threshold=inf if that is intended.'
             )
 
     def prelude(self, server: State, context: ServerContext) -> Round | None:
-        return probing(server, context, self.probe_rounds) if self.threshold == "auto" else None
+        return measure_threshold(server, context, self.probe_rounds) if self.threshold == "auto" else None
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         return Message({name: server[name] for name in ("row", "threshold") if name in server})
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         if "probe" in message:
-            return probed(cohort, message)
+            return probe_clients(cohort, message)
         layout, row, large = cohort.task.layout, message["row"], self.large(cohort, message)
         rows = cohort.train(self._with_bodies(cohort, row, cohort.task.initial_row(), large))
         cohort.keep("body", layout.take(rows, "body"), only=large)
-        return Reply({"row": self.sent(cohort, row, rows, large)})
+        return Reply({"row": self.prepare_upload(cohort, row, rows, large)})
 
     def large(self, cohort: Cohort, message: Message) -> Tensor:
-        """Which clients have more points than the threshold."""
+        """Which clients have more samples than the threshold."""
         return cohort.points > (message["threshold"] if isinstance(self.threshold, str) else self.threshold)
 
-    def sent(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
-        """What clients send, who received ``row`` and trained ``rows``: all of it, private bodies too."""
+    def prepare_upload(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
+        """What clients send that received ``row`` and trained ``rows``: whole models, private bodies included."""
         return rows
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:

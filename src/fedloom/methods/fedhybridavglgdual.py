@@ -1,4 +1,10 @@
-"""TODO: docstring."""
+"""FedHybridAvgLGDual: FedHybridAvgLG whose large clients train twice.
+
+Large clients train their own body under the global head, and then the shared model. They send the head of the first
+training and the body of the second, whose head is discarded; both trainings start from the global head. So all clients
+train the shared body, and private bodies never leave their clients, at twice the work for large clients. Settings: as
+FedHybridAvgLG.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +19,15 @@ from fedloom.methods.fedhybridavglg import FedHybridAvgLG
 
 @dataclass(frozen=True)
 class FedHybridAvgLGDual(FedHybridAvgLG):
-    """The same, but large clients train twice: their own body under the global head, and the shared model.
+    """FedHybridAvgLG whose large clients train twice: their own body, and the shared model.
 
-    They send the head of the first training and the body of the second, whose head is discarded; both start from the
-    global head. So the shared body stays one that everybody trains, at twice the work for large clients.
+    Args:
+        threshold: As in FedHybridAvgLG.
+        probe_rounds: As in FedHybridAvgLG.
     """
 
-    def sent(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
+    def prepare_upload(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
         layout = cohort.task.layout
         shared = cohort.train(torch.where(large[:, None], row, rows), only=large)
-        cohort.after = rows  # what a client would predict with, not its second training
+        cohort.after = rows  # the model that the client predicts with, not its second training
         return layout.put(rows, "body", layout.take(shared, "body"))

@@ -1,15 +1,16 @@
-"""TODO: docstring."""
+"""FedPer: a shared body under personal heads, trained together.
+
+Arivazhagan et al., Federated Learning with Personalization Layers, 2019, https://arxiv.org/abs/1912.00818. It has no
+settings. What all methods with a shared part have in common is in ``partial_sharing``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedloom.methods.partial_sharing import Decoupled
+from fedloom.methods.partial_sharing import PartialSharing
 
 
 @dataclass(frozen=True)
-class FedPer(Decoupled):
-    """A shared body under personal heads, trained together.
-
-    Arivazhagan et al., Federated Learning with Personalization Layers, 2019.
-    """
+class FedPer(PartialSharing):
+    """A shared body under personal heads, trained together."""

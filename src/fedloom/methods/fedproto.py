@@ -1,7 +1,19 @@
-"""TODO: docstring."""
+"""FedProto: clients keep their models and exchange prototypes, the mean features of each class.
+
+A client adds ``lam * |features - prototype of the class|^2 / features`` to the loss of each sample whose class has a
+global prototype, and sends the means of its own classes and their counts. The server averages each class by counts and
+keeps the prototypes of classes that nobody sent. Clients predict with their own models (the paper may also take the
+nearest prototype). With lam = 0 this is ``local``.
+
+Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022,
+https://arxiv.org/abs/2105.00243. Corrected: equation 6 divides a mean that is already weighted by the number of clients
+once more, which would shrink every prototype. As in the authors' code, the distance is a mean over the entries of the
+features, which is what the paper's lam = 1 goes with.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,18 +27,15 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network, feature_width
 from fedloom.core.task import Task
-from fedloom.methods.moon import Given, _has_features
+from fedloom.methods.requirements import require_features
 
 
 @dataclass(frozen=True)
 class FedProto(Algorithm):
-    """Clients keep their models and exchange prototypes: the mean features of each class.
+    """Clients keep their models and exchange prototypes, the mean features of each class.
 
-    Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022. A client adds
-    ``lam * |features - prototype of the class|^2 / features`` to the loss of each sample whose class has a global
-    prototype, and then sends the means of its own classes and their counts; the server averages each class by counts
-    and keeps what it knows of classes that nobody sent. Clients predict with their own models (the paper may also take
-    the nearest prototype). With lam = 0 this is ``local``.
+    Args:
+        lam: Weight of the distance to the prototypes; 0 is local training.
     """
 
     has_personal_models: ClassVar[bool] = True
@@ -42,7 +51,7 @@ class FedProto(Algorithm):
         return False
 
     def check(self, task: Task, work: LocalWork) -> None:
-        _has_features("fedproto", task)
+        require_features("fedproto", task)
         if not task.classifies:
             raise FedloomError("fedproto averages features by class, and this task has no class per sample: use moon.")
 
@@ -64,7 +73,7 @@ class FedProto(Algorithm):
         goals, known = torch.zeros(classes, width), torch.zeros(classes)
         goals[message["classes"]], known[message["classes"]] = message["prototypes"], 1.0
 
-        def loss(net: Network, x: Tensor, y: Tensor, _: Given) -> tuple[Tensor, Tensor]:
+        def loss(net: Network, x: Tensor, y: Tensor, _: Mapping[str, Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
             apart = (net.at({}).features(x).flatten(1) - goals[y]).square().mean(1)
             return values + self.lam * known[y] * apart, counts
@@ -73,7 +82,7 @@ class FedProto(Algorithm):
         cohort.keep("row", rows)
         counts = cohort.classes().float()
         sums = torch.stack([self._sums(cohort, rows[place], place, classes) for place in range(len(cohort))])
-        sent = (counts > 0).sum(1) * 4 * (width + 2)  # of each class it has: the prototype, the count, which class
+        sent = (counts > 0).sum(1) * 4 * (width + 2)  # for each class of the client: prototype, count, number
         return Reply({"prototypes": sums / counts.clamp(min=1).unsqueeze(2), "counts": counts}, bytes=sent)
 
     def _sums(self, cohort: Cohort, row: Tensor, place: int, classes: int) -> Tensor:
@@ -81,7 +90,7 @@ class FedProto(Algorithm):
         return torch.zeros(classes, features.shape[1]).index_add_(0, labels, features)
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        most = replies.samples.unsqueeze(1)  # of no class can a client have more samples than in all
+        most = replies.samples.unsqueeze(1)  # no class has more samples than the client
         prototypes, counts = server["prototypes"].clone(), replies["counts"].clamp(min=0).minimum(most)
         seen = counts.sum(0) > 0
         for label in seen.nonzero().flatten().tolist():

@@ -1,4 +1,12 @@
-"""TODO: docstring."""
+"""FedProxExit: FedProx whose clients leave when they have converged, with a mu that adapts.
+
+As FedAvgExit, with FedProx's proximal term. mu starts at ``mu`` and follows the weighted mean of the clients' losses
+(see ``adaptive_mu``); ``adaptive=false`` fixes it. With ``tolerance = 0`` nobody leaves, and this is FedProx.
+
+Tavakoli 2023 (Fed-GALA), section 3, after Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020,
+https://arxiv.org/abs/1812.06127. The proximal term acts beside the local optimiser, ``w - min(lr mu, 1) (w - w_t)``,
+which is FedProx for SGD; inside Adam it would be rescaled, and diverge.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +18,9 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
-from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies
 from fedloom.core.task import Task
-from fedloom.methods.adaptive_mu import watched, watching
+from fedloom.methods.adaptive_mu import adapt_mu, check_mu, initial_mu
 from fedloom.methods.fedavgexit import FedAvgExit
 
 
@@ -21,8 +28,11 @@ from fedloom.methods.fedavgexit import FedAvgExit
 class FedProxExit(FedAvgExit):
     """FedProx whose clients leave when their training loss stands still, with a ``mu`` that adapts.
 
-    Tavakoli 2023, after Li et al. 2020: mu starts at ``mu``, grows by 0.1 when the weighted mean of the clients' losses
-    rises and falls by 0.1 after five rounds in a row in which it fell. ``adaptive=false`` leaves it as it is.
+    Args:
+        tolerance: As in FedAvgExit.
+        weights: As in FedAvgExit.
+        mu: Weight of the proximal term in the first round.
+        adaptive: Let mu follow the training loss.
     """
 
     mu: float = 1.0
@@ -30,23 +40,22 @@ class FedProxExit(FedAvgExit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mu < 0:
-            raise FedloomError(f"mu={self.mu}: the proximal weight must not be negative.")
+        check_mu(self.mu)
 
     @property
     def compiles(self) -> bool:
         return False
 
     def start(self, task: Task) -> State:
-        return {**super().start(task), **watching(self.mu)}
+        return {**super().start(task), **initial_mu(self.mu)}
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         message = super().broadcast(server, ids)
         return Message({**message.shared, "mu": server["mu"]})
 
-    def trained(self, cohort: Cohort, message: Message) -> Tensor:
+    def train(self, cohort: Cohort, message: Message) -> Tensor:
         return cohort.train_in_cycles(
-            cohort.spread(message["row"]), held_near(cohort.lr, message["mu"]), loss=self.loss(message)
+            cohort.spread(message["row"]), proximal_cycle(cohort.lr, message["mu"]), loss=self.loss(message)
         )[0]
 
     def aggregate(self, server: State, replies: Replies) -> State:
@@ -54,11 +63,11 @@ class FedProxExit(FedAvgExit):
         if not self.adaptive:
             return state
         weights = self.omega(replies.context)[torch.tensor(replies.ids)]
-        return {**state, **watched(server, (weights * replies["loss"]).sum() / weights.sum())}
+        return {**state, **adapt_mu(server, (weights * replies["loss"]).sum() / weights.sum())}
 
 
-def held_near(lr: float, mu: Tensor) -> Cycle:
-    """Steps of the local optimiser, each followed by a pull towards the received model that the optimiser never sees.
+def proximal_cycle(lr: float, mu: Tensor) -> Cycle:
+    """Steps of the local optimiser, each followed by a pull towards the received model outside of the optimiser.
 
     ``w <- w - min(lr mu, 1) (w_before - w_t)``: for SGD this is the step of FedProx.
     """

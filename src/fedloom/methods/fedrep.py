@@ -1,22 +1,29 @@
-"""TODO: docstring."""
+"""FedRep: a shared body under personal heads; each round trains the head first, then the body.
+
+``head_epochs`` epochs on the head with the body fixed, then the run's local work on the body with the head fixed; the
+body is averaged, the head stays with its client.
+
+Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021,
+https://arxiv.org/abs/2102.07078.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
-from fedloom.methods.partial_sharing import Decoupled
+from fedloom.methods.partial_sharing import PartialSharing
 
 
 @dataclass(frozen=True)
-class FedRep(Decoupled):
-    """A shared body under personal heads: each round first the head alone, then the body alone.
+class FedRep(PartialSharing):
+    """A shared body under personal heads: each round trains the head alone, then the body alone.
 
-    Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021. The body is
-    trained as long as the run's local work says, the head for ``head_epochs``.
+    Args:
+        head_epochs: Epochs on the head; the body trains as long as the run's local work says.
     """
 
     head_epochs: int = 1
@@ -27,6 +34,5 @@ class FedRep(Decoupled):
 
     def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
         if self.head_epochs:
-            work = replace(cohort.setting.work, epochs=self.head_epochs, steps=None)
-            rows = cohort.train(rows, part="head", work=work)
+            rows = cohort.train(rows, part="head", work=cohort.setting.work.for_epochs(self.head_epochs))
         return cohort.train(rows, part="body")

@@ -1,4 +1,12 @@
-"""TODO: docstring."""
+"""FedSGD: one gradient step per round.
+
+``w <- w - lr * sum_k p_k grad F_k(w)``: clients send the gradient of all their data, the server takes the step.
+
+McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017,
+https://arxiv.org/abs/1602.05629. ``theta`` > 0 is the selective form of Shokri and Shmatikov, Privacy-Preserving Deep
+Learning, CCS 2015, https://doi.org/10.1145/2810103.2813687: clients send only the entries whose magnitude exceeds
+theta, each with its position. The unweighted form is ``weight_by = "uniform"``.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +27,8 @@ from fedloom.methods.fedavg import FedAvg
 class FedSGD(FedAvg):
     """One gradient step per round: clients send the gradient of all their data, the server takes the step.
 
-    McMahan et al., AISTATS 2017. ``theta`` > 0 is selective SGD (Shokri and Shmatikov, CCS 2015): only entries whose
-    magnitude exceeds theta are sent, each with its place. The unweighted form is ``weight_by = "uniform"``.
+    Args:
+        theta: Clients send only gradient entries whose magnitude exceeds this; 0 sends all of them.
     """
 
     trains_locally: ClassVar[bool] = False
@@ -42,7 +50,7 @@ class FedSGD(FedAvg):
         if self.theta == 0:
             return Reply({"change": change})
         chosen = change.abs() > self.theta * cohort.lr
-        return Reply({"change": change * chosen}, bytes=chosen.sum(1) * 8)  # a value and its place, four bytes each
+        return Reply({"change": change * chosen}, bytes=chosen.sum(1) * 8)  # a value and its position, 4 bytes each
 
     def aggregate(self, server: State, replies: Replies) -> State:
         return {**server, "row": server["row"] + replies.mean("change")}

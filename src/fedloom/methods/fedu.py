@@ -1,4 +1,13 @@
-"""TODO: docstring."""
+"""FedU: every client trains a model of its own; the server draws the models of related clients together.
+
+After local training ``w_k <- w_k - strength * sum_l a_kl (w_k - w_l)`` over the clients l of the round, which is
+``rows - strength * laplacian @ rows``. With strength or relations of 0 this is ``local``.
+
+Dinh, Vu, Tran, Dao and Zhang, FedU: A Unified Framework for Federated Multi-Task Learning with Laplacian
+Regularization, 2021, https://arxiv.org/abs/2102.07148. The paper's factors (half the learning rate, the number of local
+steps, ...) appear only as one product, which is ``strength`` here. The server holds all clients' models; a client that
+never took part has the initial one.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +27,17 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 
 UNRELATED = 0.25
-"""Random relations below this are none, as in the authors' code."""
+"""Random relations below this count as none, as in the authors' code."""
 
 
 @dataclass(frozen=True)
 class FedU(Algorithm):
-    """Every client trains a model of its own; the server draws related models together.
+    """Every client trains a model of its own; the server draws the models of related clients together.
 
-    Dinh, Vu, Tran, Dao and Zhang, FedU: A Unified Framework for Federated Multi-Task Learning with Laplacian
-    Regularization, 2021. After local training ``w_k - strength * sum_l a_kl (w_k - w_l)`` over the selected clients l.
-    ``relations`` a are ``"full"`` (all 1), ``"random"`` (uniform in 0..1, made symmetric, below 0.25 none) or a
-    symmetric matrix. With strength or relations of 0 this is ``local``. The server holds all clients' models; a client
-    that never took part has the initial one.
+    Args:
+        strength: Weight of the relations in the server's step.
+        relations: How strongly each pair of clients is related: ``"full"`` (all 1), ``"random"`` (uniform in 0..1, made
+            symmetric, values below 0.25 set to 0), or a symmetric matrix with a row per client.
     """
 
     has_personal_models: ClassVar[bool] = True
@@ -45,15 +53,15 @@ class FedU(Algorithm):
         sizes = {len(self.relations), *map(len, self.relations)}
         if isinstance(self.relations, str) or len(sizes) > 1:
             raise FedloomError("relations must be 'full', 'random', or a square matrix with a row per client.")
-        given = torch.tensor(self.relations, dtype=torch.float64)
-        if not torch.equal(given, given.t()):
-            k, other = (given != given.t()).nonzero()[0].tolist()
+        matrix = torch.tensor(self.relations, dtype=torch.float64)
+        if not torch.equal(matrix, matrix.t()):
+            k, other = (matrix != matrix.t()).nonzero()[0].tolist()
             raise FedloomError(
-                f"relations[{k}][{other}]={given[k, other]:g} and relations[{other}][{k}]={given[other, k]:g}: "
+                f"relations[{k}][{other}]={matrix[k, other]:g} and relations[{other}][{k}]={matrix[other, k]:g}: "
                 "relations are mutual, so the matrix must be symmetric."
             )
-        if not bool((given >= 0).all()):
-            raise FedloomError(f"relations hold {given.min():g}: they must not be negative.")
+        if not bool((matrix >= 0).all()):
+            raise FedloomError(f"relations hold {matrix.min():g}: they must not be negative.")
 
     def check(self, task: Task, work: LocalWork) -> None:
         clients = task.federation.clients
@@ -73,18 +81,18 @@ class FedU(Algorithm):
 
     def aggregate(self, server: State, replies: Replies) -> State:
         ids, rows = torch.tensor(replies.ids), replies["row"]
-        related = self._related(ids, len(server["rows"]), replies.context).fill_diagonal_(0)
+        related = self._relations_between(ids, len(server["rows"]), replies.context).fill_diagonal_(0)
         degrees = related.sum(1)
         if self.strength * degrees.max() > 1 + 1e-6:
             raise Stopped(
                 f"strength={self.strength:g}: relations of a client to the others of round {replies.context.round} sum "
-                f"to {degrees.max():.4g}, which throws its model past theirs; use at most {1 / degrees.max():.3g}."
+                f"to {degrees.max():.4g}, and the step overshoots; use at most {1 / degrees.max():.3g}."
             )
         laplacian = degrees.diag() - related
         return {"rows": server["rows"].index_copy(0, ids, rows - self.strength * (laplacian @ rows))}
 
-    def _related(self, ids: Tensor, clients: int, context: ServerContext) -> Tensor:
-        """The relations of some clients to each other, the same in every round."""
+    def _relations_between(self, ids: Tensor, clients: int, context: ServerContext) -> Tensor:
+        """The matrix of relations between some clients; it is the same in every round."""
         if self.relations == "full":
             return torch.ones(len(ids), len(ids))
         if self.relations == "random":

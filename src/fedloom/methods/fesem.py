@@ -1,4 +1,13 @@
-"""TODO: docstring."""
+"""FeSEM: clients belong to the nearest of several centres, and each centre is the mean of its clients.
+
+Each round: a client trains from its centre, goes to the centre at the least L2 distance of weights, and centres become
+means. All centres start from the initial row; the rows of the first round seed them by k-means++. With one cluster this
+is FedAvg.
+
+Long, Xie et al., Multi-Center Federated Learning: Clients Clustering for Better Personalization, 2021,
+https://arxiv.org/abs/2108.08647. Corrected against text that circulates: centres do not repel each other. Distances are
+those of trained weights, not of running statistics.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +19,31 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.message import Replies
 from fedloom.core.server_context import ServerContext
-from fedloom.methods.clustered import Centred, assigned, means, trained
+from fedloom.methods.clustered import FixedClusters, assign_clusters, cluster_means, trained_weights
 
 
 @dataclass(frozen=True)
-class FeSEM(Centred):
+class FeSEM(FixedClusters):
     """Clients belong to the nearest of several centres, and each centre is the mean of its clients.
 
-    Xie et al., Multi-Center Federated Learning: Clients Clustering for Better Personalization, 2021. Each round: train
-    from one's centre; go to the centre at the least L2 distance of weights; centres become means. All start from the
-    initial row, and the first round's rows seed the centres by k-means++. With one cluster this is FedAvg.
+    Args:
+        clusters: How many centres there are.
     """
 
     def aggregate(self, server: State, replies: Replies) -> State:
         rows, centres, context = replies["row"], server["rows"], replies.context
         if context.round == 1:
-            centres = rows[self.seeds(trained(context, rows), context)]
-        nearest = squared_distances(trained(context, rows), trained(context, centres)).argmin(1)
-        return {"rows": means(centres, replies, nearest), "cluster": assigned(server, replies, nearest)}
+            centres = rows[self.seeds(trained_weights(context, rows), context)]
+        nearest = squared_distances(trained_weights(context, rows), trained_weights(context, centres)).argmin(1)
+        return {"rows": cluster_means(centres, replies, nearest), "cluster": assign_clusters(server, replies, nearest)}
 
     def seeds(self, rows: Tensor, context: ServerContext) -> list[int]:
-        """The places of k-means++ seeds: each the next with probability proportional to its squared distance."""
-        luck = context.generator("centres")
-        chosen = [int(torch.randint(len(rows), (), generator=luck))]
+        """The positions of k-means++ seeds: each is drawn with probability proportional to its squared distance."""
+        random = context.generator("centres")
+        chosen = [int(torch.randint(len(rows), (), generator=random))]
         while len(chosen) < self.clusters:
-            away = squared_distances(rows, rows[chosen]).amin(1)
-            chosen.append(int(torch.multinomial(away if away.any() else away + 1, 1, generator=luck)))
+            distance = squared_distances(rows, rows[chosen]).amin(1)
+            chosen.append(int(torch.multinomial(distance if distance.any() else distance + 1, 1, generator=random)))
         return chosen
 
 

@@ -1,4 +1,12 @@
-"""TODO: docstring."""
+"""IFCA: every client gets all models, takes the one with the least loss on its training data, and trains that one.
+
+``j = argmin_j F_k(w_j)``; the server averages, for each j, the models of the clients that chose it. The first model is
+the initial row, the others are drawn again by their layers' own ``reset_parameters``. A client predicts with the model
+it would choose. With one cluster this is FedAvg.
+
+Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020, https://arxiv.org/abs/2006.04088,
+in the form with model averaging.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +24,28 @@ from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.seeds import key
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
-from fedloom.methods.clustered import Centred, assigned, means
+from fedloom.methods.clustered import FixedClusters, assign_clusters, cluster_means
 
 
 @dataclass(frozen=True)
-class IFCA(Centred):
+class IFCA(FixedClusters):
     """Every client gets all models, takes the one with the least loss on its training data, and trains that one.
 
-    Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020, with model averaging. The first
-    model is the initial row, the others are drawn anew by their layers' own ``reset_parameters``. A client predicts
-    with the model it would choose. With one cluster this is FedAvg.
+    Args:
+        clusters: How many models there are.
     """
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)
         if self.clusters > 1 and not any(hasattr(layer, "reset_parameters") for layer in task.model.modules()):
             raise FedloomError(
-                f"ifca starts from models that differ, and no layer of {type(task.model).__name__} can be drawn anew: "
+                f"ifca starts from models that differ, and no layer of {type(task.model).__name__} can be reset: "
                 "give its layers a reset_parameters(), or use fesem."
             )
 
     def prelude(self, server: State, context: ServerContext) -> Round:
-        yield from ()  # nobody is asked
-        others = [redrawn(context.task, key(context.seed, "ifca", number)) for number in range(1, self.clusters)]
+        yield from ()  # no client is asked
+        others = [draw_row(context.task, key(context.seed, "ifca", number)) for number in range(1, self.clusters)]
         return {**server, "rows": torch.stack([server["rows"][0], *others])}
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
@@ -54,15 +61,18 @@ class IFCA(Centred):
         return torch.stack(losses).argmin(0)
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        choice = replies["choice"].long().clamp(0, len(server["rows"]) - 1)  # a number that came over a wire
-        return {"rows": means(server["rows"], replies, choice), "cluster": assigned(server, replies, choice)}
+        choice = replies["choice"].long().clamp(0, len(server["rows"]) - 1)  # the number may come from another machine
+        return {
+            "rows": cluster_means(server["rows"], replies, choice),
+            "cluster": assign_clusters(server, replies, choice),
+        }
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
         return message["rows"][self.choice(message, cohort)]
 
 
-def redrawn(task: Task, seed: int) -> Tensor:
-    """A row of the task's model with its trained layers drawn anew."""
+def draw_row(task: Task, seed: int) -> Tensor:
+    """A row of the task's model with new random values in its trained layers."""
     model = copy.deepcopy(task.model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,19 +1,23 @@
-"""TODO: docstring."""
+"""LG-FedAvg: a shared head on personal bodies, trained together.
+
+A client predicts with its own body and the new global head.
+
+Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, 2020,
+https://arxiv.org/abs/2001.01523. It has no settings. The authors' code does not weight clients; means here are weighted
+as the run says.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedloom.methods.partial_sharing import Decoupled
+from fedloom.methods.partial_sharing import PartialSharing
 
 
 @dataclass(frozen=True)
-class LGFedAvg(Decoupled):
-    """A shared head on personal bodies, trained together; a client predicts with its body and the new global head.
-
-    Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, 2020.
-    """
+class LGFedAvg(PartialSharing):
+    """A shared head on personal bodies, trained together."""
 
     shared: ClassVar[str] = "head"
     own: ClassVar[str | None] = "body"

@@ -1,7 +1,6 @@
-"""What federation is compared with: every client alone, and all data in one place; and federated gradient descent.
+"""Local: every client trains alone, from the same initial model. Nothing is sent.
 
-FedSGD is the one-step baseline of McMahan et al., AISTATS 2017; its selective form is that of Shokri and
-Shmatikov, Privacy-Preserving Deep Learning, CCS 2015.
+The baseline for personal models: what a client gains from a federation must beat this. It has no settings.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fedloom.core.task import Task
 
 @dataclass(frozen=True)
 class Local(Algorithm):
-    """Every client trains alone from the same start; nothing is sent. What a client gains must beat this."""
+    """Every client trains alone from the same initial model; nothing is sent."""
 
     communicates: ClassVar[bool] = False
     has_personal_models: ClassVar[bool] = True

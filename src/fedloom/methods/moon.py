@@ -1,10 +1,11 @@
-"""Clients that differ in what they predict may agree on what they see: methods on features, the input of the head.
+"""MOON: FedAvg with a contrastive term on features, the input of the head.
 
-MOON (Li et al., CVPR 2021) adds a contrastive term: features shall be like the global model's and unlike those of the
-client's last model; we take the model's own features and add no projection head. FedProto (Tan et al., AAAI 2022)
-exchanges nothing but mean features per class. Corrected there: equation 6 divides a mean that is already weighted by
-the number of clients once more, which would shrink every prototype. As in its authors' code, the distance of features
-is a mean over their entries, which is what the paper's lam = 1 goes with.
+Added to the loss of each sample: ``-mu * log(exp(s_w / t) / (exp(s_w / t) + exp(s_p / t)))`` with the temperature t and
+the cosines s_w and s_p between its features and those under the received and the client's last model. Features stay
+near the received model's and away from the last local model's. A client's first round is FedAvg's; with mu = 0 all are.
+
+Li, He and Song, Model-Contrastive Federated Learning, CVPR 2021, https://arxiv.org/abs/2103.16257. We use the model's
+own features and add no projection head.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
@@ -22,6 +23,7 @@ from fedloom.core.message import Message, Reply
 from fedloom.core.network import Network
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
+from fedloom.methods.requirements import require_features
 
 Given = Mapping[str, Mapping[str, Tensor]]
 
@@ -30,10 +32,9 @@ Given = Mapping[str, Mapping[str, Tensor]]
 class MOON(FedAvg):
     """FedAvg whose clients keep their features near the received model's and away from their own last model's.
 
-    Li, He and Song, Model-Contrastive Federated Learning, CVPR 2021. Added to the loss of each sample:
-    ``-mu * log(exp(s_w / t) / (exp(s_w / t) + exp(s_p / t)))`` with the temperature t and the cosines s_w and s_p
-    between its features and those under the received and the last model. A client's first round is FedAvg's; with
-    mu = 0 all are.
+    Args:
+        mu: Weight of the contrastive term; 0 is FedAvg.
+        temperature: Temperature of the contrastive term.
     """
 
     mu: float = 1.0
@@ -50,14 +51,14 @@ class MOON(FedAvg):
         return False
 
     def check(self, task: Task, work: LocalWork) -> None:
-        _has_features("moon", task)
+        require_features("moon", task)
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         received, objective = cohort.spread(message["row"]), cohort.task.objective
 
         def loss(net: Network, x: Tensor, y: Tensor, given: Given) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
-            z = net.at({}).features(x).flatten(1)  # a pass anew: the same units are dropped in all of them
+            z = net.at({}).features(x).flatten(1)  # a second pass, so that all three drop the same units
             near, far = (
                 F.cosine_similarity(z, net.at(given[name]).features(x).flatten(1)) for name in ("received", "last")
             )
@@ -68,15 +69,3 @@ class MOON(FedAvg):
         )
         cohort.keep("last", rows)
         return Reply({"row": rows})
-
-
-def _has_features(name: str, task: Task) -> None:
-    model = task.model
-    if not (hasattr(model, "features") or isinstance(model, nn.Sequential)):
-        raise FedloomError(
-            f"{name} works on what the head sees, and {type(model).__name__} does not tell: give it a features method."
-        )
-    if set(task.layout.parts) == {"head"}:
-        raise FedloomError(
-            f"{name} works on what the head sees, and {type(model).__name__} is all head: use a deeper model."
-        )

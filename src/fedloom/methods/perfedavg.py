@@ -1,10 +1,17 @@
-"""Shared models that are a good place to start from, rather than good models.
+"""Per-FedAvg: the shared model that is best after each client has taken one gradient step of its own.
 
-Per-FedAvg (Fallah et al., NeurIPS 2020) minimises what clients lose *after* one gradient step of their own; pFedMe
-(Dinh et al., NeurIPS 2020) minimises Moreau envelopes, whose minimisers are the clients' own models. A local step of
-either is a cycle of gradients on one batch. Per-FedAvg's D, D' and D'' are dealt from each batch, where the paper draws
-them independently; a batch with fewer samples than that is used whole each time. Both papers weight clients alike
-(``weight_by = "uniform"``).
+FedAvg on ``F_k(w - alpha * grad F_k(w))``. With ``u = w - alpha * g(w; D)``:
+
+- ``order = "first"``: ``w <- w - lr * g(u; D')``, which leaves the Hessian out
+- ``order = "hessian-free"``: ``w <- w - lr * (g - alpha * d)`` with ``g = g(u; D')`` and
+  ``d = (g(w + delta g; D'') - g(w - delta g; D'')) / (2 delta)``
+
+A client, new ones included, predicts after a step of size alpha on all of its training data.
+
+Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
+Meta-Learning Approach, NeurIPS 2020, https://arxiv.org/abs/2002.07948. D, D' and D'' are disjoint parts of each batch,
+where the paper draws them independently; a batch with fewer samples than parts is used whole each time. The paper
+weights clients alike (``weight_by = "uniform"``).
 """
 
 from __future__ import annotations
@@ -21,17 +28,17 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
+from fedloom.methods.requirements import require_plain_sgd
 
 
 @dataclass(frozen=True)
 class PerFedAvg(FedAvg):
-    """FedAvg on ``F_k(w - alpha * grad F_k(w))``: the model that is best once each client has taken one more step.
+    """FedAvg on ``F_k(w - alpha * grad F_k(w))``: the model that is best after one more step of each client.
 
-    Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
-    Meta-Learning Approach, NeurIPS 2020. With ``u = w - alpha * g(w; D)``, ``order = "first"`` steps
-    ``w - lr * g(u; D')`` and leaves the Hessian out; ``"hessian-free"`` steps ``w - lr * (g - alpha * d)`` with
-    ``g = g(u; D')`` and ``d = (g(w + delta g; D'') - g(w - delta g; D'')) / (2 delta)``. A client, new ones included,
-    predicts after a step of size alpha on all of its training data.
+    Args:
+        alpha: Size of the client's own step.
+        order: ``"first"`` leaves the Hessian out; ``"hessian-free"`` estimates its product from gradients.
+        delta: Distance of the two gradients of that estimate.
     """
 
     alpha: float = 0.01
@@ -44,16 +51,14 @@ class PerFedAvg(FedAvg):
         if self.order not in ("first", "hessian-free"):
             raise FedloomError(f"order='{self.order}': use 'first' or 'hessian-free'.")
         if not self.delta > 0:
-            raise FedloomError(
-                f"delta={self.delta}: the distance of the two gradients of a difference must be positive."
-            )
+            raise FedloomError(f"delta={self.delta}: the distance of the two gradients must be positive.")
 
     @property
     def compiles(self) -> bool:
         return False
 
     def check(self, task: Task, work: LocalWork) -> None:
-        _plain_steps("perfedavg", work)
+        require_plain_sgd("perfedavg's local step", work)
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         cycle = self._first(cohort.lr) if self.order == "first" else self._hessian_free(cohort.lr)
@@ -86,10 +91,3 @@ class PerFedAvg(FedAvg):
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
         row = message["row"]
         return row if self.alpha == 0 else row - self.alpha * cohort.gradient(cohort.spread(row))
-
-
-def _plain_steps(name: str, work: LocalWork) -> None:
-    if work.optimizer != "sgd" or work.momentum:
-        raise FedloomError(
-            f"{name}'s local step is made of plain gradient steps: use local.optimizer = sgd, momentum 0."
-        )

@@ -1,4 +1,14 @@
-"""TODO: docstring."""
+"""pFedMe: personal models held near a shared model, which follows them. FedAvg on Moreau envelopes.
+
+On each batch ``inner_steps`` of ``theta <- theta - lr * (gradient + lam * (theta - w))``, then
+``w <- w - eta * lam * (w - theta)``. The client keeps theta, predicts with it, and sends w; the server takes
+``(1 - beta) * w + beta * mean``. A client that never trained predicts with w.
+
+Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020,
+https://arxiv.org/abs/2006.08848. As in the authors' code theta starts each round at the received w; only selected
+clients work (there, all of them do). The paper's lam = 15 and eta = 0.005 need hundreds of rounds of 20 batches; our
+defaults learn in tens. The paper weights clients alike (``weight_by = "uniform"``).
+"""
 
 from __future__ import annotations
 
@@ -15,19 +25,18 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
-from fedloom.methods.perfedavg import _plain_steps
+from fedloom.methods.requirements import require_plain_sgd
 
 
 @dataclass(frozen=True)
 class PFedMe(FedAvg):
-    """Clients' own models theta, held near a shared w, which follows them: FedAvg on Moreau envelopes.
+    """Personal models ``theta`` held near a shared model ``w``, which follows them.
 
-    Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020. On each batch,
-    ``inner_steps`` of ``theta - lr * (gradient + lam * (theta - w))``, then ``w - eta * lam * (w - theta)``. The client
-    keeps theta, predicts with it, and sends w; the server takes ``(1 - beta) * w + beta * mean``. As in the authors'
-    code theta begins each round at the received w; only selected clients work (there, all of them do). A client that
-    never trained predicts with w. The paper's lam = 15 and eta = 0.005 want hundreds of rounds of 20 batches; our
-    defaults learn in tens.
+    Args:
+        lam: Weight of the pull of theta towards w.
+        inner_steps: Gradient steps of theta per batch.
+        eta: Learning rate of w; ``eta * lam`` must not exceed 1.
+        beta: Share of the clients' mean in the new shared model.
     """
 
     has_personal_models: ClassVar[bool] = True
@@ -42,7 +51,7 @@ class PFedMe(FedAvg):
             if not value > 0:
                 raise FedloomError(f"{name}={value}: it must be a positive number.")
         if self.inner_steps < 1:
-            raise FedloomError(f"inner_steps={self.inner_steps}: a personal model needs at least one step per batch.")
+            raise FedloomError(f"inner_steps={self.inner_steps}: it must be at least 1.")
         if self.eta * self.lam > 1:
             raise FedloomError(
                 f"eta={self.eta:g} with lam={self.lam:g}: their product is the share of the way from w to theta, and "
@@ -54,7 +63,7 @@ class PFedMe(FedAvg):
         return False
 
     def check(self, task: Task, work: LocalWork) -> None:
-        _plain_steps("pfedme", work)
+        require_plain_sgd("pfedme's local step", work)
         if work.lr * self.lam >= 2:
             raise FedloomError(
                 f"lam={self.lam:g} with local.lr={work.lr:g}: the inner steps overshoot from a product of 2 on; use "

@@ -1,11 +1,15 @@
-"""Drift control: clients are told which way their own data pull them, and do not go there.
+"""SCAFFOLD: control variates correct the drift of clients towards their own optima.
 
-SCAFFOLD (Karimireddy et al., ICML 2020) subtracts a control variate from every local gradient; FedDyn (Acar et al.,
-ICLR 2021) adds a linear term that makes every client's stationary point the global one. Both reach the optimum where
-FedAvg stops beside it. Corrected here against text that circulates: the correction enters a *descent* step; SCAFFOLD
-counts steps, not epochs; both servers divide by all clients, not by the selected; FedDyn's linear term has a live
-gradient, and is updated once per round. With the run's weighting by samples both solve the sample-weighted problem;
-``weight_by = "uniform"`` is the papers' one.
+With the server's variate c, client i's variate c_i, the received model x and the local model y:
+
+- local step: ``y <- y - lr * (gradient - c_i + c)``
+- ``option`` 1: ``c_i+ = full gradient at x`` (one more pass); 2: ``c_i+ = c_i - c + (x - y) / (steps * lr)``
+- server: ``x <- x + server_lr * mean(y - x)``, ``c <- c + sum(c_i+ - c_i) / N`` with N the number of all clients
+
+Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020,
+https://arxiv.org/abs/1910.06378. Corrected against text that circulates: the correction enters a *descent* step, steps
+are counted and not epochs, and the server divides by all clients, not by the selected ones. With weights by samples
+this solves the sample-weighted problem; ``weight_by = "uniform"`` is the paper's.
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
@@ -24,14 +27,16 @@ from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.pull import Affine
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
+from fedloom.methods.requirements import require_plain_sgd
 
 
 @dataclass(frozen=True)
 class SCAFFOLD(FedAvg):
     """FedAvg with control variates: each local step is ``y - lr * (gradient - c_i + c)``.
 
-    Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020. ``option`` 1 sets
-    c_i to the full gradient at the received model (an extra pass), 2 to ``c_i - c + (x - y) / (steps * lr)``.
+    Args:
+        option: How clients update their variate: 1 with a full gradient, 2 from their local steps.
+        server_lr: Learning rate of the server.
     """
 
     option: Literal[1, 2] = 2
@@ -42,42 +47,33 @@ class SCAFFOLD(FedAvg):
             raise FedloomError(f"server_lr={self.server_lr}: it must be a positive number.")
 
     def check(self, task: Task, work: LocalWork) -> None:
-        if self.option == 2 and (work.optimizer != "sgd" or work.momentum):
-            raise FedloomError(
-                "scaffold's option 2 reads the mean gradient off plain SGD steps: use local.optimizer = sgd without "
-                "momentum, or scaffold:option=1."
-            )
+        if self.option == 2:
+            require_plain_sgd("scaffold's option 2", work, other=", or scaffold:option=1")
 
     def start(self, task: Task) -> State:
-        row = task.initial_row()
-        return {"row": row, "c": torch.zeros_like(row)}
+        x = task.initial_row()
+        return {"row": x, "c": torch.zeros_like(x)}
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         return Message({"row": server["row"], "c": server["c"]})
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        received, c = cohort.spread(message["row"]), message["c"]
-        own = cohort.kept_rows("c", cohort.spread(torch.zeros_like(message["row"])))
-        gradient = cohort.gradient(received) if self.option == 1 else None
+        x, c = cohort.spread(message["row"]), message["c"]
+        c_i = cohort.kept_rows("c", cohort.spread(torch.zeros_like(message["row"])))
+        gradient = cohort.gradient(x) if self.option == 1 else None
         before = cohort.steps.clone()
-        rows = cohort.train(received, pull=Affine(lambda *_, drift: drift), given={"drift": c - own})
-        change = rows - received
+        y = cohort.train(x, pull=Affine(lambda *_, correction: correction), given={"correction": c - c_i})
+        moved = y - x
         if gradient is not None:
-            correction = gradient - own
-        else:  # the new c_i less the old one: -c + (x - y) / (steps * lr), for those who made a step
+            change = gradient - c_i
+        else:  # c_i+ - c_i = -c + (x - y) / (steps * lr), for clients that took a step
             steps = (cohort.steps - before).unsqueeze(1)
-            correction = torch.addcmul(-c, change, -1 / (steps.clamp(min=1) * cohort.lr))
-            correction = correction if bool((steps > 0).all()) else correction * (steps > 0)
-        correction = _trained(cohort.task, correction)
-        cohort.keep("c", own + correction)
-        return Reply({"change": change, "c": correction})
+            change = torch.addcmul(-c, moved, -1 / (steps.clamp(min=1) * cohort.lr))
+            change = change if bool((steps > 0).all()) else change * (steps > 0)
+        change = cohort.task.layout.mask_trained(change)
+        cohort.keep("c", c_i + change)
+        return Reply({"change": moved, "c": change})
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        row = server["row"] + self.server_lr * replies.mean("change")
-        return {"row": row, "c": server["c"] + replies.shares @ replies["c"]}
-
-
-def _trained(task: Task, change: Tensor) -> Tensor:
-    """The change of what is trained: running statistics have no gradient to correct."""
-    trained = task.layout.trained_columns
-    return change if trained is None else change * trained
+        x = server["row"] + self.server_lr * replies.mean("change")
+        return {"row": x, "c": server["c"] + replies.shares @ replies["c"]}

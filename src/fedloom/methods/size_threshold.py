@@ -1,10 +1,10 @@
-"""Where a client is large enough for a model of its own: the crossover of local and shared accuracy over size.
+"""The size from which a client is better off with a model of its own: where local accuracy overtakes shared accuracy.
 
-The hybrids' authors found their 2,200 points by eye, where the validation accuracy of local training overtakes that of
+The hybrids' authors found their 2,200 samples by eye, where the validation accuracy of local training overtakes that of
 the shared model (mean of the last five rounds). Here all clients probe for a few rounds: the shared model is trained as
 in FedAvg, every client also trains alone for as long, and the threshold is the cut that gives the clients the most
-validation accuracy if those above it use their own model and the others the shared one. Nothing but the threshold
-and the curve stays: the run then starts from the initial row as if nobody had probed.
+validation accuracy if those above it use their own model and the others the shared one. Only the threshold and the
+curve stay: the run then starts from the initial row as without a probe.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LAST = 5
 
 
 @dataclass(frozen=True)
-class Curve:
-    """What was measured per client, by increasing size, and the threshold that follows from it."""
+class SizeCurve:
+    """Local and shared accuracy of each client, by increasing size, and the threshold that follows."""
 
     threshold: float
     sizes: Tensor
@@ -38,20 +38,20 @@ class Curve:
 
 
 def check_probe(task: Task) -> None:
-    """Refuse, before any work, a task on which no threshold can be found."""
+    """Refuse a task on which no threshold can be measured."""
     if task.objective.score != "accuracy":
         raise FedloomError(
             f"threshold=auto compares accuracies, and this task is scored by {task.objective.score}: give a number."
         )
     if not int(task.federation.valid.sizes.sum()):
         raise FedloomError(
-            "threshold=auto is found on validation data, and no client has any: set task.valid_share, for instance to "
-            "0.1, or give the threshold as a number."
+            "threshold=auto is measured on validation data, and no client has any: set task.valid_share, for "
+            "instance to 0.1, or give the threshold as a number."
         )
 
 
-def probing(server: State, context: ServerContext, rounds: int) -> Round:
-    """The server's half: ``rounds`` waves of FedAvg, one wave for the verdict, and the state with what was found."""
+def measure_threshold(server: State, context: ServerContext, rounds: int) -> Round:
+    """The server's half: ``rounds`` waves of FedAvg, one wave to compare, and the state with threshold and curve."""
     row, clients, accuracies = server["row"], list(context.clients), list[Tensor]()
     for turn in range(rounds + 1):
         probe = torch.tensor(rounds if turn == rounds else 0)
@@ -61,7 +61,7 @@ def probing(server: State, context: ServerContext, rounds: int) -> Round:
         if turn < rounds:
             row = replies.mean("row")
             accuracies.append(replies["shared"])
-    shared = torch.stack([*accuracies[1:], replies["shared"]])[-LAST:].mean(0)  # the first was the untrained model's
+    shared = torch.stack([*accuracies[1:], replies["shared"]])[-LAST:].mean(0)  # the first is that of the initial model
     curve = torch.stack([replies["size"], replies["local"], shared])[:, replies["points"] > 0]
     curve = curve[:, curve[0].argsort(stable=True)]
     threshold = crossover(*curve)
@@ -69,8 +69,8 @@ def probing(server: State, context: ServerContext, rounds: int) -> Round:
     return {**server, "threshold": torch.tensor(threshold), "curve": curve}
 
 
-def probed(cohort: Cohort, message: Message) -> Reply:
-    """A client's half: train the shared model once more, or train alone as long as it was trained and compare."""
+def probe_clients(cohort: Cohort, message: Message) -> Reply:
+    """The clients' half: train the shared model once more; in the last wave train alone for as long, and compare."""
     received, rounds = cohort.spread(message["row"]), int(message["probe"])
     shared = _accuracy(cohort, received)
     if rounds == 0:
@@ -85,15 +85,15 @@ def probed(cohort: Cohort, message: Message) -> Reply:
 
 
 def _accuracy(cohort: Cohort, rows: Tensor) -> Tensor:
-    """Accuracy on each client's own validation part; 0 for a client without one, who has no say."""
+    """Accuracy on each client's own validation part; 0 for a client without one, which is left out later."""
     return cohort.evaluate(rows, "valid").mean_score.nan_to_num().float()
 
 
 def crossover(sizes: Tensor, local: Tensor, shared: Tensor) -> float:
-    """The threshold under which ``local`` (clients above it) and ``shared`` (the others) sum to the most.
+    """The threshold with the largest sum of ``local`` (for clients above it) and ``shared`` (for the others).
 
-    Every cut between two sizes is tried, and so are "all local" (0) and "all shared" (the largest size); of equally
-    good ones the largest is taken, since a client without a gain should not leave the shared model.
+    All cuts between two sizes are candidates, and so are "all local" (0) and "all shared" (the largest size). Of
+    equally good ones the largest wins: a client without a gain should not leave the shared model.
     """
     cuts = torch.cat([torch.zeros(1), sizes])
     small = sizes <= cuts[:, None]
@@ -101,9 +101,13 @@ def crossover(sizes: Tensor, local: Tensor, shared: Tensor) -> float:
     return float(cuts[sums == sums.max()].max())
 
 
-def curve_of(server: State) -> Curve:
-    """What ``threshold="auto"`` measured, from the server's state of a run (in memory or from its checkpoint)."""
+def curve_of(server: State) -> SizeCurve:
+    """The curve that ``threshold="auto"`` measured.
+
+    Args:
+        server: The server's state of a run, in memory or from its checkpoint.
+    """
     if "curve" not in server:
-        raise FedloomError('this run has no curve: only a hybrid with threshold="auto" measures one.')
+        raise FedloomError('this run has no size curve: only a hybrid with threshold="auto" measures one.')
     sizes, local, shared = server["curve"]
-    return Curve(float(server["threshold"]), sizes, local, shared)
+    return SizeCurve(float(server["threshold"]), sizes, local, shared)

@@ -15,7 +15,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import SquaredError, Task
-from fedloom.methods.fedseq.approximators import check_approximator, confidences, linear_columns, principal
+from fedloom.methods.fedseq.approximators import check_approximator, confidences, linear_columns, principal_components
 from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import Branching, federation, mlp
 
@@ -126,13 +126,13 @@ def test_components_keep_nine_tenths_of_the_variance_and_no_more_than_needed():
     """Axes with variances 80, 15, 4 and 1: the first alone keeps 80 %, the first two 95 %."""
     signs = np.array([[a, b, c, d] for a in (1, -1) for b in (1, -1) for c in (1, -1) for d in (1, -1)])
     points = torch.tensor(signs * np.sqrt([4, 80, 1, 15]) + 7).float()
-    reduced = principal(points)
+    reduced = principal_components(points)
     assert reduced.shape == (16, 2)
     assert np.abs(reduced) == pytest.approx(np.tile(np.sqrt([80, 15]), (16, 1)), rel=1e-4)
 
 
 def test_one_client_alone_has_a_vector():
-    assert principal(torch.randn(1, 5)).shape == (1, 1)
+    assert principal_components(torch.randn(1, 5)).shape == (1, 1)
 
 
 # -- refusals

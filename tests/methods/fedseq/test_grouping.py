@@ -15,15 +15,15 @@ from fedloom.data.partition.label_skew import Dirichlet
 from fedloom.methods.fedseq.grouping import (
     METRICS,
     Draw,
-    at_random,
-    by_clusters,
     check_chains,
     cosine,
     divergence,
-    filled,
+    fill_groups,
     gini,
-    greedily,
+    greedy_choice,
     kl,
+    one_per_cluster,
+    random_order,
     wasserstein,
 )
 
@@ -93,11 +93,11 @@ def test_every_client_is_in_one_group_and_groups_keep_their_limits(sizes, enough
     samples = np.array(sizes)
     vectors = random(seed).dirichlet(np.full(4, 0.3), len(samples))
     draw = {
-        "random": lambda: at_random(len(samples), random(seed)),
-        "greedy": lambda: greedily(vectors, samples, cosine, random(seed)),
-        "kmeans": lambda: by_clusters(vectors, 4, random(seed)),
+        "random": lambda: random_order(len(samples), random(seed)),
+        "greedy": lambda: greedy_choice(vectors, samples, cosine, random(seed)),
+        "kmeans": lambda: one_per_cluster(vectors, 4, random(seed)),
     }[rule]()
-    groups = filled(draw, samples, enough, most)
+    groups = fill_groups(draw, samples, enough, most)
     assert sorted(client for group in groups for client in group) == list(range(len(samples)))
     assert all(1 <= len(group) <= most for group in groups)
     assert [min(group) for group in groups] == sorted(min(group) for group in groups)
@@ -109,24 +109,24 @@ def test_every_client_is_in_one_group_and_groups_keep_their_limits(sizes, enough
 
 def test_a_group_is_full_when_it_has_enough_samples_or_enough_clients():
     samples = np.array([5, 5, 20, 1, 1, 1, 1, 9])
-    assert filled(in_order(8), samples, 10, 3) == [[0, 1], [2], [3, 4, 5], [6, 7]]
+    assert fill_groups(in_order(8), samples, 10, 3) == [[0, 1], [2], [3, 4, 5], [6, 7]]
 
 
 def test_clients_left_over_go_to_the_smallest_groups_that_have_room_one_at_a_time():
     samples = np.array([30, 11, 6, 6, 2, 1])  # [0], [1], [2, 3], then 4 and 5 are left over
-    assert filled(in_order(6), samples, 10, 3) == [[0], [1, 5], [2, 3, 4]]
-    assert filled(in_order(6), samples, 10, 2) == [[0, 4], [1, 5], [2, 3]]  # no room in the third group
+    assert fill_groups(in_order(6), samples, 10, 3) == [[0], [1, 5], [2, 3, 4]]
+    assert fill_groups(in_order(6), samples, 10, 2) == [[0, 4], [1, 5], [2, 3]]  # no room in the third group
     again = np.array([30, 11, 1, 1, 1, 1])  # in turn: 1, 0, 1, 0
-    assert filled(in_order(6), again, 10, 5) == [[0, 4, 2], [1, 5, 3]]
+    assert fill_groups(in_order(6), again, 10, 5) == [[0, 4, 2], [1, 5, 3]]
 
 
 def test_clients_for_whom_there_is_no_room_stay_a_group():
-    assert filled(in_order(5), np.ones(5, dtype=int), 3, 2) == [[0, 1], [2, 3], [4]]
-    assert filled(in_order(5), np.array([9, 9, 1, 1, 1]), 9, 1) == [[0], [1], [2], [3], [4]]
+    assert fill_groups(in_order(5), np.ones(5, dtype=int), 3, 2) == [[0, 1], [2, 3], [4]]
+    assert fill_groups(in_order(5), np.array([9, 9, 1, 1, 1]), 9, 1) == [[0], [1], [2], [3], [4]]
 
 
 def test_a_federation_too_small_for_one_group_is_one_group():
-    assert filled(in_order(3), np.ones(3, dtype=int), 100, 8) == [[0, 1, 2]]
+    assert fill_groups(in_order(3), np.ones(3, dtype=int), 100, 8) == [[0, 1, 2]]
 
 
 # -- rules
@@ -135,7 +135,7 @@ def test_a_federation_too_small_for_one_group_is_one_group():
 def test_greedy_takes_the_client_that_completes_the_group():
     vectors = np.eye(3)[[0, 0, 1, 1, 2, 2]]
     for seed in range(5):
-        groups = filled(greedily(vectors, np.ones(6), kl, random(seed)), np.ones(6), None, 3)
+        groups = fill_groups(greedy_choice(vectors, np.ones(6), kl, random(seed)), np.ones(6), None, 3)
         assert [sorted(vectors[group].argmax(1)) for group in groups] == [[0, 1, 2], [0, 1, 2]]
 
 
@@ -144,13 +144,13 @@ def test_greedy_weighs_a_groups_members_by_their_samples():
     vectors = np.array([[1, 0, 0], [0, 1, 0], [0.9, 0.1, 0], [0.1, 0.9, 0]])
     seed = next(seed for seed in range(99) if random(seed).choice(4) == 0)  # the first member is client 0
     for samples, expected in (([100, 1, 10, 10], [0, 1, 3]), ([1, 100, 10, 10], [0, 1, 2])):
-        draw = greedily(vectors, np.array(samples), gini, random(seed))
+        draw = greedy_choice(vectors, np.array(samples), gini, random(seed))
         assert [draw([]), draw([0]), draw([0, 1])] == expected
 
 
 def test_kmeans_takes_one_client_of_each_cluster_in_turn_and_skips_the_empty():
     vectors = np.eye(3)[[0] * 4 + [1] * 2 + [2] * 2]
-    draw = by_clusters(vectors, 3, random())
+    draw = one_per_cluster(vectors, 3, random())
     kinds = [int(vectors[draw([])].argmax()) for _ in range(8)]
     assert sorted(kinds[:3]) == sorted(kinds[3:6]) == [0, 1, 2]
     assert kinds[:3] == kinds[3:6]
@@ -163,11 +163,11 @@ def test_the_same_seed_gives_the_same_groups_and_another_seed_others(rule):
 
     def groups(seed):
         draws = {
-            "random": at_random(40, random(seed)),
-            "greedy": greedily(vectors, samples, kl, random(seed)),
-            "kmeans": by_clusters(vectors, 5, random(seed)),
+            "random": random_order(40, random(seed)),
+            "greedy": greedy_choice(vectors, samples, kl, random(seed)),
+            "kmeans": one_per_cluster(vectors, 5, random(seed)),
         }
-        return filled(draws[rule], samples, 80, 11)
+        return fill_groups(draws[rule], samples, 80, 11)
 
     assert groups(1) == groups(1)
     assert groups(1) != groups(2)
@@ -195,10 +195,10 @@ def distributions(alpha: float, seed: int) -> np.ndarray:
 
 def drawn(rule: str, vectors: np.ndarray, samples: np.ndarray, seed: int, sign: int = 1) -> Draw:
     if rule == "random":
-        return at_random(len(vectors), random(seed))
+        return random_order(len(vectors), random(seed))
     if rule == "kmeans":
-        return by_clusters(vectors, 10, random(seed))
-    return greedily(vectors, samples, lambda clients, group: sign * METRICS[rule](clients, group), random(seed))
+        return one_per_cluster(vectors, 10, random(seed))
+    return greedy_choice(vectors, samples, lambda clients, group: sign * METRICS[rule](clients, group), random(seed))
 
 
 def spread(groups: list[list[int]], vectors: np.ndarray, samples: np.ndarray) -> float:
@@ -212,7 +212,7 @@ def quality(rule: str, alpha: float, sign: int = 1) -> float:
     found = []
     for seed in range(5):
         vectors = distributions(alpha, seed)
-        groups = filled(drawn(rule, vectors, SAMPLES, seed + 50, sign), SAMPLES, 800, 11)
+        groups = fill_groups(drawn(rule, vectors, SAMPLES, seed + 50, sign), SAMPLES, 800, 11)
         assert len(groups) == 62
         assert {len(group) for group in groups} == {8, 9}
         found.append(spread(groups, vectors, SAMPLES))
@@ -231,7 +231,7 @@ def test_one_class_clients_cannot_do_better_than_eight_classes_of_ten():
     """
     floor = math.log(10 / 8)
     vectors = distributions(0, 1)
-    groups = filled(drawn("kmeans", vectors, SAMPLES, 2), SAMPLES, 800, 11)
+    groups = fill_groups(drawn("kmeans", vectors, SAMPLES, 2), SAMPLES, 800, 11)
     assert all(divergence(vectors[group].mean(0)) == pytest.approx(floor) for group in groups if len(group) == 8)
     assert quality("kmeans", 0) == pytest.approx(floor, abs=0.01)
     assert min(quality(rule, 0) for rule in METRICS) > floor - 0.02  # nine members may see nine classes
@@ -257,7 +257,7 @@ def test_on_our_own_partition_with_its_unequal_clients_greedy_beats_kmeans_beats
     np.add.at(counts, (owners, labels), 1)
     samples, vectors = counts.sum(1), counts / counts.sum(1, keepdims=True)
     found = {
-        rule: spread(filled(drawn(rule, vectors, samples, 6), samples, 800, 11), vectors, samples)
+        rule: spread(fill_groups(drawn(rule, vectors, samples, 6), samples, 800, 11), vectors, samples)
         for rule in ("random", "kmeans", "cosine")
     }
     assert found["random"] > found["kmeans"] > found["cosine"]

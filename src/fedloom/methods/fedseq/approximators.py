@@ -1,9 +1,9 @@
-"""What a client's data look like, guessed from a model that it trained alone: the input of FedSeq's grouping.
+"""Vectors that represent clients' data, computed from models that the clients trained alone: the input of the grouping.
 
-Zaccone et al., ICPR 2022. ``conf``: how sure the model is of each class on communal samples of that class, averaged and
-divided by the sum; ``softmax`` instead, as the thesis writes, flattens (one class of ten becomes 0.23 against 0.085).
-``clf``: the weights of the model's linear layers, without biases, reduced to the principal components that keep 90 %
-of their variance. The server sees confidences or weights, never data.
+Zaccone et al., ICPR 2022, https://arxiv.org/abs/2201.10899. ``conf``: the model's mean confidence in each class on
+communal samples of that class, divided by the sum; ``softmax`` instead, as the thesis writes, flattens (one class of
+ten becomes 0.23 against 0.085). ``clf``: the weights of the model's linear layers, without biases, reduced to the
+principal components that keep 90 % of their variance. The server sees confidences or weights, never data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def confidences(context: ServerContext, rows: Tensor, normalise: Normalisation) 
     """How each row's model spreads its confidence over the classes of the communal set: B×classes, rows sum to one.
 
     ``p[k, c]`` is the mean, over the communal samples of class c, of the probability that model k gives to c. A class
-    without communal samples has no place in it.
+    without communal samples has no column.
     """
     task, communal = context.task, context.task.federation.communal
     counts = task.targets(communal).bincount(minlength=task.federation.classes)
@@ -48,7 +48,7 @@ def linear_columns(task: Task) -> Tensor:
     return torch.cat(spans) if spans else torch.zeros(0, dtype=torch.int64)
 
 
-def principal(weights: Tensor) -> np.ndarray:
+def principal_components(weights: Tensor) -> np.ndarray:
     """Vectors (one per client) reduced to the components that keep most of their variance."""
     if len(weights) < 2:
         return np.zeros((len(weights), 1))
@@ -61,7 +61,7 @@ def principal(weights: Tensor) -> np.ndarray:
 
 
 def check_approximator(kind: str, task: Task) -> None:
-    """Refuse a task that has nothing to guess a client's data from."""
+    """Refuse a task for which an approximator has no input."""
     if kind == "clf" and not len(linear_columns(task)):
         raise FedloomError(
             f"approximator=clf compares linear layers, and {type(task.model).__name__} has none: use "
@@ -73,6 +73,6 @@ def check_approximator(kind: str, task: Task) -> None:
         )
     if kind == "conf" and not len(task.federation.communal):
         raise FedloomError(
-            "approximator=conf looks at communal samples, and this task has none: set task.communal_per_class, to 10 "
-            "say (they leave the test set), or use approximator=clf."
+            "approximator=conf needs communal samples, and this task has none: set task.communal_per_class, for "
+            "instance to 10 (they leave the test set), or use approximator=clf."
         )

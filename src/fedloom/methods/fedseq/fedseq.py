@@ -1,11 +1,15 @@
-"""FedSeq: clients that complement each other train one model in turn, and the server averages over the chains.
+"""FedSeq: clients that complement each other train one model in turn; the server averages over the chains.
+
+Each chain of clients takes the shared model from member to member, each of which trains it; the server takes the mean
+of the models at the ends, a chain weighing as much as all of its members. Chains of one client are FedAvg. The j-th
+members of all chains train as one cohort, and their rows move on to the (j+1)-th.
 
 Zaccone, Rizzardi, Caldarola, Ciccone and Caputo, Speeding up Heterogeneous Federated Learning with Sequentially Trained
-Superclients, ICPR 2022. The j-th members of all chains train as one cohort, and their rows move on to the (j+1)-th.
-A selection's fraction counts chains, not clients (ours rounds up, the authors' down). Which rule members train by is
-another method's, ``inner``: FedProx's centre is the model received in the chain. With FedDyn inside, what its clients
-remember telescopes along a chain, so the server's h stays their mean exactly, every client counting alike. (The
-authors' FedDyn has no live linear term and updates per batch: not copied.)
+Superclients, ICPR 2022, https://arxiv.org/abs/2201.10899. A selection's fraction counts chains, not clients (ours
+rounds up, the authors' down). The members' training rule is another method's, ``inner``: the centre of FedProx is the
+model received in the chain. With FedDyn inside, the clients' linear terms telescope along a chain, so the server's h
+stays their exact mean, with every client counting alike. (The authors' FedDyn has no live linear term and updates per
+batch: not copied.)
 """
 
 from __future__ import annotations
@@ -32,27 +36,45 @@ from fedloom.methods.fedseq.approximators import (
     check_approximator,
     confidences,
     linear_columns,
-    principal,
+    principal_components,
 )
-from fedloom.methods.fedseq.grouping import METRICS, Draw, at_random, by_clusters, check_chains, filled, greedily
+from fedloom.methods.fedseq.grouping import (
+    METRICS,
+    Draw,
+    check_chains,
+    fill_groups,
+    greedy_choice,
+    one_per_cluster,
+    random_order,
+)
 from fedloom.methods.registry import make_method, method_name
 
 OWN = "chain/"
-"""What FedSeq adds to the state of its inner method is named with this."""
+"""Prefix of what FedSeq adds to the state of its inner method."""
 PRETRAINED_NUMBERS = 1 << 25
-"""About so many numbers of pre-trained models are held at a time."""
+"""About how many numbers of pre-trained models are in memory at a time."""
 
 
 @dataclass(frozen=True)
 class FedSeq(Algorithm):
-    """Chains of clients: each member trains what the one before it hands on; the server takes the mean of the ends.
+    """Chains of clients: each member trains the model of the one before it; the server averages the chains' ends.
 
-    Who forms a chain is found once, before round 1: every client trains ``pretrain_epochs`` alone, an ``approximator``
-    makes a vector of its model, and ``grouping`` puts clients together until a chain has ``min_samples`` samples or
-    ``max_clients`` clients (see ``grouping`` and ``approximators``). ``chains`` names the chains instead, say by
-    geography; one chain of all clients, not reshuffled, is a ring. A round makes ``passes`` over each chain, in a new
-    order each time (``reshuffle``), and each pass leaves out a share ``dropout`` of the members, at least one and never
-    all. Chains of one client are FedAvg. A chain weighs as much as all of its members.
+    Chains are formed once, before round 1: every client trains alone, an approximator turns its model into a vector,
+    and a grouping puts clients together that complement each other (see ``grouping`` and ``approximators``).
+
+    Args:
+        grouping: How clients are grouped.
+        approximator: What represents a client: ``clf``, its linear weights, or ``conf``, its confidence in each class.
+        metric: How the greedy grouping compares a client with a group.
+        normalise: How confidences are normalised.
+        pretrain_epochs: How long each client trains alone.
+        min_samples: A chain is full when it has this many samples; None sets no minimum.
+        max_clients: A chain is full when it has this many clients.
+        chains: The chains themselves, instead of a grouping; one chain of all clients, not reshuffled, is a ring.
+        passes: How often a round goes along each chain.
+        dropout: Share of members left out of each pass: at least one, never all.
+        reshuffle: Take a new order of members in each pass.
+        inner: The method that members and server follow.
     """
 
     grouping: Literal["greedy", "kmeans", "random"] = "greedy"
@@ -77,7 +99,7 @@ class FedSeq(Algorithm):
         if self.min_samples is not None and self.min_samples < 1:
             raise FedloomError(f"min_samples={self.min_samples}: it must be at least 1; leave it out for no minimum.")
         if not 0 <= self.dropout < 1:
-            raise FedloomError(f"dropout={self.dropout}: the share of members left out is at least 0 and less than 1.")
+            raise FedloomError(f"dropout={self.dropout}: it must be at least 0 and less than 1.")
         if self.grouping == "greedy" and self.approximator == "clf" and self.metric in ("gini", "kl"):
             raise FedloomError(
                 f"metric={self.metric} compares distributions, and approximator=clf gives weights: use "
@@ -86,7 +108,7 @@ class FedSeq(Algorithm):
 
     @cached_property
     def method(self) -> Algorithm:
-        """The method whose rules clients and server follow."""
+        """The method that members and server follow."""
         return make_method(cast("str | dict[str, Any]", self.inner))
 
     @property
@@ -118,7 +140,7 @@ class FedSeq(Algorithm):
         return self.method.start(task)
 
     def prelude(self, server: State, context: ServerContext) -> Round:
-        """Find the chains."""
+        """Form the chains."""
         if self.chains is not None:
             able = set(context.clients)
             kept = [[client for client in chain if client in able] for chain in self.chains]
@@ -126,17 +148,19 @@ class FedSeq(Algorithm):
         else:
             clients = context.clients
             if self.grouping == "random":
-                draw = at_random(len(clients), context.numpy_generator("grouping"))
+                draw = random_order(len(clients), context.numpy_generator("grouping"))
             else:
-                clients, draw = yield from self._informed(server, context)
+                clients, draw = yield from self._group_by_models(server, context)
             samples = context.samples[torch.tensor(clients)].numpy()
-            places = filled(draw, samples, self.min_samples, self.max_clients)
+            places = fill_groups(draw, samples, self.min_samples, self.max_clients)
             groups = [[clients[place] for place in group] for group in places]
         members, sizes = [client for group in groups for client in group], [len(group) for group in groups]
         return {**server, f"{OWN}members": torch.tensor(members), f"{OWN}sizes": torch.tensor(sizes)}
 
-    def _informed(self, server: State, context: ServerContext) -> Generator[Wave, Replies, tuple[list[int], Draw]]:
-        """Clients train alone from the initial model; what they send back says who completes whom."""
+    def _group_by_models(
+        self, server: State, context: ServerContext
+    ) -> Generator[Wave, Replies, tuple[list[int], Draw]]:
+        """Let clients train alone, and group them by the models they send back."""
         clients: list[int] = []
         parts = []
         block = max(8, PRETRAINED_NUMBERS // context.layout.width)
@@ -145,13 +169,13 @@ class FedSeq(Algorithm):
             replies = yield Wave(some, Message({"initial": server["row"]}))
             clients, sent = [*clients, *replies.ids], replies["pretrained"]
             parts.append(confidences(context, sent, self.normalise) if self.approximator == "conf" else sent)
-        found = torch.cat(parts)
-        vectors = found.numpy() if self.approximator == "conf" else principal(found)
+        sent_by_all = torch.cat(parts)
+        vectors = sent_by_all.numpy() if self.approximator == "conf" else principal_components(sent_by_all)
         random = context.numpy_generator("grouping")
         if self.grouping == "kmeans":
-            return clients, by_clusters(vectors, context.task.federation.classes, random)
+            return clients, one_per_cluster(vectors, context.task.federation.classes, random)
         samples = context.samples[torch.tensor(clients)].numpy()
-        return clients, greedily(vectors, samples, METRICS[self.metric], random)
+        return clients, greedy_choice(vectors, samples, METRICS[self.metric], random)
 
     def groups(self, server: State) -> list[list[int]]:
         sizes: list[int] = server[f"{OWN}sizes"].tolist()
@@ -166,7 +190,7 @@ class FedSeq(Algorithm):
     def walk(
         self, rows: Tensor, ids: list[int], server: State, context: ServerContext
     ) -> Generator[Wave, Replies, Replies]:
-        """Take rows along some chains, a row per chain; what arrives at their ends, as replies of the chains."""
+        """Take rows along some chains, a row per chain; the rows at their ends are the chains' replies."""
         groups, rows, steps = self.groups(server), rows.clone(), torch.zeros(len(ids), dtype=torch.int64)
         for turn in range(self.passes):
             orders = [self.order(groups[group], group, turn, context) for group in ids]
@@ -176,10 +200,10 @@ class FedSeq(Algorithm):
                 first = torch.full((len(on),), turn == place == 0)
                 last = torch.tensor([turn + 1 == self.passes and len(orders[c]) == place + 1 for c in on.tolist()])
                 replies = yield Wave(clients, Message(each={"row": rows[on]}), turn, first, last, optional=True)
-                if not replies.ids:  # a member that does not answer is skipped: its chain's model goes on to the next
+                if not replies.ids:  # a member that does not answer is skipped
                     continue
                 if set(replies.tensors) != {"row"}:
-                    raise unfit(self.method, f"its clients send back {', '.join(replies.tensors)}")
+                    raise inner_error(self.method, f"its clients send back {', '.join(replies.tensors)}")
                 on = on[torch.isin(torch.tensor(clients), torch.tensor(replies.ids))]
                 rows[on] = replies["row"]
                 steps[on] += replies.steps
@@ -191,7 +215,7 @@ class FedSeq(Algorithm):
         return replace(replies, ids=ids, tensors=sent, samples=samples, steps=steps, weights=weights, shares=shares)
 
     def order(self, members: list[int], group: int, turn: int, context: ServerContext) -> list[int]:
-        """A chain's members in the order of one pass, without those who drop out."""
+        """A chain's members in the order of one pass, without those that drop out."""
         count = len(members)
         places = torch.randperm(count, generator=generator(context.seed, "chain", context.round, group, turn))
         if self.dropout:
@@ -215,25 +239,27 @@ class FedSeq(Algorithm):
 
 
 def inner_state(server: State) -> State:
-    """The part of the state that is the inner method's."""
+    """The inner method's part of the state."""
     return {name: tensor for name, tensor in server.items() if not name.startswith(OWN)}
 
 
-def unfit(method: Algorithm, why: str) -> FedloomError:
-    """The sentence for a method that cannot run inside chains."""
+def inner_error(method: Algorithm, why: str) -> FedloomError:
+    """The error for a method that cannot run inside chains."""
     name = type(method).__name__.lower()
     return FedloomError(f"{name} cannot run inside chains: {why}; use fedavg, fedprox or feddyn as inner.")
 
 
 def check_inner(method: Algorithm, task: Task) -> None:
-    """Refuse a method whose clients do more than turn one whole model into another."""
+    """Refuse a method whose clients do more than train one whole model."""
     hooks = ("play", "prelude", "groups", "trains_on")
     plain = all(getattr(type(method), hook) is getattr(Algorithm, hook) for hook in hooks)
     if (
         not (plain and method.communicates and method.shares_whole_model and method.trains_locally)
         or method.has_personal_models
     ):
-        raise unfit(method, "a chain hands on one whole model that each member trains, and nothing else")
+        raise inner_error(method, "a chain hands on one whole model that each member trains, and nothing else")
     sent = method.broadcast(method.start(task), [0])
     if {*sent.shared, *sent.each} != {"row"}:
-        raise unfit(method, f"a chain hands on a model, and its clients need {', '.join([*sent.shared, *sent.each])}")
+        raise inner_error(
+            method, f"a chain hands on a model, and its clients need {', '.join([*sent.shared, *sent.each])}"
+        )

@@ -1,4 +1,12 @@
-"""TODO: docstring."""
+"""FedSeqInter: FedSeq whose models go on to other chains before they are averaged.
+
+There are as many running models as a round has chains. Every ``period`` rounds (0: as many as there are chains) all of
+them become the aggregate; in between each goes on along another chain, drawn at random. The aggregate, weighted by the
+samples that each model has seen since, is still taken every round for evaluation. With ``period`` = 1 this is FedSeq.
+
+Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022,
+https://arxiv.org/abs/2201.10899.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +25,9 @@ from fedloom.methods.fedseq.fedseq import OWN, FedSeq, inner_state
 class FedSeqInter(FedSeq):
     """FedSeq whose models go on to other chains before they are averaged.
 
-    Zaccone et al., ICPR 2022. There are as many running models as a round has chains. Every ``period`` rounds (0: as
-    many as there are chains) all of them become the aggregate; in between each goes on along a freshly drawn chain.
-    The aggregate, weighted by what each model has seen since, is still taken every round, to be evaluated. With
-    ``period`` = 1 this is FedSeq.
+    Args:
+        period: Rounds between two averages; 0 is as many as there are chains, 1 is FedSeq.
+        **settings: As in FedSeq.
     """
 
     period: int = 0
@@ -28,7 +35,9 @@ class FedSeqInter(FedSeq):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.period < 0:
-            raise FedloomError(f"period={self.period}: a number of rounds, or 0 for as many as there are chains.")
+            raise FedloomError(
+                f"period={self.period}: it must be a number of rounds, or 0 (as many as there are chains)."
+            )
 
     @property
     def averages_every_round(self) -> bool:
@@ -45,14 +54,14 @@ class FedSeqInter(FedSeq):
             )
         order = torch.randperm(len(ids), generator=context.generator("running models"))
         ends = yield from self.walk(running, [ids[place] for place in order.tolist()], server, context)
-        seen, steps = seen + ends.samples * (ends.steps > 0), steps + ends.steps  # a chain may stay without answers
+        seen, steps = seen + ends.samples * (ends.steps > 0), steps + ends.steps  # a chain may have no answers
         ends = replace(ends, samples=seen, steps=steps, weights=context.weigh(seen, steps))
         base = select_prefix(server, f"{OWN}base/")
         progress = {f"{OWN}running": ends["row"], f"{OWN}seen": seen, f"{OWN}steps": steps}
         return {**server, **self.method.aggregate(base, ends), **progress}
 
     def _reset(self, server: State, models: int) -> State:
-        """All running models become the aggregate; the inner method's state of this moment is what they build on."""
+        """All running models become the aggregate, and the inner method's present state their base."""
         nothing = torch.zeros(models, dtype=torch.int64)
         base = {f"{OWN}base/{name}": tensor for name, tensor in inner_state(server).items()}
         running = server["row"].expand(models, -1)

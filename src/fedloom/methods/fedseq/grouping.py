@@ -1,9 +1,10 @@
-"""Groups of clients whose data complement each other, so that a group's union is near uniform.
+"""Groups of clients whose data complement each other, so that the union of a group's data is nearly uniform.
 
-Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022, and
-Rizzardi's thesis on it. A group is filled while it has too few samples and room for another client. The greedy rule
-adds the client that *maximises* a metric against the group so far: printed pseudo-code minimises it, which builds the
-worst groups there are. Corrected besides: the last group is not lost, and groups do not outgrow their limit.
+Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022,
+https://arxiv.org/abs/2201.10899, and Rizzardi's thesis on it. A group is filled while it has too few samples and room
+for another client. The greedy rule adds the client that *maximises* a metric against the group so far: printed
+pseudo-code minimises it, which builds the worst groups possible. Also corrected: the last group is not lost, and groups
+do not outgrow their limit.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ def divergence(distributions: np.ndarray) -> np.ndarray:
     return np.asarray((distributions * np.log(np.where(scaled > 0, scaled, 1))).sum(-1))
 
 
-def at_random(clients: int, random: np.random.Generator) -> Draw:
-    """Clients in a drawn order."""
+def random_order(clients: int, random: np.random.Generator) -> Draw:
+    """Clients in random order."""
     order = iter(random.permutation(clients).tolist())
     return lambda _: next(order)
 
 
-def greedily(vectors: np.ndarray, samples: np.ndarray, metric: Metric, random: np.random.Generator) -> Draw:
-    """The client that maximises the metric against the group's sample-weighted mean; a group's first one is drawn."""
+def greedy_choice(vectors: np.ndarray, samples: np.ndarray, metric: Metric, random: np.random.Generator) -> Draw:
+    """The client that maximises the metric against the group's sample-weighted mean; a group's first one is random."""
     free = np.ones(len(vectors), dtype=bool)
 
     def draw(group: list[int]) -> int:
@@ -80,8 +81,8 @@ def greedily(vectors: np.ndarray, samples: np.ndarray, metric: Metric, random: n
     return draw
 
 
-def by_clusters(vectors: np.ndarray, clusters: int, random: np.random.Generator) -> Draw:
-    """One client after another from clusters of similar clients (k-means), visited in turn; empty ones are skipped."""
+def one_per_cluster(vectors: np.ndarray, clusters: int, random: np.random.Generator) -> Draw:
+    """One client at a time from clusters of similar clients (k-means), in turn; empty clusters are skipped."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
@@ -101,12 +102,12 @@ def by_clusters(vectors: np.ndarray, clusters: int, random: np.random.Generator)
     return draw
 
 
-def filled(draw: Draw, samples: np.ndarray, min_samples: int | None, max_clients: int) -> list[list[int]]:
-    """All clients in groups: each is filled until it has ``min_samples`` samples or ``max_clients`` clients.
+def fill_groups(draw: Draw, samples: np.ndarray, min_samples: int | None, max_clients: int) -> list[list[int]]:
+    """All clients in groups; a group is full when it has ``min_samples`` samples or ``max_clients`` clients.
 
     Without ``min_samples`` only the number of clients counts. If the last group stays below ``min_samples``, its
-    clients are handed, one at a time and in turn, to the groups with room, the smallest first; those for whom there
-    is no room stay a group. Groups are in the order of their smallest client.
+    clients go, one at a time and in turn, to the groups with room, the smallest first; those for whom there is no
+    room stay a group. Groups are in the order of their smallest client.
     """
     enough = math.inf if min_samples is None else min_samples
     groups: list[list[int]] = [[]]
@@ -116,12 +117,12 @@ def filled(draw: Draw, samples: np.ndarray, min_samples: int | None, max_clients
         groups[-1].append(draw(groups[-1]))
     *done, last = groups
     if samples[last].sum() < enough:
-        last = _handed_out(last, sorted(done, key=lambda group: samples[group].sum()), max_clients)
+        last = _hand_out(last, sorted(done, key=lambda group: samples[group].sum()), max_clients)
     return sorted([*done, last] if last else done, key=min)
 
 
-def _handed_out(clients: list[int], groups: list[list[int]], max_clients: int) -> list[int]:
-    """Give clients to groups with room, in turn; those who are left over."""
+def _hand_out(clients: list[int], groups: list[list[int]], max_clients: int) -> list[int]:
+    """Give clients to groups with room, in turn; return the clients for whom there is none."""
     left = list(clients)
     while left and any(len(group) < max_clients for group in groups):
         for group in groups:
@@ -131,7 +132,7 @@ def _handed_out(clients: list[int], groups: list[list[int]], max_clients: int) -
 
 
 def check_chains(chains: list[list[int]], clients: int) -> None:
-    """Refuse given chains that miss a client, name one twice, or name nobody."""
+    """Refuse chains that miss a client, name one twice, or are empty."""
     named = Counter(client for chain in chains for client in chain)
     strange = sorted(client for client in named if not 0 <= client < clients)
     twice = sorted(client for client, times in named.items() if times > 1)

@@ -1,0 +1,36 @@
+"""What several methods require of a task or of the local work, checked before a run starts."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.task import Task
+
+
+def require_body_and_head(algorithm: Algorithm, task: Task) -> None:
+    """Refuse a model that is not a body and a head."""
+    if set(task.layout.parts) != {"body", "head"}:
+        raise FedloomError(
+            f"{type(algorithm).__name__.lower()} needs a model with a body and a head, and {type(task.model).__name__} "
+            f"has {', '.join(task.layout.parts)}: name the head, and nothing but the head, in model.parts."
+        )
+
+
+def require_features(name: str, task: Task) -> None:
+    """Refuse a model that does not show the input of its head."""
+    model = type(task.model).__name__
+    if not (hasattr(task.model, "features") or isinstance(task.model, nn.Sequential)):
+        raise FedloomError(
+            f"{name} uses features, the input of the head, and {model} does not return them: give it a features method."
+        )
+    if set(task.layout.parts) == {"head"}:
+        raise FedloomError(f"{name} uses features, the input of the head, and {model} is all head: use a deeper model.")
+
+
+def require_plain_sgd(step: str, work: LocalWork, other: str = "") -> None:
+    """Refuse local work other than SGD without momentum; ``step`` is what needs it, ``other`` another way out."""
+    if not work.is_plain_sgd:
+        raise FedloomError(f"{step} needs plain gradient steps: use local.optimizer = sgd without momentum{other}.")
