@@ -40,9 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """What each folder of ``fedloom`` may import besides itself and the package's version."""
 
-ALLOWANCE: set[tuple[str, str]] = {
-    ("methods", "models"),
-}
+ALLOWANCE: set[tuple[str, str]] = set()
 """Known violations, ``(folder, imported folder)``: remove a line with its last import. It never grows."""
 
 

@@ -21,7 +21,7 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.task import SquaredError, Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.cfl import bipartition
-from fedloom.methods.clustered import NOBODY_YET, Clustered, trained
+from fedloom.methods.clustered import NO_CLUSTER, Clustered, trained_weights
 from fedloom.methods.ifca import draw_row
 from fedloom.runs.config import RunConfig
 from fedloom.runs.runner import prepare
@@ -266,12 +266,12 @@ def test_each_client_trains_and_predicts_with_the_model_of_least_training_loss(e
 
 def test_each_model_becomes_the_mean_of_those_who_chose_it_or_stays():
     where = context(plane(4), 2)
-    state = {"rows": torch.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), "cluster": torch.full((4,), NOBODY_YET)}
+    state = {"rows": torch.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), "cluster": torch.full((4,), NO_CLUSTER)}
     choice = torch.tensor([2, 0, 2], dtype=torch.int32)
     rows = [[1.0, 0.0], [8.0, 8.0], [5.0, 4.0]]
     after = fl.IFCA(clusters=3).aggregate(state, replies(where, rows, [0, 2, 3], [0.3, 0.6, 0.1], choice=choice))
     assert torch.allclose(after["rows"], torch.tensor([[8.0, 8.0], [1.0, 1.0], [2.0, 1.0]]))
-    assert after["cluster"].tolist() == [2, NOBODY_YET, 0, 2]
+    assert after["cluster"].tolist() == [2, NO_CLUSTER, 0, 2]
 
 
 def started(task: Task, seed: int) -> torch.Tensor:
@@ -335,7 +335,7 @@ def test_clients_predict_with_the_model_of_their_cluster(tmp_path, method):
 
 
 def test_a_client_that_never_took_part_gets_the_model_of_the_largest_cluster():
-    server = {"rows": torch.tensor([[1.0], [2.0], [3.0]]), "cluster": torch.tensor([1, 2, 2, NOBODY_YET, 0])}
+    server = {"rows": torch.tensor([[1.0], [2.0], [3.0]]), "cluster": torch.tensor([1, 2, 2, NO_CLUSTER, 0])}
     assert Clustered().broadcast(server, [3, 0, 4])["row"].flatten().tolist() == [3.0, 2.0, 1.0]
 
 
@@ -346,7 +346,7 @@ def test_running_statistics_have_no_say_in_who_is_near():
     other = row.clone()
     task.layout.views(other)["1.running_var"] += 100
     where = context(task, 2)
-    assert torch.equal(*trained(where, torch.stack([row, other])))
+    assert torch.equal(*trained_weights(where, torch.stack([row, other])))
     nudged = row.clone()
     task.layout.views(nudged)["2.weight"] += 0.1
     state = {"rows": torch.stack([nudged, other]), "cluster": torch.zeros(4, dtype=torch.int64)}

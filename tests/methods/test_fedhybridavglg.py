@@ -203,14 +203,14 @@ def test_all_points_decide_who_is_large_and_training_points_how_much_it_counts(t
 @pytest.mark.parametrize("threshold", [100, 2200])
 @pytest.mark.parametrize("hybrid", HYBRIDS)
 def test_a_threshold_that_no_client_exceeds_is_refused(hybrid, threshold):
-    with pytest.raises(FedloomError, match=f"threshold={threshold}: the largest client has 100 points.*fedavg"):
+    with pytest.raises(FedloomError, match=f"threshold={threshold}: the largest client has 100 samples.*fedavg"):
         fl.run(small(), hybrid(threshold=threshold), rounds=1)
     fl.run(small(), hybrid(threshold=99), rounds=1, local=WORK, eval_every=0)
 
 
 @pytest.mark.parametrize("threshold", [-1, math.nan, "half"])
 def test_a_threshold_that_is_no_number_of_points_is_refused(threshold):
-    with pytest.raises(FedloomError, match=f"threshold={threshold}: give a number of points"):
+    with pytest.raises(FedloomError, match=f"threshold={threshold}: give a number of samples"):
         fl.FedHybridAvgLG(threshold=threshold)
 
 

@@ -191,7 +191,7 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path, method)
 @pytest.mark.parametrize("name", ["perfedavg", "pfedme"])
 @pytest.mark.parametrize("local", [{"momentum": 0.9}, {"optimizer": "adam", "lr": 0.001}], ids=["momentum", "adam"])
 def test_optimisers_that_are_no_plain_steps_are_refused_before_any_work(name, local):
-    with pytest.raises(FedloomError, match=f"{name}'s local step is made of plain gradient steps: use local.optimizer"):
+    with pytest.raises(FedloomError, match=f"{name}'s local step needs plain gradient steps: use local.optimizer"):
         fl.run(small(), name, rounds=1, local=local)
 
 
@@ -205,7 +205,7 @@ def test_impossible_settings_are_refused_with_a_sentence():
     for name in ("lam", "eta", "beta"):
         with pytest.raises(FedloomError, match=f"{name}=0: it must be a positive number"):
             fl.PFedMe(**{name: 0})
-    with pytest.raises(FedloomError, match="inner_steps=0: a personal model needs at least one step per batch"):
+    with pytest.raises(FedloomError, match="inner_steps=0: it must be at least 1"):
         fl.PFedMe(inner_steps=0)
     with pytest.raises(FedloomError, match=r"eta=0.5 with lam=4: .* must not exceed 1"):
         fl.PFedMe(lam=4.0, eta=0.5)

@@ -213,5 +213,5 @@ def test_probing_takes_at_least_a_round():
 
 def test_a_run_that_measured_no_curve_has_none(tmp_path):
     state = final(tmp_path / "run", fl.FedHybridAvgLG(threshold=50), PLANTED, **SETTINGS)
-    with pytest.raises(FedloomError, match="this run has no curve"):
+    with pytest.raises(FedloomError, match="this run has no size curve"):
         fl.curve_of(state.server)

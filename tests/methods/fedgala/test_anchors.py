@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.methods.fedgala.anchors import anchor_means, joined, nearest
+from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, nearest_nodes
 from fedloom.models.graph import Graph
 from fedloom.models.sparse import Sparse
 
@@ -33,16 +33,16 @@ def test_every_anchor_gets_the_mean_over_its_owners(owned, seed):
 def test_an_anchor_is_joined_to_the_nearest_node_that_is_neither_itself_nor_a_neighbour():
     four = graph(4, [(0, 1)])
     z = torch.tensor([[9.0, 0.0], [8.0, 0.0], [1.0, 0.0], [2.0, 5.0]])
-    assert nearest(four, torch.tensor([0]), z, torch.tensor([[1.0, 0.0]])).tolist() == [3]
-    assert nearest(four, torch.tensor([0]), z, torch.tensor([[1.0, -1.0]])).tolist() == [2]
-    assert nearest(four, torch.tensor([2, 1]), z, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist() == [0, 3]
+    assert nearest_nodes(four, torch.tensor([0]), z, torch.tensor([[1.0, 0.0]])).tolist() == [3]
+    assert nearest_nodes(four, torch.tensor([0]), z, torch.tensor([[1.0, -1.0]])).tolist() == [2]
+    assert nearest_nodes(four, torch.tensor([2, 1]), z, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist() == [0, 3]
 
 
 def test_who_knows_everybody_is_joined_to_nobody():
     three = graph(3, [(0, 1), (2, 0)])
-    chosen = nearest(three, torch.tensor([0]), torch.randn(3, 2), torch.randn(1, 2))
+    chosen = nearest_nodes(three, torch.tensor([0]), torch.randn(3, 2), torch.randn(1, 2))
     assert chosen.tolist() == [-1]
-    assert joined(torch.tensor([0]), chosen).shape == (2, 0)
+    assert anchor_edges(torch.tensor([0]), chosen).shape == (2, 0)
 
 
 @settings(max_examples=50, deadline=None)
@@ -54,7 +54,7 @@ def test_at_most_one_new_edge_per_anchor_none_of_them_a_loop_or_known(nodes, dat
     luck = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
     here = graph(nodes, edges)
     z = torch.randn(nodes, 3, generator=luck)
-    new = joined(anchors, nearest(here, anchors, z, torch.randn(len(anchors), 3, generator=luck)))
+    new = anchor_edges(anchors, nearest_nodes(here, anchors, z, torch.randn(len(anchors), 3, generator=luck)))
     assert new.shape[1] <= len(anchors)
     for i, j in new.t().tolist():
         assert i != j

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 import fedloom as fl
 from fedloom.conformance.overlap import overlapping
 from fedloom.core.errors import FedloomError
-from fedloom.methods.fedgala.anchors import anchor_means, joined, nearest
-from fedloom.methods.fedgala.autoencoder import strangers
-from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, combined
+from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, nearest_nodes
+from fedloom.methods.fedgala.autoencoder import sample_non_edges
+from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, structure_loss
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.network import FunctionalNetwork
@@ -42,9 +42,10 @@ def test_the_combined_loss_is_half_autoencoder_and_half_cross_entropy():
     model = task.model.eval()
     torch.manual_seed(8)
     with torch.no_grad():
-        values, counts = combined(FunctionalNetwork(model, dict(model.named_parameters())), x, task.targets(x), {})
+        network = FunctionalNetwork(model, dict(model.named_parameters()))
+        values, counts = structure_loss(network, x, task.targets(x), {})
     torch.manual_seed(8)
-    others = strangers(graph)
+    others = sample_non_edges(graph)
     z = model.embed(1).detach()
     products = (z @ z.t()).sigmoid()
     near = -products[graph.edges[0], graph.edges[1]].log().mean()
@@ -96,9 +97,9 @@ def test_edges_lead_from_anchors_to_the_nodes_nearest_to_what_is_known_of_them(t
     about = anchor_means(told, graphs.anchor_ids) if augment == "anchors" else told
     for client in range(3):
         anchors = graphs.anchors[client]
-        expected = nearest(graphs.graph(client), anchors, z[client], about[client, : len(anchors)])
+        expected = nearest_nodes(graphs.graph(client), anchors, z[client], about[client, : len(anchors)])
         assert state.client_states.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
-        assert joined(anchors, expected).shape[1] > 0
+        assert anchor_edges(anchors, expected).shape[1] > 0
     assert CHOSEN not in plain.client_states.rows
     assert not torch.equal(plain.server["row"], state.server["row"])
 
@@ -143,7 +144,7 @@ def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_no
     about = anchor_means(told, [graphs.anchor_ids[client] for client in there])
     for place, client in enumerate(there):
         anchors = graphs.anchors[client]
-        expected = nearest(graphs.graph(client), anchors, z[client], about[place, : len(anchors)])
+        expected = nearest_nodes(graphs.graph(client), anchors, z[client], about[place, : len(anchors)])
         assert state.client_states.rows[CHOSEN][client, : len(anchors)].tolist() == expected.tolist()
 
 

@@ -139,7 +139,7 @@ def test_one_client_alone_has_a_vector():
 
 
 def test_an_approximator_needs_something_to_look_at():
-    with pytest.raises(FedloomError, match=r"set task\.communal_per_class, to 10 say"):
+    with pytest.raises(FedloomError, match=r"set task\.communal_per_class, for instance to 10"):
         check_approximator("conf", with_public([20], []))
     model = nn.Sequential(nn.Flatten(), nn.LayerNorm(20))
     with pytest.raises(FedloomError, match="compares linear layers, and Sequential has none"):

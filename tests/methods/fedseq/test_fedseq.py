@@ -508,7 +508,7 @@ def test_executions_agree_to_rounding(tmp_path):
         ({"passes": 0}, "passes=0: it must be at least 1"),
         ({"pretrain_epochs": 0}, "pretrain_epochs=0: it must be at least 1"),
         ({"min_samples": 0}, "min_samples=0: it must be at least 1"),
-        ({"dropout": 1.0}, r"dropout=1\.0: the share of members left out"),
+        ({"dropout": 1.0}, r"dropout=1\.0: it must be at least 0"),
         ({"metric": "kl"}, "metric=kl compares distributions, and approximator=clf gives weights"),
         ({"metric": "gini"}, "metric=gini compares distributions"),
     ],
@@ -524,7 +524,7 @@ def test_a_metric_that_is_not_used_is_not_refused():
 
 
 def test_a_negative_period_is_refused():
-    with pytest.raises(FedloomError, match="period=-1: a number of rounds"):
+    with pytest.raises(FedloomError, match="period=-1: it must be a number of rounds"):
         fl.FedSeqInter(period=-1)
 
 

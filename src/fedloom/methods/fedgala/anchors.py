@@ -1,8 +1,8 @@
-"""What clients who share nodes tell each other about them, and the edges they draw from it.
+"""Anchors: nodes that several clients hold. Their mean embeddings, and the edges that clients add from them.
 
-Tavakoli 2023 (Fed-GALA), phase 2: the server averages the embeddings of every node that several clients hold; each
-client joins each of its anchors to the local node nearest to the average. The thesis searches all local nodes, so that
-a fifth of the new edges exist already or lead from a node to itself; here both are left out of the search.
+Tavakoli 2023 (Fed-GALA), phase 2: the server averages the embeddings of every anchor; each client joins each of its
+anchors to the local node nearest to the average. The thesis searches all local nodes, so that a fifth of the new edges
+exist already or lead from a node to itself; here both are left out of the search.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedloom.models.graph import Graph
+from fedloom.core.client_graphs import ClientGraph
 
 
 def anchor_means(embeddings: Tensor, ids: Sequence[Tensor]) -> Tensor:
-    """The mean embedding of every anchor over the clients that hold it, given back in the clients' own order.
+    """The mean embedding of every anchor over the clients that hold it, in each client's own order.
 
     ``embeddings`` is clients × most anchors × dimensions, client k's first ``len(ids[k])`` entries being real;
     ``ids[k]`` are the global numbers of its anchors.
@@ -33,9 +33,9 @@ def anchor_means(embeddings: Tensor, ids: Sequence[Tensor]) -> Tensor:
     return out
 
 
-def nearest(graph: Graph, anchors: Tensor, z: Tensor, targets: Tensor) -> Tensor:
-    """The local node with which each anchor is to be joined: ``argmax_l <target_i, z_l>`` over all local nodes but the
-    anchor itself and its neighbours; -1 where nobody is left. One number per anchor."""
+def nearest_nodes(graph: ClientGraph, anchors: Tensor, z: Tensor, targets: Tensor) -> Tensor:
+    """The local node that each anchor is joined to, -1 for none: ``argmax_l <target_i, z_l>`` over all local nodes but
+    the anchor itself and its neighbours."""
     products = targets @ z.t()
     row_of = torch.full((len(graph),), -1)
     row_of[anchors] = torch.arange(len(anchors))
@@ -46,7 +46,7 @@ def nearest(graph: Graph, anchors: Tensor, z: Tensor, targets: Tensor) -> Tensor
     return torch.where(best == -torch.inf, -1, chosen)
 
 
-def joined(anchors: Tensor, chosen: Tensor) -> Tensor:
-    """The edges from anchors to their chosen nodes: 2×m local numbers; two anchors may have chosen each other."""
+def anchor_edges(anchors: Tensor, chosen: Tensor) -> Tensor:
+    """The edges from anchors to their chosen nodes: 2×m local numbers; two anchors may choose each other."""
     there = chosen >= 0
     return torch.stack([anchors[there], chosen[there]])

@@ -1,7 +1,8 @@
-"""The graph autoencoder's loss: neighbours have embeddings with a large product, strangers a small one.
+"""The graph autoencoder's loss: neighbours have embeddings with a large product, other pairs a small one.
 
-Kipf and Welling, Variational Graph Auto-Encoders, 2016, in the form without variance. The thesis prints a sum over all
-pairs and describes a sample of them; this is the mean over the edges plus the mean over as many sampled non-edges.
+Kipf and Welling, Variational Graph Auto-Encoders, 2016, https://arxiv.org/abs/1611.07308, in the form without variance.
+The thesis of Fed-GALA prints a sum over all pairs and describes a sample of them; this is the mean over the edges plus
+the mean over as many sampled non-edges.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedloom.models.graph import Graph
+from fedloom.core.client_graphs import ClientGraph
 
 
-def strangers(graph: Graph, generator: torch.Generator | None = None) -> Tensor:
-    """As many pairs of different nodes without an edge between them as there are edges: 2×m, drawn at random.
+def sample_non_edges(graph: ClientGraph, generator: torch.Generator | None = None) -> Tensor:
+    """Random pairs of different nodes without an edge, as many as there are edges: 2×m.
 
-    A little more is drawn and what turns out to be an edge is left out; a graph that is nearly complete gives fewer.
+    It draws some more pairs and leaves edges out; a graph that is nearly complete gives fewer pairs.
     """
     nodes, wanted = len(graph), graph.edges.shape[1]
-    drawn = torch.randint(nodes, (2, wanted + wanted // 4 + 16), generator=generator)
-    low, high = drawn.min(0).values, drawn.max(0).values
+    pairs = torch.randint(nodes, (2, wanted + wanted // 4 + 16), generator=generator)
+    low, high = pairs.min(0).values, pairs.max(0).values
     known, keys = graph.keys, low * nodes + high
     place = torch.searchsorted(known, keys).clamp(max=max(len(known) - 1, 0))
-    strange = low != high
+    apart = low != high
     if len(known):
-        strange &= known[place] != keys
-    return drawn[:, strange][:, :wanted]
+        apart &= known[place] != keys
+    return pairs[:, apart][:, :wanted]
 
 
 def reconstruction(z: Tensor, neighbours: Tensor, others: Tensor) -> Tensor:
@@ -38,5 +39,5 @@ def reconstruction(z: Tensor, neighbours: Tensor, others: Tensor) -> Tensor:
 
 
 def _mean(values: Tensor) -> Tensor:
-    """The mean, which is 0 of nothing (a client without edges)."""
+    """The mean; 0 without values (a client without edges)."""
     return values.sum() / max(len(values), 1)

@@ -1,18 +1,31 @@
-"""TODO: docstring."""
+"""Fed-GALAp: Fed-GALA with FedProx's proximal term in both phases and an adaptive mu.
+
+Tavakoli 2023 (a thesis). ``adaptive_mu`` has the heuristic for mu, ``fedproxexit`` the form of the proximal term. The
+heuristic starts again with phase 3, whose loss is another one; mu stays.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from fedloom.core.algorithm import State
-from fedloom.methods.adaptive_mu import watching
+from fedloom.methods.adaptive_mu import initial_mu
 from fedloom.methods.fedgala.fedgala import FedGala
 from fedloom.methods.fedproxexit import FedProxExit
 
 
 @dataclass(frozen=True)
 class FedGalaP(FedGala, FedProxExit):
-    """Fed-GALA with FedProx's proximal term in both phases and an adaptive ``mu``. Tavakoli 2023."""
+    """Fed-GALA with FedProx's proximal term in both phases and an adaptive ``mu``.
 
-    def begun(self) -> State:
-        return {name: value for name, value in watching(self.mu).items() if name != "mu"}  # another loss is watched
+    Args:
+        tolerance: As in FedGala.
+        weights: As in FedGala.
+        mu: As in FedProxExit.
+        adaptive: As in FedProxExit.
+        first_tolerance: As in FedGala.
+        augment: As in FedGala.
+    """
+
+    def task_phase_state(self) -> State:
+        return {name: value for name, value in initial_mu(self.mu).items() if name != "mu"}
