@@ -317,7 +317,7 @@ def test_a_model_that_cannot_be_drawn_anew_is_refused():
             return x @ self.weight
 
     task = Task("t", federation(SIZES), Raw())
-    with pytest.raises(FedloomError, match="no layer of Raw can be drawn anew"):
+    with pytest.raises(FedloomError, match="no layer of Raw can be reset"):
         fl.run(task, "ifca", rounds=1)
     fl.run(task, fl.IFCA(clusters=1), rounds=1)
 
