@@ -133,7 +133,7 @@ def _read(file: Any, about: JsonValue, path: Path) -> SavedFlowModel:
     classes = tuple(value.text() for value in about.field("classes").items())
     if not classes or len(set(classes)) < len(classes):
         raise about.field("classes").error("there must be at least one class, and none twice")
-    node, edge, graph = (_checked_tables(about.field("embeddings").field(part), schema, part) for part in _PARTS)
+    node, edge, graph = (_tables_from_json(about.field("embeddings").field(part), schema, part) for part in _PARTS)
     width, blocks = (_number(about.field(name)) for name in ("width", "blocks"))
     pairs = (*node, *edge, *graph)
     least = sum(words * own for words, own in pairs) + width * (sum(own for _, own in pairs) + len(classes))
@@ -169,7 +169,7 @@ def _vocabulary_sizes(schema: FlowSchema, part: str) -> list[int]:
     return [len(vocabulary) for vocabulary in getattr(schema, part).values()]
 
 
-def _checked_tables(value: JsonValue, schema: FlowSchema, part: str) -> list[tuple[int, int]]:
+def _tables_from_json(value: JsonValue, schema: FlowSchema, part: str) -> list[tuple[int, int]]:
     widths = [_number(item) for item in value.items()]
     words = _vocabulary_sizes(schema, part)
     if len(widths) != len(words):
