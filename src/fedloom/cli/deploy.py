@@ -1,4 +1,4 @@
-"""``fedloom deploy``: the run that was simulated, on real machines, over Flower."""
+"""``fedloom deploy``: run a simulated configuration on real machines, over Flower."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fedloom.cli import options as o
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-Folder = Annotated[Path, typer.Argument(help="The participant's folder, as fedloom deploy init wrote it.")]
+Folder = Annotated[Path, typer.Argument(help="The participant's folder, made by fedloom deploy init.")]
 
 
 @app.callback()
 def deploy() -> None:
-    """Take a run from the simulator to real machines: a server, and sites that keep their data.
+    """Run a simulated configuration on real machines: a server, and sites that keep their data.
 
     1. [b]fedloom deploy init run.toml --clients site-1,site-2,site-3[/b]   a folder per participant
-    2. [b]fedloom deploy explain run.toml[/b]   what leaves a site, in bytes and in words
+    2. [b]fedloom deploy explain run.toml[/b]   what leaves a site, in words and bytes
     3. [b]fedloom deploy server deploy/server[/b]   on the server's machine
     4. [b]fedloom deploy client deploy/site-1[/b]   at each site
-    5. [b]fedloom deploy run deploy/server[/b]   the run, with the same folder as a simulation's
+    5. [b]fedloom deploy run deploy/server[/b]   the run; it writes the same folder as a simulation
     """
 
 
@@ -33,29 +33,30 @@ def init(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file that was simulated.")],
     clients: Annotated[str, typer.Option("--clients", help="The sites' names, by client number: site-1,site-2,…")],
     out: Annotated[Path, typer.Option("--out", help="Where the folders are written.")] = Path("deploy"),
-    host: Annotated[str, typer.Option("--host", help="The server's name or address, as sites reach it.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port that sites reach.")] = 8443,
+    host: Annotated[str, typer.Option("--host", help="The server's name or address for sites.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port that sites connect to.")] = 8443,
     control_port: Annotated[
         int, typer.Option("--control-port", help="The SuperLink's own port, loopback only.")
     ] = 8000,
     site_port: Annotated[
-        int, typer.Option("--site-port", help="The first site's loopback port; the others' count on from it.")
+        int, typer.Option("--site-port", help="The first site's loopback port; the others follow.")
     ] = 9094,
     evaluator: Annotated[
-        str | None, typer.Option("--evaluator", help="A site that only scores the shared model and never trains.")
+        str | None, typer.Option("--evaluator", help="A site that only evaluates the shared model and never trains.")
     ] = None,
     proxy: Annotated[
-        bool, typer.Option("--proxy/--no-proxy", help="nginx in front; without it, for one machine only.")
+        bool, typer.Option("--proxy/--no-proxy", help="Use nginx as a reverse proxy; without it, for one machine only.")
     ] = True,
     rehearsal: Annotated[
-        bool, typer.Option("--rehearsal", help="Sites use their shares of the run file's own data: to try things out.")
+        bool,
+        typer.Option("--rehearsal", help="Sites use shares of the run file's data, to try things out."),
     ] = False,
     days: Annotated[int, typer.Option("--days", help="How long the certificates are valid.")] = 365,
 ) -> None:
     """Write a folder for the server and one for each site: keys, certificates, settings, a start script, a README.
 
-    RUN.toml is the run file that was simulated. Each folder goes to its participant and to nobody else; the authority's
-    folder stays with you.
+    RUN.toml is the run file that was simulated. Give each folder to its participant and to nobody else; keep the
+    authority's folder.
 
     Example:  fedloom deploy init run.toml --clients north,south,west --host fl.example.org
     """
@@ -75,7 +76,7 @@ def init(
 def explain(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file, or config.toml of a folder.")],
 ) -> None:
-    """Print exactly what leaves a site and what it gets, per round, in bytes and in words."""
+    """Print exactly what leaves a site and what reaches it, per round, in words and bytes."""
     from fedloom.core.validation import read_toml
     from fedloom.deploy.explain import explanation_text
     from fedloom.deploy.participant_folder import SERVER_FILE
@@ -91,7 +92,7 @@ def explain(
 
 @app.command()
 def server(folder: Folder) -> None:
-    """Run a deployment's server: Flower's SuperLink on loopback and nginx in front. Ctrl-C ends it."""
+    """Run a deployment's server: Flower's SuperLink on loopback, behind nginx. Ctrl-C ends it."""
     from fedloom.deploy.operate.supervise import run_server
 
     _run_until_stopped(lambda: run_server(folder, _say))
@@ -99,7 +100,7 @@ def server(folder: Folder) -> None:
 
 @app.command()
 def client(folder: Folder) -> None:
-    """Run a site: check its data, connect, train when asked. Ctrl-C ends it; its state stays on its disk."""
+    """Run a site: check its data, connect, train on request. Ctrl-C ends it; its state stays on its disk."""
     from fedloom.deploy.operate.supervise import run_site
 
     _run_until_stopped(lambda: run_site(folder, _say))
@@ -107,10 +108,10 @@ def client(folder: Folder) -> None:
 
 @app.command()
 def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None:
-    """Play the run of a deployment whose server and sites are up, from wherever it stands.
+    """Start the run of a deployment whose server and sites are up, or continue it.
 
-    Shows progress as the simulator does and leaves the same folder, below the server's, with a report. Ctrl-C stops
-    watching; the run goes on, and the same command watches it again. [b]fedloom deploy stop[/b] ends it.
+    Shows the same progress as a simulation and writes the same folder, in the server's folder, with a report. Ctrl-C
+    stops watching; the run goes on, and the same command watches it again. [b]fedloom deploy stop[/b] ends it.
     """
     from fedloom.cli.progress import bars, observer
     from fedloom.core.validation import read_toml
@@ -131,7 +132,7 @@ def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None
 
 @app.command()
 def status(folder: Folder, as_json: o.Json = False) -> None:
-    """Say how a participant stands: its programs, and at the server the sites, the run and who was left out."""
+    """Show the state of a participant: its programs, and at the server the sites, the run and excluded answers."""
     from fedloom.deploy.operate.commands import status as find
 
     found = find(folder)
@@ -144,7 +145,7 @@ def status(folder: Folder, as_json: o.Json = False) -> None:
 
 @app.command()
 def stop(folder: Folder) -> None:
-    """End a participant's programs, and at the server its run. Everything can go on later."""
+    """Stop a participant's programs, and at the server its run. Everything can be continued later."""
     from fedloom.deploy.operate.commands import stop as end
 
     typer.echo("stopped" if end(folder) else "nothing was running")

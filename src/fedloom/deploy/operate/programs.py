@@ -84,21 +84,32 @@ def _end_with_parent() -> None:
 def wait_until_ready(
     program: Program,
     ready: Callable[[], bool],
-    words: Callable[[str], str],
+    explain: Callable[[str], str],
     failed: str | None = None,
     seconds: float = STARTING,
 ) -> None:
-    """Wait until a program is ready; one that ends, says that it ``failed``, or takes too long, is told of in words."""
+    """Wait until a program is ready.
+
+    Args:
+        program: The program.
+        ready: Whether it is ready.
+        explain: Makes an error message from its output.
+        failed: Output that means failure.
+        seconds: How long to wait.
+
+    Raises:
+        FedloomError: The program ended, failed, or was not ready in time.
+    """
     end = time.monotonic() + seconds
     while not ready():
         if program.has_ended or (failed is not None and failed in program.output()):
-            time.sleep(0.1)  # the reason may come after the word
+            time.sleep(0.1)  # the reason may follow
             output = program.output()
             program.stop()
-            raise FedloomError(words(output))
+            raise FedloomError(explain(output))
         if time.monotonic() > end:
             program.stop()
-            raise FedloomError(f"{program.name} was not ready within {seconds:g} s: {words(program.output())}")
+            raise FedloomError(f"{program.name} was not ready within {seconds:g} s: {explain(program.output())}")
         time.sleep(0.05)
 
 

@@ -1,6 +1,6 @@
-"""Classes of the operator's own in a run file (``my_file.py:MyMethod``): their files go into each participant's folder.
+"""User-defined classes in a run file (``my_file.py:MyMethod``): their files are copied into each participant's folder.
 
-They get there with the folder, which the operator hands over, and never over the wire.
+The operator hands the folder over; code is never sent over the network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _file_of(part: dict[str, Any]) -> Path | None:
 
 
 def with_relative_files(plain: dict[str, Any]) -> dict[str, Any]:
-    """The config with files named as they are called inside a participant's folder."""
+    """The config with the file names as they are inside a participant's folder."""
     plain = copy.deepcopy(plain)
     for part in class_parts(plain):
         file = _file_of(part)
@@ -35,19 +35,17 @@ def with_relative_files(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def copy_user_files(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Copy the files of one's own classes into a folder; the config that names them there."""
+    """Copy the files of user-defined classes into a folder; the config that names them there."""
     files = {file for part in class_parts(plain) if (file := _file_of(part)) is not None}
     if len({file.name for file in files}) < len(files):
-        raise FedloomError(
-            f"two files are called {sorted(file.name for file in files)[0]}: give each a name of its own."
-        )
+        raise FedloomError(f"two files are called {sorted(file.name for file in files)[0]}: give each its own name.")
     for file in files:
         shutil.copyfile(file, folder / file.name)
     return with_relative_files(plain)
 
 
 def with_absolute_files(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The config of a folder with files named so that they are found from anywhere."""
+    """The config of a folder with absolute file names."""
     plain = copy.deepcopy(plain)
     for part in class_parts(plain):
         file = _file_of(part)

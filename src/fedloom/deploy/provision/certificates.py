@@ -1,10 +1,10 @@
 """The keys and certificates of a deployment, made once by ``fedloom deploy init``.
 
-An authority of the deployment's own signs one certificate for the server (TLS) and one per site (a client
-certificate, which the proxy asks for); besides, each site has a node key, by which Flower's SuperLink knows it. All
-keys are EC P-384. A private key is created with mode 600 and lies in one participant's folder only.
+The deployment has its own authority. It signs one certificate for the server (TLS) and one per site (a client
+certificate, which the proxy requires). Each site also has a node key, by which Flower's SuperLink identifies it. All
+keys are EC P-384. A private key is created with mode 600 and is in one participant's folder only.
 
-Import this module where it is used, not at the top of a command: it needs the extra ``deploy``.
+Import this module inside functions: it needs the extra ``deploy``.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ SERVER, SERVER_KEY = "server.pem", "server.key"
 SITE, SITE_KEY = "client.pem", "client.key"
 NODE_KEY = "node.key"
 LOCAL_NAME, LOCAL_ADDRESS = "localhost", "127.0.0.1"
-"""Names that every server certificate has besides the host's: the proxy calls the SuperLink by them."""
+"""Names that every server certificate has in addition to the host's: the proxy uses them to reach the SuperLink."""
 _EARLIER = timedelta(days=1)
-"""Certificates are valid from a day ago: the clocks of a fleet differ."""
-_ANEW = "make the folders anew with fedloom deploy init"
+"""Certificates are valid from a day ago, since the clocks of machines differ."""
+_RENEW = "make new folders with fedloom deploy init"
 
 
 @dataclass(frozen=True)
 class Authority:
-    """Signs the certificates of one deployment; what it signs is valid as long as itself."""
+    """Signs the certificates of one deployment; they are valid as long as its own."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
     @staticmethod
     def new(days: int) -> Authority:
-        """An authority that is valid for a number of days from now."""
+        """An authority that is valid for this many days from now."""
         key, now = _new_key(), datetime.now(UTC)
         name = _name("fedloom authority")
         public = key.public_key()
@@ -76,17 +76,17 @@ class Authority:
         self.publish(folder)
 
     def publish(self, folder: Path) -> None:
-        """Write ``ca.crt``, which is no secret, into a participant's folder."""
+        """Write ``ca.crt``, which is public, into a participant's folder."""
         (folder / AUTHORITY).write_bytes(self.certificate.public_bytes(Encoding.PEM))
 
     def certify_server(self, folder: Path, host: str) -> None:
-        """Write ``server.pem`` and ``server.key`` for a host's name or address, and for this machine itself."""
+        """Write ``server.pem`` and ``server.key`` for a host's name or address, and for loopback."""
         names = [general_name(name) for name in dict.fromkeys((host, LOCAL_NAME, LOCAL_ADDRESS))]
         signed = self._sign("fedloom server", ExtendedKeyUsageOID.SERVER_AUTH, names)
         _write_pair(folder / SERVER, folder / SERVER_KEY, *signed)
 
     def certify_site(self, folder: Path, name: str) -> None:
-        """Write ``client.pem`` and ``client.key``: a site's, by its name, good for calling and not for serving."""
+        """Write ``client.pem`` and ``client.key`` with a site's name, valid for clients and not for servers."""
         _write_pair(folder / SITE, folder / SITE_KEY, *self._sign(name, ExtendedKeyUsageOID.CLIENT_AUTH, []))
 
     def _sign(
@@ -107,20 +107,20 @@ class Authority:
 
 
 def make_node_key(private: Path, public: Path) -> None:
-    """Write a site's node key, and its public half: what the SuperNode signs with, and what the SuperLink registers."""
+    """Write a site's node key, with which the SuperNode signs, and its public half, which the SuperLink registers."""
     key = _new_key()
     write_secret(private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
 
 
 def write_secret(path: Path, data: bytes) -> None:
-    """Write a new file that from its first moment only its owner can read."""
+    """Write a new file that only its owner can ever read."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
 
 
 def general_name(host: str) -> x509.GeneralName:
-    """A host as a certificate names it: an address or a DNS name."""
+    """A host's entry in a certificate: an address or a DNS name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -128,13 +128,13 @@ def general_name(host: str) -> x509.GeneralName:
 
 
 def expiry(folder: Path) -> datetime:
-    """When the certificates of a participant's folder end."""
+    """When the certificates in a participant's folder expire."""
     own = SERVER if role_of(folder) == "server" else SITE
     return min(_certificate(folder / name).not_valid_after_utc for name in (AUTHORITY, own))
 
 
 def check_certificates(folder: Path) -> None:
-    """Nothing, or the sentence that says which file of a participant's folder will not do, and what to do."""
+    """Raise an error if a key or a certificate in a participant's folder is missing, damaged or expired."""
     if role_of(folder) == "server":
         _check_pair(folder / SERVER, folder / SERVER_KEY, folder / AUTHORITY)
         _check_host(folder)
@@ -143,7 +143,7 @@ def check_certificates(folder: Path) -> None:
     try:
         load_ssh_private_key(_bytes(folder / NODE_KEY), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise FedloomError(f"{folder / NODE_KEY} is no private key in OpenSSH's format: copy it again.") from None
+        raise FedloomError(f"{folder / NODE_KEY} is not a private key in OpenSSH's format: copy it again.") from None
 
 
 def _check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
@@ -151,8 +151,8 @@ def _check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
     for whose, checked in ((authority_path, authority), (path, certificate)):
         since, until = checked.not_valid_before_utc, checked.not_valid_after_utc
         if now > until:
-            mend = _ANEW if path.name == SERVER else "ask the operator for a new folder"
-            raise FedloomError(f"{whose} expired on {until:%Y-%m-%d}: {mend}, or set this machine's clock.")
+            remedy = _RENEW if path.name == SERVER else "ask the operator for a new folder"
+            raise FedloomError(f"{whose} expired on {until:%Y-%m-%d}: {remedy}, or set this machine's clock.")
         if now < since:
             raise FedloomError(f"{whose} is not valid before {since:%Y-%m-%d}: set this machine's clock.")
     try:
@@ -164,25 +164,25 @@ def _check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
     try:
         key = load_pem_private_key(_bytes(key_path), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise FedloomError(f"{key_path} is no private key in PEM: copy it again from where it was made.") from None
+        raise FedloomError(f"{key_path} is not a private key in PEM format: copy it again.") from None
     if key.public_key() != certificate.public_key():
         raise FedloomError(f"{key_path} does not belong to {path}: take both from the same deployment.")
 
 
 def _check_host(folder: Path) -> None:
-    """Sites compare the name by which they call the server with its certificate's."""
+    """Check that the certificate is for the name by which sites reach the server."""
     host, path = load_server(folder).host, folder / SERVER
     names = _certificate(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     if general_name(host) not in names:
         known = ", ".join(str(name.value) for name in names)
-        raise FedloomError(f"{path} is not for host '{host}' but for {known}: change host in deploy.toml, or {_ANEW}.")
+        raise FedloomError(f"{path} is not for host '{host}' but for {known}: change host in deploy.toml, or {_RENEW}.")
 
 
 def _certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(_bytes(path))
     except ValueError:
-        raise FedloomError(f"{path} is no certificate in PEM: copy it again from where it was made.") from None
+        raise FedloomError(f"{path} is not a certificate in PEM format: copy it again.") from None
 
 
 def _bytes(path: Path) -> bytes:

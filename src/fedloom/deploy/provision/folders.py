@@ -1,7 +1,7 @@
-"""``fedloom deploy init``: a folder for the server, one for each site, and the authority's.
+"""``fedloom deploy init``: write a folder for the server, one for each site, and the authority's.
 
-Everything is checked before anything is written, and all of it appears at once or not at all. Each participant's
-secrets are in its own folder only; paths inside are relative to the folder, which can be copied to its machine.
+Everything is checked before anything is written, and all folders appear at once or none does. Each participant's
+secrets are in its own folder only. Paths inside a folder are relative to it, so it can be copied to its machine.
 """
 
 from __future__ import annotations
@@ -50,10 +50,23 @@ def init(
     days: int = 365,
     first_site_port: int = 9094,
 ) -> list[Path]:
-    """Write the folders of a run file's deployment into ``out`` and return them: the server's first, then the sites'.
+    """Write the folders of a deployment.
 
-    ``rehearsal`` gives every site its share of the run file's own data. Sites get loopback ports from
-    ``first_site_port`` on, so that all of them can be tried on one machine.
+    Args:
+        run_file: The run file.
+        out: A new folder, in which the participants' folders are written.
+        sites: The names of the training sites, by client number.
+        evaluator: The name of a site that only evaluates the shared model.
+        host: The name or address by which sites reach the server.
+        port: The port that sites connect to.
+        control_port: The SuperLink's own port, on loopback.
+        proxy: Whether sites connect through nginx.
+        rehearsal: Whether every site uses its share of the run file's data.
+        days: How long the certificates are valid.
+        first_site_port: The first site's loopback port; the others' follow, so that all sites can run on one machine.
+
+    Returns:
+        The server's folder, then the sites'.
     """
     from fedloom.deploy.provision.certificates import Authority
 
@@ -72,7 +85,7 @@ def init(
     )  # fmt: skip
     _check_ports(server, [first_site_port + number for number in range(len(everyone))])
     if out.exists() or out.is_symlink():
-        raise FedloomError(f"{out} exists already: name a new folder, or remove that one if it is not needed any more.")
+        raise FedloomError(f"{out} exists already: choose a new folder, or remove that one if it is not needed.")
     blueprint = Blueprint.of(completed(parse(complete_local(read_toml(run_file)), str(run_file))), sites)
     task = blueprint.config.task
     settings = [
@@ -99,7 +112,7 @@ def _check_names(sites: Sequence[str], everyone: Sequence[str]) -> None:
                 f"site name {name!r}: use up to 64 letters, digits, '-', '_' and '.', a letter or a digit first."
             )
         if name.casefold() in (SERVER, AUTHORITY):
-            raise FedloomError(f"site name '{name}': that is the name of a folder of the operator's; choose another.")
+            raise FedloomError(f"site name '{name}': that name is the operator's; choose another.")
         if name.casefold() in seen:
             raise FedloomError(f"site name '{name}' is given twice: every site, and the evaluator, needs its own name.")
         seen.add(name.casefold())
@@ -137,7 +150,7 @@ def _address(host: str, port: int) -> str:
 def _write_at_once(
     out: Path, server: ServerSettings, sites: Sequence[SiteSettings], blueprint: Blueprint, authority: Authority
 ) -> None:
-    """Write into a folder beside ``out``, which takes its name when it is complete."""
+    """Write into a temporary folder beside ``out`` and rename it when it is complete."""
     draft: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +159,7 @@ def _write_at_once(
         draft.rename(out)
     except OSError as error:
         raise FedloomError(
-            f"{out} cannot be written ({error.strerror}): choose a place with room for it where you may write."
+            f"{out} cannot be written ({error.strerror}): choose a folder that is writable and has space."
         ) from error
     finally:
         if draft is not None:
@@ -159,21 +172,21 @@ def _write(
     from fedloom.deploy.provision.certificates import NODE_KEY, make_node_key
 
     until = authority.certificate.not_valid_after_utc
-    own = _folder(draft / AUTHORITY)
+    own = _make_folder(draft / AUTHORITY)
     authority.save(own)
     (own / README).write_text(readmes.authority_readme(until))
 
-    home = _participant(draft / SERVER, authority, blueprint, server=True)
+    home = _write_participant(draft / SERVER, authority, blueprint, server=True)
     authority.certify_server(home, server.host)
     (home / SERVER_FILE).write_text(readmes.server_toml(server))
     (home / README).write_text(readmes.server_readme(server, until))
     if server.proxy:
-        _folder(home / PROXY_FOLDER)
+        _make_folder(home / PROXY_FOLDER)
         (home / PROXY_FILE).write_text(nginx_config(server))
-    keys = _folder(home / KEYS)
+    keys = _make_folder(home / KEYS)
 
     for site in sites:
-        place = _participant(draft / site.name, authority, blueprint, server=False, paths=site.data.rehearsal)
+        place = _write_participant(draft / site.name, authority, blueprint, server=False, paths=site.data.rehearsal)
         authority.certify_site(place, site.name)
         make_node_key(place / NODE_KEY, keys / f"{site.name}.pub")
         (place / SITE_FILE).write_text(readmes.site_toml(site))
@@ -181,9 +194,11 @@ def _write(
         (place / README).write_text(readmes.site_readme(site, method, until, evaluates=site.name == server.evaluator))
 
 
-def _participant(folder: Path, authority: Authority, blueprint: Blueprint, server: bool, paths: bool = True) -> Path:
-    """A folder with what every participant has."""
-    blueprint.save(_folder(folder), server, paths)
+def _write_participant(
+    folder: Path, authority: Authority, blueprint: Blueprint, server: bool, paths: bool = True
+) -> Path:
+    """Write the files that every participant has; the folder."""
+    blueprint.save(_make_folder(folder), server, paths)
     authority.publish(folder)
     start = folder / START
     start.write_text(readmes.start_script(*(("server", "the server") if server else ("client", "this site"))))
@@ -191,6 +206,6 @@ def _participant(folder: Path, authority: Authority, blueprint: Blueprint, serve
     return folder
 
 
-def _folder(path: Path) -> Path:
+def _make_folder(path: Path) -> Path:
     path.mkdir(mode=0o700)
     return path

@@ -1,10 +1,10 @@
-"""The door between sites and the SuperLink: the text of an ``nginx.conf``.
+"""The reverse proxy between sites and the SuperLink: the text of an ``nginx.conf``.
 
-Flower's SuperLink answers everybody who reaches it: whoever has ``ca.crt`` could register a node or submit a run. So
-it listens on loopback, and sites reach this proxy instead. It asks for a certificate of the deployment's authority and
-passes on nothing but the fleet's own calls, written exactly as Flower writes them: no dots, no escapes, no queries.
+Flower's SuperLink answers everyone who can reach it: anyone with ``ca.crt`` could register a node or submit a run. So
+it listens on loopback, and sites connect to this proxy. The proxy requires a certificate of the deployment's authority
+and passes on only the calls of nodes (Flower's path ``/v1/fleet/``), without dots, escapes or queries.
 
-``nginx -p FOLDER -c nginx.conf -g 'daemon off;'`` runs it, as root or not: what it writes is below ``FOLDER/proxy``.
+``nginx -p FOLDER -c nginx.conf -g 'daemon off;'`` runs it, as root or not; it writes only below ``FOLDER/proxy``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import math
 from fedloom.deploy.settings import ServerSettings
 
 CONFIG, FOLDER = "nginx.conf", "proxy"
-"""The proxy's settings, and the folder for its pid, its logs and its temporary files."""
+"""The proxy's configuration, and the folder for its pid, logs and temporary files."""
 ACCESS_LOG, ERROR_LOG, PID = f"{FOLDER}/access.log", f"{FOLDER}/error.log", f"{FOLDER}/nginx.pid"
 OVERHEAD = 1.05
-"""What Flower's envelope may add to a message, as a factor; a megabyte is added besides."""
+"""The factor by which Flower's envelope may enlarge a message; a megabyte is added to that."""
 
 _TEMPLATE = """\
 # Written by fedloom deploy init from deploy.toml.
@@ -106,7 +106,7 @@ http {
 
 
 def nginx_config(settings: ServerSettings) -> str:
-    """The proxy's settings as nginx reads them; paths are relative to the server's folder."""
+    """The text of ``nginx.conf``; paths are relative to the server's folder."""
     values = {
         "ACCESS_LOG": ACCESS_LOG,
         "CONTROL_PORT": str(settings.control_port),
@@ -123,7 +123,7 @@ def nginx_config(settings: ServerSettings) -> str:
 
 
 def listen_on(host: str, port: int) -> str:
-    """Where to listen for a host: on loopback alone if that is where sites look, else on every address."""
+    """The address to listen on: loopback if the host is loopback, every address otherwise."""
     if host == "localhost":
         return f"127.0.0.1:{port}"
     try:
