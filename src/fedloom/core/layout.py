@@ -79,7 +79,7 @@ class Layout:
         """The parameters that may move when only ``part`` is trained (None: all of them)."""
         if part is None:
             return self.trainable
-        self._known(part)
+        self._check_part(part)
         return tuple(slot for slot in self.trainable if slot.part == part)
 
     def columns(self, part: str) -> Tensor:
@@ -103,7 +103,7 @@ class Layout:
 
     def _spans(self, part: str) -> list[tuple[int, int]]:
         """The contiguous stretches of a row that make up a part."""
-        self._known(part)
+        self._check_part(part)
         spans: list[tuple[int, int]] = []
         for slot in self.slots:
             if slot.part == part and spans and spans[-1][1] == slot.start:
@@ -112,7 +112,7 @@ class Layout:
                 spans.append((slot.start, slot.stop))
         return spans
 
-    def _known(self, part: str) -> None:
+    def _check_part(self, part: str) -> None:
         if part not in self.parts:
             raise FedloomError(f"the model has no part '{part}': it has {', '.join(self.parts)}.")
 

@@ -39,24 +39,24 @@ class Assignment:
         samples = len(positions)
         steps = work.steps_for(samples)
         if work.partial and steps > 1:
-            luck = generator(seed, "partial", round_number, client)
-            if float(torch.rand((), generator=luck)) < work.partial:
-                steps = int(torch.randint(1, steps + 1, (), generator=luck))
+            chance = generator(seed, "partial", round_number, client)
+            if float(torch.rand((), generator=chance)) < work.partial:
+                steps = int(torch.randint(1, steps + 1, (), generator=chance))
         order = generator(seed, "order", round_number, client)
         return Assignment(client, positions, samples, steps, work.batch_size or samples, order)
 
     @property
     def per_epoch(self) -> int:
-        """Batches in one go through the data, the partial last one included."""
+        """Batches in one epoch, the partial last one included."""
         return math.ceil(self.samples / self.batch_size)
 
     @property
     def epochs(self) -> int:
-        """How many times the data are gone through, the last time perhaps not to its end."""
+        """How many epochs there are; the last one may be incomplete."""
         return math.ceil(self.steps / self.per_epoch)
 
-    def seen(self, number: int) -> int:
-        """How many samples are seen in an epoch: all of them, but for the last epoch of a fixed number of steps."""
+    def samples_in_epoch(self, number: int) -> int:
+        """How many samples an epoch uses: all of them, except in the last epoch of a fixed number of steps."""
         return max(0, min(self.samples, (self.steps - number * self.per_epoch) * self.batch_size))
 
     def sizes(self, most: int) -> list[int]:
@@ -68,7 +68,7 @@ class Assignment:
     def __iter__(self) -> Iterator[Tensor]:
         for number in range(self.epochs):
             order = self.positions[torch.randperm(self.samples, generator=self.order)]
-            yield from torch.split(order[: self.seen(number)], self.batch_size)
+            yield from torch.split(order[: self.samples_in_epoch(number)], self.batch_size)
 
 
 class Shuffled:
@@ -83,7 +83,7 @@ class Shuffled:
             self.positions[place, : one.samples] = one.positions
 
     def epoch(self, number: int) -> Tensor:
-        """Clients × samples: a new order for everyone who still sees samples. Epochs must be asked for in turn."""
+        """Clients × samples: a new order for everyone who still sees samples. Call it for each epoch in turn."""
         for row, one in zip(self.order.unbind(), self.work, strict=True):
             if number < one.epochs:
                 torch.randperm(one.samples, generator=one.order, out=row[: one.samples])
@@ -107,7 +107,7 @@ def interleave(work: Sequence[Assignment]) -> Iterator[BatchStep]:
     """The steps of a whole cohort, sorted by size (largest first), as few and as full as possible."""
     size, shuffled = work[0].batch_size, Shuffled(work)
     for number in range(max(one.epochs for one in work)):
-        orders, seen = shuffled.epoch(number), [one.seen(number) for one in work]
+        orders, seen = shuffled.epoch(number), [one.samples_in_epoch(number) for one in work]
         full = [n // size if one.batch_size == size else 0 for n, one in zip(seen, work, strict=True)]
         for s in range(max(full)):
             places = _places([k for k, count in enumerate(full) if count > s])
@@ -140,7 +140,7 @@ def lockstep(work: Sequence[Assignment]) -> Iterator[BatchStep]:
     for number in range(max(one.epochs for one in work)):
         orders = shuffled.epoch(number)
         for place, one in [(slice(None), work[0])] if alike else enumerate(work):
-            start, seen = number * one.per_epoch, one.seen(number)
+            start, seen = number * one.per_epoch, one.samples_in_epoch(number)
             for step, first in enumerate(range(0, seen, one.batch_size), start):
                 batch = orders[place, first : min(first + one.batch_size, seen)]
                 positions[step, place, : batch.shape[-1]] = batch

@@ -1,7 +1,7 @@
 """Local optimisers on stacks: lists of tensors whose first axis is the client.
 
 SGD (momentum, Nesterov, weight decay) and Adam as torch.optim defines them, each client on its own. A client that
-sits a step out does not advance: its state is only touched together with its values.
+takes no part in a step does not advance: its state only changes together with its values.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Optimizer:
         work, (first, second, _) = self.work, self.state
         torch._fused_adam_(
             values,
-            [_laid_out(g, v) for g, v in zip(gradients, values, strict=True)],
+            [_in_layout_of(g, v) for g, v in zip(gradients, values, strict=True)],
             first,
             second,
             [],
@@ -103,6 +103,6 @@ class Optimizer:
             value.sub_((m / root).mul_(self.lr / (1 - work.beta1**lead)))
 
 
-def _laid_out(gradient: Tensor, value: Tensor) -> Tensor:
-    """A gradient that lies in memory as its value does: the fused step reads both from end to end."""
+def _in_layout_of(gradient: Tensor, value: Tensor) -> Tensor:
+    """The gradient with its value's memory layout: the fused step reads both from end to end."""
     return gradient if gradient.stride() == value.stride() else torch.empty_like(value).copy_(gradient)
