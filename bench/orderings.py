@@ -33,7 +33,9 @@ def fedpredict(alpha: float, selector: str, seeds: int, rounds: int = 20, model:
     chosen = {"name": selector, "number": 6}
     for seed in range(seeds):
         data = fl.task("gtsrb", clients=20, alpha=alpha, model=model, seed=seed)
-        game = played(data, fl.FedAvg(), 0, local, selection=chosen, personal=[FedPredict()], seed=seed, rounds=rounds)
+        game = played(
+            data, fl.FedAvg(), 0, local, selection=chosen, prediction=[FedPredict()], seed=seed, rounds=rounds
+        )
         scores: Results = {name: [] for name in found}
         for _ in range(rounds // 2):
             game = game.on(2)

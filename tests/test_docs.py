@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from fedloom.cli.app import app
 from fedloom.methods.registry import METHODS
-from fedloom.runs.config import RunConfig, TaskConfig, parse
+from fedloom.runs.config import RunConfig, TaskConfig
+from fedloom.runs.resolve import resolve
 from support.paths import REPOSITORY
 from test_imports import MAY_IMPORT
 
@@ -124,7 +125,7 @@ def test_cli_page_names_every_command_and_option() -> None:
 def test_configuration_example_is_valid_and_complete() -> None:
     (text,) = blocks(HOME / "docs" / "cli.md", "toml")
     values = tomllib.loads(text)
-    config = parse(values)
+    config = resolve(values)
     assert set(values) == set(RunConfig.model_fields) - {"made_by"}
     assert set(values["task"]) == set(TaskConfig.model_fields)
     for section in ("local", "selection", "server_optimizer"):

@@ -13,7 +13,8 @@ from typing import Any
 __version__ = "0.4.0"
 
 _WHERE = {
-    "fedloom.runs.api": ("run", "compare", "resume"),
+    "fedloom.runs.api": ("run", "resume"),
+    "fedloom.runs.plans.compare": ("compare",),
     "fedloom.runs.plans.sweep": ("sweep", "Sweep"),
     "fedloom.runs.plans.advise.advise": ("advise",),
     "fedloom.runs.plans.advise.advice": ("Advice",),

@@ -121,7 +121,7 @@ def test_a_comparison_shows_what_else_was_measured_and_what_was_asked_for(inside
     rows = json.loads(inside("resume", "c", "--json").stdout)["methods"]  # the target is remembered
     assert all(row["reach"] == 0.05 and row["new_accuracy"] is not None for row in rows)
     values = tomllib.loads((tmp_path / "c" / "fedavg_fedpredict_dynamic=True-seed0" / "config.toml").read_text())
-    assert values["personal"] == [{"name": "fedpredict", "dynamic": True}]
+    assert values["prediction"] == [{"name": "fedpredict", "dynamic": True}]
     assert values["new_clients"] == 2
     assert values["task"]["drift"] == {"rounds": [2], "share": 1.0}
     plain = inside("compare", *SMALL, "--out", "d", "fedavg", "local")

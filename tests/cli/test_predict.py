@@ -22,8 +22,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.saved_model import save_model
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.runs.api import make_task, method_of
 from fedloom.runs.client_model import client_model
+from fedloom.runs.resolve import method_from_config, task_from_config
 from fedloom.runs.runner import execute, prepare
 from support import small_tables
 
@@ -48,11 +48,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a table and one on images, a site with its model and one without, and samples to predict."""
     home = tmp_path_factory.mktemp("predict")
     config = small_tables.config_of(small_tables.write_patients(home / "patients.csv"))
-    execute(prepare(make_task(config), method_of(config), config), home / "run")
+    execute(prepare(task_from_config(config), method_from_config(config), config), home / "run")
     pixels = np.random.default_rng(2).random((40, 1, 8, 8), dtype=np.float32)
     np.savez(home / "images.npz", x=pixels, y=np.arange(40) % 4)
     of_images = small_tables.config_of(home / "images.npz", "fedavg", client_column="client", clients=2)
-    execute(prepare(make_task(of_images), method_of(of_images), of_images), home / "images")
+    execute(prepare(task_from_config(of_images), method_from_config(of_images), of_images), home / "images")
     blueprint = Blueprint.of(config, small_tables.HOSPITALS)
     for number, name in enumerate(("north", "east")):
         (home / name).mkdir()

@@ -67,13 +67,12 @@ def test_the_task_setting_takes_them_from_everyone_who_is_compared(tmp_path):
 
 
 def test_data_of_ones_own_take_the_setting_too(tmp_path):
-    from fedloom.runs.api import make_task
-    from fedloom.runs.config import parse
+    from fedloom.runs.resolve import resolve, task_from_config
 
     path = tmp_path / "own.csv"
     path.write_text("a,label\n" + "".join(f"{number},{number % 2}\n" for number in range(200)))
     values = {"task": {"name": "own", "path": str(path), "clients": 4, "communal_per_class": 3}}
-    assert len(make_task(parse(values)).federation.communal) == 6
+    assert len(task_from_config(resolve(values)).federation.communal) == 6
 
 
 @pytest.mark.parametrize(

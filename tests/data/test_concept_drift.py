@@ -17,8 +17,8 @@ from fedloom.core.task import Task
 from fedloom.data.concept_drift import with_concept_drift
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.withheld_class import with_withheld_class
-from fedloom.runs.api import completed, make_task, method_of
-from fedloom.runs.config import as_plain, parse
+from fedloom.runs.config import as_plain
+from fedloom.runs.resolve import method_from_config, resolve, task_from_config
 from fedloom.runs.runner import fingerprint
 from support.synthetic import federation, mlp, quadratic
 
@@ -200,9 +200,9 @@ def test_a_named_task_drifts_by_its_settings_and_writes_them_down():
     calm = fl.task("digits", clients=6, alpha=0.5, seed=1)
     assert "drift" not in calm.made_from
     assert sum(a != b for a, b in enumerate(owners(calm.federation, task.federation.at(5)))) == 3
-    config = completed(parse({"seed": 1, "task": {"clients": 6, "partition": "dirichlet(0.5)", "drift": plan}}))
-    assert fingerprint(make_task(config)) == fingerprint(task)
-    assert as_plain(config, method_of(config))["task"]["drift"] == plan
+    config = resolve({"seed": 1, "task": {"clients": 6, "partition": "dirichlet(0.5)", "drift": plan}})
+    assert fingerprint(task_from_config(config)) == fingerprint(task)
+    assert as_plain(config, method_from_config(config))["task"]["drift"] == plan
     history = fl.run(task, rounds=1)
     assert history.config["task"]["drift"] == plan
 
@@ -213,7 +213,7 @@ def test_data_of_ones_own_drift_too(tmp_path):
     x = numbers.normal(size=(300, 4)).astype("float32")
     np.savez(path, x=x, y=np.arange(300) % 3, client=np.arange(300) // 100)
     altered = {"drift": {"rounds": [2]}, "withhold": {"label": 1, "clients": [0]}}
-    task = make_task(completed(parse({"task": {"name": "own", "path": str(path), **altered}})))
+    task = task_from_config(resolve({"task": {"name": "own", "path": str(path), **altered}}))
     assert task.federation.withheld == (1, (0,))
     assert sorted(owners(task.federation, task.federation.at(2))) == [0, 1, 2]
     assert owners(task.federation, task.federation.at(2)) != [0, 1, 2]
@@ -229,7 +229,7 @@ def test_data_of_ones_own_drift_too(tmp_path):
 )
 def test_a_wrong_setting_is_named_by_its_path(drift, reason):
     with pytest.raises(FedloomError) as told:
-        parse({"task": {"drift": drift}})
+        resolve({"task": {"drift": drift}})
     assert reason in str(told.value)
     with pytest.raises(FedloomError):
         fl.task("digits", clients=5, drift=drift)

@@ -13,8 +13,7 @@ from fedloom.core.task import Task
 from fedloom.data.concept_drift import with_concept_drift
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.withheld_class import with_withheld_class
-from fedloom.runs.api import completed, make_task
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve, task_from_config
 from support.synthetic import mlp, quadratic
 
 WORK = {"epochs": 2, "batch_size": 8, "lr": 0.5}
@@ -149,12 +148,12 @@ def test_a_named_task_withholds_by_its_settings_and_writes_them_down():
     label, chosen = made.federation.withheld
     assert label == 3
     assert len(chosen) == 2
-    config = parse({"seed": 1, "task": {"clients": 6, "partition": "dirichlet(1.0)", "withhold": plan}})
-    assert make_task(completed(config)).federation.withheld == (3, chosen)
+    config = resolve({"seed": 1, "task": {"clients": 6, "partition": "dirichlet(1.0)", "withhold": plan}})
+    assert task_from_config(config).federation.withheld == (3, chosen)
     history = fl.run(made, rounds=1)
     assert history.config["task"]["withhold"] == plan
     assert f"{RECALL}/mean" in history.records[-1]["metrics"]
     with pytest.raises(FedloomError, match=r"Did you mean 'task\.withhold\.label'"):
-        parse({"task": {"withhold": {**plan, "labels": 3}}})
+        resolve({"task": {"withhold": {**plan, "labels": 3}}})
     with pytest.raises(FedloomError, match=r"task\.withhold\.clients"):
-        parse({"task": {"withhold": {"label": 3, "clients": "all"}}})
+        resolve({"task": {"withhold": {"label": 3, "clients": "all"}}})

@@ -21,8 +21,7 @@ import pytest
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import ServerSettings, Settings, SiteData, SiteSettings
-from fedloom.runs.api import complete_local
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from support.paths import DOCS, REPOSITORY
 
 PAGE = DOCS / "deploy.md"
@@ -180,7 +179,7 @@ def test_the_sentences_about_unreadable_data_are_those_that_a_site_says(
     monkeypatch.chdir(tmp_path)
     files = {name: text for kind, name, text in steps(section("A walk-through")) if kind == FILE}
     exec(files["make_data.py"], {})  # noqa: S102
-    blueprint = Blueprint.of(parse(complete_local(tomllib.loads(files["run.toml"]))), ["north", "south", "west"])
+    blueprint = Blueprint.of(resolve(tomllib.loads(files["run.toml"])), ["north", "south", "west"])
     header, *rows = (line.split(",") for line in Path("north.csv").read_text().splitlines())
     unreadable = {
         "no column": ([*header[:-1], "label"], rows),

@@ -17,7 +17,7 @@ from fedloom.engines.inline import Inline
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from fedloom.runs.runner import Prepared, prepare
 
 WIDTH = 6 * 5 + 5 + 5 * 3 + 3
@@ -35,7 +35,7 @@ def three() -> Task:
 
 def ready(method: fl.Algorithm, rounds: int = 3, **settings: object) -> Prepared:
     values = {"rounds": rounds, "method": {"name": "mine"}, "local": {"epochs": 3, "batch_size": 8, "lr": 0.05}}
-    return prepare(three(), method, parse({**values, **settings}, "the test"))
+    return prepare(three(), method, resolve({**values, **settings}, "the test"))
 
 
 def simulated(prepared: Prepared, rounds: int) -> list[dict[str, int]]:
@@ -113,7 +113,7 @@ def test_what_fedrep_keeps_is_said_to_stay():
 
 
 def test_a_stage_behind_the_method_keeps_its_model_at_the_site():
-    told = explain(ready(fl.FedAvg(), personal=["fedpredict"]))
+    told = explain(ready(fl.FedAvg(), prediction=["fedpredict"]))
     assert "fedpredict/row" in told.kept
     assert told.records == explain(ready(fl.FedAvg())).records
 
@@ -172,7 +172,7 @@ def test_a_server_without_data_says_the_same_as_a_simulation():
 
 def test_a_config_is_explained_as_a_text_that_fits_a_terminal():
     text = explanation_text(
-        parse({"task": {"name": "digits", "clients": 3}, "method": {"name": "scaffold"}, "rounds": 5})
+        resolve({"task": {"name": "digits", "clients": 3}, "method": {"name": "scaffold"}, "rounds": 5})
     )
     assert text.startswith("What leaves a site and what reaches it: scaffold on digits, 3 sites, 5 rounds.")
     assert max(len(line) for line in text.splitlines()) <= 100

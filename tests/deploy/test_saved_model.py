@@ -18,8 +18,7 @@ from fedloom.deploy import saved_model as saving
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.saved_model import load_model, model_at, save_model
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.runs.api import completed, make_task
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve, task_from_config
 from fedloom.tasks.graphs.read import save_graph
 from support import small_graphs, small_tables
 
@@ -48,7 +47,7 @@ def samples(count: int = 60) -> torch.Tensor:
 def test_a_saved_model_answers_as_the_tasks_own_model(blueprint: Blueprint, tmp_path: Path) -> None:
     save(tmp_path / "model", blueprint)
     loaded = load_model(tmp_path / "model")
-    task = make_task(blueprint.config)
+    task = task_from_config(blueprint.config)
     task.layout.fill(task.model, row_of(blueprint))
     task.model.eval()
     with torch.no_grad():
@@ -210,7 +209,7 @@ def test_a_model_of_graphs_is_saved_and_not_asked_about_rows(tmp_path: Path) -> 
     apart = source.graph.edges[:, (source.graph.edges < 12).sum(0) != 1]  # two pieces, nothing shared
     save_graph(replace(source, graph=replace(source.graph, edges=apart)), tmp_path / "clubs.npz")
     task = {"name": "own-graph", "path": str(tmp_path / "clubs.npz"), "model_options": {"hidden": 4}}
-    blueprint = Blueprint.of(completed(parse({"task": task, "method": {"name": "fedavg"}})), ["a", "b"])
+    blueprint = Blueprint.of(resolve({"task": task, "method": {"name": "fedavg"}}), ["a", "b"])
     save(tmp_path / "model", replace(blueprint, global_test=None))  # as a site has it
     with pytest.raises(FedloomError, match="task own-graph is about nodes of graphs"):
         load_model(tmp_path / "model")

@@ -25,7 +25,7 @@ from fedloom.models import build
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job
 from fedloom.runs import runner
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from fedloom.training.execution import Execution
 from fedloom.training.local_trainer import LocalTrainer
 from support.engine_runs import FEDLOOM, SIZES, WORK, Faulty, Mortal, Refusing, alive, eventually, run, small, written
@@ -33,7 +33,7 @@ from support.synthetic import federation
 
 
 def runtime(task: Task, method: fl.Algorithm) -> ClientRuntime:
-    made = runner.prepare(task, method, parse({"local": WORK, "execution": "loop"})).composition
+    made = runner.prepare(task, method, resolve({"local": WORK, "execution": "loop"})).composition
     trainer = LocalTrainer(task, "loop")
     return ClientRuntime(method, trainer, trainer, made.setting)
 

@@ -20,7 +20,7 @@ from fedloom import engines as engine
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.runs import runner
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from fedloom.training.execution import Execution
 from support.engine_runs import FEDLOOM, Faulty, Mortal, Refusing, alive, eventually, run, small, written
 
@@ -195,7 +195,7 @@ def test_an_address_at_which_nobody_answers_is_refused_soon_and_before_any_work(
 )
 def test_impossible_settings_are_refused_with_a_sentence(values, told):
     with pytest.raises(FedloomError) as caught:
-        parse(values)
+        resolve(values)
     assert str(caught.value).startswith(told)
 
 

@@ -226,7 +226,7 @@ class Rehearsed(fl.FedAvg):
 
 
 def test_what_is_trained_before_the_first_round_is_not_a_clients_last_model():
-    bare, history = run(Rehearsed(), rounds=1), run(Rehearsed(), rounds=1, personal=[FedPredict()])
+    bare, history = run(Rehearsed(), rounds=1), run(Rehearsed(), rounds=1, prediction=[FedPredict()])
     name = "client_model/own_test/loss/mean"
     assert bare.records[0]["steps"] > 0
     assert bare.records[0]["metrics"][name] == pytest.approx(history.records[0]["metrics"][name], rel=1e-6)
@@ -339,7 +339,7 @@ class Mine(fl.FedAvg):
 )
 def test_methods_that_it_means_nothing_for_are_refused_in_one_sentence(method, reason):
     with pytest.raises(FedloomError, match=reason) as told:
-        run(method, personal=["fedpredict"])
+        run(method, prediction=["fedpredict"])
     assert "\n" not in str(told.value)
     assert "drop fedpredict" in str(told.value)
 

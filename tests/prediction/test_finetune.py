@@ -124,10 +124,10 @@ class Still(fl.FedAvg):
 
 def test_its_batches_are_not_those_of_the_training():
     names = "client_model/own_test/loss/mean", "trained_model/own_test/loss/mean"
-    tuned, trained = map(run(Still(), personal=[FineTune()], rounds=1).last, names)
+    tuned, trained = map(run(Still(), prediction=[FineTune()], rounds=1).last, names)
     assert tuned != pytest.approx(trained, rel=1e-6)
     whole = {"local": {**WORK, "batch_size": 0}, "rounds": 1}
-    tuned, trained = map(run(Still(), personal=[FineTune()], **whole).last, names)
+    tuned, trained = map(run(Still(), prediction=[FineTune()], **whole).last, names)
     assert tuned == pytest.approx(trained, rel=1e-6)
 
 
@@ -195,8 +195,8 @@ def test_what_cannot_be_is_refused_before_any_work(spec, reason):
 
 
 def test_a_stage_may_be_a_class_and_must_be_a_stage():
-    assert run("fedavg", personal=[FineTune], rounds=1).records == run("fedavg+finetune", rounds=1).records
-    with pytest.raises(FedloomError, match="is no personal stage"):
-        run("fedavg", personal=[fl.FedAvg()])
+    assert run("fedavg", prediction=[FineTune], rounds=1).records == run("fedavg+finetune", rounds=1).records
+    with pytest.raises(FedloomError, match="is not a prediction stage"):
+        run("fedavg", prediction=[fl.FedAvg()])
     with pytest.raises(FedloomError, match="give a list of stages"):
-        run("fedavg", personal="finetune")
+        run("fedavg", prediction="finetune")

@@ -93,7 +93,7 @@ def withheld() -> Task:
 def test_a_run_in_which_only_the_client_with_a_withheld_class_predicts_otherwise(workers):
     settings = {"rounds": 4, "seed": 3, "local": {**WORK, "lr": 0.5}, "workers": workers}
     bare = fl.run(withheld(), OwnBody(), **settings)
-    mixed = fl.run(withheld(), OwnBody(), personal=[Recalibrate(1.0)], **settings)
+    mixed = fl.run(withheld(), OwnBody(), prediction=[Recalibrate(1.0)], **settings)
     assert bare.row is not None
     assert torch.equal(bare.row, mixed.row)
     assert bare.clients[1:] == mixed.clients[1:]
@@ -133,7 +133,7 @@ def test_methods_without_a_whole_shared_model_beside_the_clients_own_are_refused
 
 def test_what_else_cannot_be_is_refused():
     with pytest.raises(FedloomError, match="task quadratic has none"):
-        fl.run(quadratic([1.0, 2.0]), OwnBody(), rounds=1, personal=["recalibrate"])
+        fl.run(quadratic([1.0, 2.0]), OwnBody(), rounds=1, prediction=["recalibrate"])
     for mix in (-0.1, 1.1, math.nan):
         with pytest.raises(FedloomError, match="the global model's share is between 0 and 1"):
             Recalibrate(mix)

@@ -141,5 +141,5 @@ def test_rounds_to_a_target_are_there_when_asked_and_count_the_seeds_that_reache
 
 
 def test_stages_may_differ_between_compared_methods() -> None:
-    one, other = run([0.1]), run([0.1], personal=[{"name": "finetune"}])
+    one, other = run([0.1]), run([0.1], prediction=[{"name": "finetune"}])
     assert differences({"a": [one], "b": [other]}) == []

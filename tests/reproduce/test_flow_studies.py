@@ -57,7 +57,7 @@ def test_a_margin_is_said_in_the_sentence():
 @pytest.mark.parametrize("name", [n for n in STUDIES if n.startswith("flows") and n != "flows-new-action"])
 def test_the_runs_of_a_study_have_folders_of_their_own(name, data, tmp_path):
     members = STUDIES[name].members(StudyRequest(1, tmp_path, data=data))
-    assert len({m.place for m in members}) == len({m.label for m in members}) == len(members)
+    assert len({m.folder_name for m in members}) == len({m.label for m in members}) == len(members)
 
 
 def test_groups_by_training_points_are_the_groups_by_all_points():

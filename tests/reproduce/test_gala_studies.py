@@ -23,7 +23,7 @@ from fedloom.reproduce.gala_study_runs import (
     _weighted_mean,
 )
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.plans.plan import Workshop
+from fedloom.runs.plans.plan import RunFactory
 from support.paths import DATA_FOLDER
 
 ROWS = [
@@ -53,7 +53,7 @@ def test_a_method_with_phases_gets_the_documents_first_tolerance():
 @pytest.mark.parametrize("name", [name for name in STUDIES if name.startswith("gala")])
 def test_the_runs_of_a_study_have_folders_of_their_own(name, tmp_path):
     members = STUDIES[name].members(StudyRequest(1, tmp_path))
-    assert len({member.place for member in members}) == len({member.label for member in members}) == len(members)
+    assert len({member.folder_name for member in members}) == len({member.label for member in members}) == len(members)
 
 
 def test_an_ordering_holds_when_our_numbers_say_so_and_shows_the_documents_gap():
@@ -88,7 +88,7 @@ def test_a_study_plays_scores_and_goes_on_where_it_was(tmp_path, monkeypatch):
     assert len(orderings(plan, scores, ORDER[:1])) == 2
     folder = next(tmp_path.glob("fedavgexit*"))
     history = fl.History.load(folder)
-    task = Workshop().task(_config(folder))
+    task = RunFactory().task(_config(folder))
     task.layout.fill(task.model, history_row(folder))
     test = task.federation.global_test
     shared = float((task.model.eval()(test).argmax(1) == task.targets(test)).float().mean())
@@ -100,7 +100,7 @@ def test_a_study_plays_scores_and_goes_on_where_it_was(tmp_path, monkeypatch):
 
 
 def _config(folder: Path):
-    from fedloom.runs.api import load_config
+    from fedloom.runs.resolve import load_config
 
     return load_config(folder)
 

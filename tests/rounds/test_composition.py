@@ -16,7 +16,7 @@ from fedloom.rounds.composition import Composition, Participants
 from fedloom.rounds.loop import play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from fedloom.runs.runner import prepare
 
 CLIENTS, PER_ROUND = 500, 7
@@ -45,7 +45,7 @@ def composition(algorithm: Any = None, **values: Any) -> Composition:
     federation = fl.from_arrays(x, y, np.repeat(np.arange(CLIENTS), 4))
     task = fl.task_of(federation, "logistic", normalise=False)
     settings = {"rounds": 5, "selection": {"number": PER_ROUND}, "eval_every": 0, **values}
-    return prepare(task, algorithm or fl.FedAvg(), parse(settings)).composition
+    return prepare(task, algorithm or fl.FedAvg(), resolve(settings)).composition
 
 
 def test_who_may_take_part_is_found_once_for_all_rounds():

@@ -17,7 +17,8 @@ from fedloom.core.task import Task
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
 from fedloom.runs import checkpoint
-from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
+from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
+from fedloom.runs.files import write_atomic
 from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
@@ -99,7 +100,7 @@ def test_kept_rows_of_a_round_that_never_finished_are_forgotten(tmp_path):
     state.round = 2
     save_checkpoint(tmp_path, state)
     (tmp_path / "checkpoints" / "round-000002.safetensors").unlink()
-    write_whole(tmp_path / "checkpoints" / "round-000001.safetensors", first)
+    write_atomic(tmp_path / "checkpoints" / "round-000001.safetensors", first)
     found = load_checkpoint(tmp_path, 3)
     assert found.round == 1
     assert torch.equal(found.client_states.read([0])["row"], torch.ones(1, 200))
@@ -123,14 +124,14 @@ def test_checkpoints_are_safetensors_and_hold_no_pickle(tmp_path, method):
 
 
 def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
-    write_whole(tmp_path / "it", b"old")
+    write_atomic(tmp_path / "it", b"old")
 
     def full(_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_whole(tmp_path / "it", b"new")
+        write_atomic(tmp_path / "it", b"new")
     assert (tmp_path / "it").read_bytes() == b"old"
 
 

@@ -6,15 +6,17 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.runs.api import completed, label_of, method_from, method_of, split_method
-from fedloom.runs.config import as_plain, override, parse, to_toml
+from fedloom.methods.registry import split_method
+from fedloom.runs.config import as_plain, to_toml
+from fedloom.runs.method_spec import label_of, method_from
+from fedloom.runs.resolve import method_from_config, override, resolve
 
 
 def test_a_config_written_out_reads_back_as_itself():
-    config = completed(parse({"method": {"name": "FedProx", "mu": 0.3}, "task": {"clients": 7}}))
-    values = as_plain(config, method_of(config))
-    again = completed(parse(tomllib.loads(to_toml(values).decode())))
-    assert as_plain(again, method_of(again)) == values
+    config = resolve({"method": {"name": "FedProx", "mu": 0.3}, "task": {"clients": 7}})
+    values = as_plain(config, method_from_config(config))
+    again = resolve(tomllib.loads(to_toml(values).decode()))
+    assert as_plain(again, method_from_config(again)) == values
     assert values["method"] == {"name": "fedprox", "mu": 0.3, "adaptive": False}
     assert values["task"]["model"] == "mlp"
     assert values["task"]["partition"]["name"] == "dirichlet"
@@ -52,7 +54,7 @@ def test_a_method_is_named_in_any_case_with_aliases_and_settings():
 )
 def test_what_is_wrong_is_named_by_its_path(values, part):
     with pytest.raises(FedloomError) as told:
-        parse(values)
+        resolve(values)
     assert part in str(told.value)
 
 

@@ -62,4 +62,4 @@ def test_what_was_sent_is_down_and_up_and_between_clients():
 def test_a_method_is_called_by_its_name_and_its_stages():
     assert history({}).label == "fedavg"
     stages = [{"name": "fedpredict", "dynamic": True}, {"name": "/home/me/my_file.py:Mine"}]
-    assert history({}, personal=stages).label == "fedavg+fedpredict+Mine"
+    assert history({}, prediction=stages).label == "fedavg+fedpredict+Mine"

@@ -12,7 +12,7 @@ from fedloom.cli.app import main
 from fedloom.core.errors import FedloomError
 from fedloom.core.selector import Choice
 from fedloom.runs import runner
-from fedloom.runs.config import named_part
+from fedloom.runs.named_parts import make_part
 from fedloom.selection.registry import SELECTOR_ALIASES, SELECTORS
 from support.paths import DOCS
 from support.synthetic import federation, mlp
@@ -138,7 +138,7 @@ def test_rawcs_refuses_a_method_that_selects_groups():
 
 @pytest.mark.parametrize("name", ["powerofchoice", "power-of-choice", "Power_of_Choice", "poc", "POC"])
 def test_a_selector_has_several_spellings(name):
-    selector = named_part(name, SELECTORS, object, "selection", "random", SELECTOR_ALIASES)
+    selector = make_part(name, SELECTORS, object, "selection", "random", SELECTOR_ALIASES)
     assert type(selector).__name__ == "PowerOfChoice"
 
 

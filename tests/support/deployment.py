@@ -32,10 +32,10 @@ from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import ServerSettings, load_server, load_site, to_toml
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
-from fedloom.runs.api import complete_local, make_task, method_of, with_method
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.runs.config import parse
 from fedloom.runs.history import History
+from fedloom.runs.method_spec import with_method
+from fedloom.runs.resolve import method_from_config, resolve, task_from_config
 from fedloom.runs.runner import execute, prepare
 
 SITES = ["north", "south", "west"]
@@ -59,13 +59,13 @@ def free_ports(count: int) -> list[int]:
 def values(method: str, rounds: int, **more: Any) -> dict[str, Any]:
     """A small run file of three clients."""
     task = {"name": "digits", "clients": 3, "seed": 1}
-    return complete_local(with_method({"rounds": rounds, "task": task, **more}, method))
+    return with_method({"rounds": rounds, "task": task, **more}, method)
 
 
 def simulated(given: dict[str, Any], **more: Any) -> History:
     """The same run in the simulator."""
-    config = parse({**given, **more})
-    return execute(prepare(make_task(config), method_of(config), config))
+    config = resolve({**given, **more})
+    return execute(prepare(task_from_config(config), method_from_config(config), config))
 
 
 class Deployment:
@@ -105,7 +105,7 @@ class Deployment:
     def set_up(self, given: dict[str, Any], **settings: Any) -> None:
         """Give server and sites another run, and the server other settings."""
         shutil.rmtree(self.server / "run", ignore_errors=True)
-        blueprint = Blueprint.of(parse(given), SITES)
+        blueprint = Blueprint.of(resolve(given), SITES)
         changed = ServerSettings(**{**self.usual.model_dump(), "join_timeout": 60.0, "deadline": 60.0, **settings})
         (self.server / SERVER_FILE).write_bytes(to_toml(changed))
         for name, folder in self.folders.items():

@@ -26,10 +26,10 @@ from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.runs.api import method_of, with_method
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.runs.config import parse
 from fedloom.runs.history import History
+from fedloom.runs.method_spec import with_method
+from fedloom.runs.resolve import method_from_config, resolve
 from fedloom.runs.runner import Prepared, execute, prepare, resume
 
 NAMES = ["north", "south", "west"]
@@ -116,7 +116,7 @@ def rewritten(
 
 
 def blueprint(spec: str = "fedavg", **changes: Any) -> Blueprint:
-    return Blueprint.of(parse(with_method({**TINY, **changes}, spec)), NAMES)
+    return Blueprint.of(resolve(with_method({**TINY, **changes}, spec)), NAMES)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Plan:
         made = blueprint(spec, **changes)
         settings = SiteSettings(name=NAMES[0], client=0, data=SiteData(rehearsal=True))
         task = made.site_task(settings, Path())  # a rehearsal's task is the same for all sites, and the simulator's
-        return Plan(made, made.runtime(task), prepare(task, method_of(made.config), made.config))
+        return Plan(made, made.runtime(task), prepare(task, method_from_config(made.config), made.config))
 
 
 class Local:

@@ -15,8 +15,8 @@ from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
-from fedloom.runs.config import parse
 from fedloom.runs.history import History
+from fedloom.runs.resolve import resolve
 from fedloom.runs.runner import Prepared, execute, prepare, resume
 
 Deaf = Callable[[Job], bool]
@@ -58,7 +58,7 @@ class Sparse(Inline):
 def prepared(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0, **settings: Any) -> Prepared:
     """A run whose jobs are of one client each."""
     values = {"rounds": 3, "seed": 3, "task": {"name": task.name, "clients": task.federation.clients}, **settings}
-    run = prepare(task, method, parse({"method": {"name": "fedavg"}, **values}))
+    run = prepare(task, method, resolve({"method": {"name": "fedavg"}, **values}))
     composition = replace(
         run.composition,
         execution=replace(run.composition.execution, cohort=1),

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedloom.runs.api import completed
-from fedloom.runs.config import RunConfig, parse
+from fedloom.runs.config import RunConfig
+from fedloom.runs.resolve import resolve
 
 FEATURES = ("age", "bmi", "pulse")
 HOSPITALS = ("north", "east", "south")
@@ -39,4 +39,4 @@ def config_of(path: Path, method: str = "fedrep", **task: Any) -> RunConfig:
     """The config of a short run on the table."""
     values = {"name": "own", "path": str(path), "target": "outcome", "client_column": "hospital", **task}
     local = {"lr": 0.1, "batch_size": 8}
-    return completed(parse({"task": values, "method": {"name": method}, "rounds": 2, "eval_every": 0, "local": local}))
+    return resolve({"task": values, "method": {"name": method}, "rounds": 2, "eval_every": 0, "local": local})

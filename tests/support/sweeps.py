@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedloom.runs.history import History
-from fedloom.runs.plans.grid import combinations, label
+from fedloom.runs.plans.grid import combination_label, combinations
 from fedloom.runs.plans.sweep import Sweep
 from fedloom.runs.statistics import CLIENTS
 
@@ -24,5 +24,7 @@ def finished_sweep(
 ) -> Sweep:
     """A sweep whose combinations ended with these scores, one per seed."""
     chosen = combinations(grid)
-    runs = {label(c): [_history(value) for value in values] for c, values in zip(chosen, scores, strict=True)}
-    return Sweep(grid, {label(c): c for c in chosen}, runs, metrics)
+    runs = {
+        combination_label(c): [_history(value) for value in values] for c, values in zip(chosen, scores, strict=True)
+    }
+    return Sweep(grid, {combination_label(c): c for c in chosen}, runs, metrics)

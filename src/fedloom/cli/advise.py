@@ -18,32 +18,15 @@ if TYPE_CHECKING:
     from fedloom.runs.plans.advise.halving import Move
 
 
+@o.takes_settings(without=("engine", "ray_address", "new_clients", "eval_every"))
 def advise(
-    minutes: Annotated[float, typer.Option("--minutes", help="How long it may take, about.")] = 2.0,
+    *,
+    minutes: Annotated[float, typer.Option("--minutes", help="About how long it may take.")] = 2.0,
     methods: Annotated[
         str | None, typer.Option("--methods", metavar="M,M,...", help="Only these methods (and local), with commas.")
     ] = None,
-    config: o.Config = None,
-    task: o.Task = None,
-    data: o.Data = None,
-    target: o.Target = None,
-    client_column: o.ClientColumn = None,
-    ignore: o.Ignore = None,
-    clients: o.Clients = None,
-    alpha: o.Alpha = None,
-    partition: o.Partition = None,
-    model: o.Model = None,
-    epochs: o.Epochs = None,
-    batch_size: o.BatchSize = None,
-    lr: o.Rate = None,
-    rounds: o.Rounds = None,
-    selection: o.Selection = None,
-    fraction: o.Fraction = None,
-    number: o.Number = None,
-    seed: o.Seed = None,
-    workers: o.Workers = None,
-    execution: o.Execution = None,
-    settings: o.Set = None,
+    config: o.Config = None,  # noqa: ARG001  takes_settings reads it
+    values: o.Values,
     out: o.Out = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -55,17 +38,8 @@ def advise(
     Example:  fedloom advise --data patients.csv --target outcome --client-column hospital --minutes 5
     """
     from fedloom.cli.run import fresh_folder
-    from fedloom.runs.plans.grid import split_methods
+    from fedloom.runs.method_spec import split_methods
 
-    values = o.collect(
-        config, settings, alpha, partition, selection,
-        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__ignore=ignore,
-        task__clients=clients, task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
-        rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
-        execution=execution,
-    )  # fmt: skip
-    if "path" in values.get("task", {}):
-        values["task"]["path"] = str(Path(values["task"]["path"]).resolve())
     folder = out or fresh_folder(f"advise-{values.get('task', {}).get('name', 'digits')}")
     finish_advice(folder, values, minutes, None if methods is None else split_methods(methods), as_json, quiet)
 
@@ -78,13 +52,13 @@ def finish_advice(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Play, or go on playing, and say what came out."""
+    """Run what is left of the tournament, then print the advice and write its report."""
     from fedloom.report.advice_page import write_advice_page
-    from fedloom.runs.plans.advise.advise import give_advice
+    from fedloom.runs.plans.advise.advise import run_advice
 
     try:
-        with _shown(60 * minutes, quiet or as_json) as watch:
-            advice = give_advice(values, minutes, methods, folder, watch=watch)
+        with _live_table(60 * minutes, quiet or as_json) as watch:
+            advice = run_advice(values, minutes, methods, folder, watch=watch)
     except KeyboardInterrupt:
         typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
         raise
@@ -97,8 +71,8 @@ def finish_advice(
 
 
 @contextmanager
-def _shown(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]:
-    """A small table on standard error that says what is being played; silent when piped."""
+def _live_table(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]:
+    """A table on standard error that shows which run is on; silent when piped."""
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table

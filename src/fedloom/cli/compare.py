@@ -27,37 +27,18 @@ SOMETIMES = {
 """Columns of a second table, each there only when something was measured for it."""
 
 
+@o.takes_settings(without=("engine", "ray_address"))
 def compare(
+    *,
     methods: Annotated[
         list[str], typer.Argument(metavar="METHOD METHOD...", help="Such as fedavg fedprox:mu=0.1 local.")
     ],
-    config: o.Config = None,
-    task: o.Task = None,
-    data: o.Data = None,
-    target: o.Target = None,
-    client_column: o.ClientColumn = None,
-    ignore: o.Ignore = None,
-    clients: o.Clients = None,
-    alpha: o.Alpha = None,
-    partition: o.Partition = None,
-    model: o.Model = None,
-    epochs: o.Epochs = None,
-    batch_size: o.BatchSize = None,
-    lr: o.Rate = None,
-    rounds: o.Rounds = None,
-    selection: o.Selection = None,
-    fraction: o.Fraction = None,
-    number: o.Number = None,
-    new_clients: o.NewClients = None,
-    seed: o.Seed = None,
-    seeds: Annotated[int, typer.Option("--seeds", help="How many seeds; three or more give a spread.")] = 1,
-    workers: o.Workers = None,
-    execution: o.Execution = None,
-    eval_every: o.EvalEvery = None,
+    config: o.Config = None,  # noqa: ARG001  takes_settings reads it
+    seeds: o.Seeds = 1,
     reach: Annotated[
-        float | None, typer.Option("--reach", help="Also tell after how many rounds clients reached this accuracy.")
+        float | None, typer.Option("--reach", help="Also say after how many rounds clients reached this accuracy.")
     ] = None,
-    settings: o.Set = None,
+    values: o.Values,
     out: o.Out = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -67,36 +48,29 @@ def compare(
     Example:  fedloom compare --task digits --clients 50 --alpha 0.1 --seeds 3 fedavg fedprox:mu=0.1 fedyogi local
     """
     from fedloom.cli.run import fresh_folder
-    from fedloom.runs.api import complete_local
-    from fedloom.runs.plans.compare import begin_comparison
+    from fedloom.runs.plans.compare import PLAN, make_plan
+    from fedloom.runs.plans.plan import write_plan
 
-    values = o.collect(
-        config, settings, alpha, partition, selection,
-        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__ignore=ignore,
-        task__clients=clients, task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
-        rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
-        execution=execution, eval_every=eval_every, new_clients=new_clients,
-    )  # fmt: skip
     values.pop("method", None)
     folder = out or fresh_folder(f"compare-{values.get('task', {}).get('name', 'digits')}")
-    begin_comparison(folder, complete_local(values), methods, seeds, reach)
+    write_plan(folder, PLAN, make_plan(values, methods, seeds, reach))
     finish_comparison(folder, None, as_json, quiet)
 
 
 def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
-    """Do what is left of a comparison, then print its table and verdict and write its report."""
+    """Run what is left of a comparison, then print its table and verdict and write its report."""
     from fedloom.cli.live import LiveTable
-    from fedloom.core.validation import read_toml
     from fedloom.report.run_page import write_report
     from fedloom.report.summary_table import summary, verdict
     from fedloom.runs.config import RunConfig
-    from fedloom.runs.plans.compare import PLAN, continue_comparison
+    from fedloom.runs.plans.compare import PLAN, resume_comparison
+    from fedloom.runs.plans.plan import read_plan
 
-    plan = read_toml(folder / PLAN)
+    plan = read_plan(folder, PLAN)
     rounds = int(plan["config"].get("rounds", RunConfig().rounds))
     try:
         with LiveTable(plan["methods"], plan["seeds"], rounds, quiet or as_json) as live:
-            results = continue_comparison(folder, lambda spec, seed: [live.observer(spec, seed)], workers)
+            results = resume_comparison(folder, lambda spec, seed: [live.observer(spec, seed)], workers)
     except KeyboardInterrupt:
         typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
         raise

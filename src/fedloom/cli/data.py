@@ -17,6 +17,7 @@ SHOWN_CLIENTS = 30
 SHOWN_CLASSES = 12
 
 
+@o.declares_settings
 def data(
     words: Annotated[
         list[str],
@@ -26,13 +27,13 @@ def data(
         str | None, typer.Option("--from", help="For get: the official file or folder, or an address to download.")
     ] = None,
     sha256: Annotated[str | None, typer.Option("--sha256", help="For get: the file's checksum.")] = None,
-    clients: o.Clients = None,
-    alpha: o.Alpha = None,
-    partition: o.Partition = None,
-    target: o.Target = None,
-    client_column: o.ClientColumn = None,
-    ignore: o.Ignore = None,
-    seed: o.Seed = None,
+    clients: int | None = None,
+    alpha: float | None = None,
+    partition: str | None = None,
+    target: str | None = None,
+    client_column: str | None = None,
+    ignore: list[str] | None = None,
+    seed: int | None = None,
     png: Annotated[Path | None, typer.Option("--png", help="Where the picture goes (default: NAME.png).")] = None,
     as_json: o.Json = False,
 ) -> None:

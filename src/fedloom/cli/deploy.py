@@ -81,10 +81,9 @@ def explain(
     from fedloom.deploy.explain import explanation_text
     from fedloom.deploy.participant_folder import SERVER_FILE
     from fedloom.deploy.settings import load_server
-    from fedloom.runs.api import complete_local, completed
-    from fedloom.runs.config import parse
+    from fedloom.runs.resolve import resolve
 
-    config = completed(parse(complete_local(read_toml(run_file)), str(run_file)))
+    config = resolve(read_toml(run_file), str(run_file))
     beside = run_file.parent
     settings = load_server(beside) if (beside / SERVER_FILE).is_file() else None
     typer.echo(explanation_text(config, settings))
@@ -190,10 +189,10 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    from fedloom.cli.run import told
+    from fedloom.cli.run import show_result
     from fedloom.runs.history import History
 
-    told(History.load(folder), folder, as_json)
+    show_result(History.load(folder), folder, as_json)
     cross = folder / "cross_site.json"
     if cross.exists() and not as_json:
         _print_cross(json.loads(cross.read_text()))

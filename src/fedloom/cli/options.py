@@ -1,104 +1,90 @@
-"""The options that ``run`` and ``compare`` share, and how they become a configuration."""
+"""The settings of a run as options: one declaration for ``run``, ``compare``, ``sweep`` and ``advise``.
+
+``SETTINGS`` has a line per option with the key of the config that it sets. A command takes them all, or all but some,
+with ``@takes_settings``; it receives the nested values of a config, from the TOML file, the options and ``--set``.
+Other commands that need a few of them have parameters of the same names and ``@declares_settings``. Options that are
+not settings (``--out``, ``--json`` ...) are annotations.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+SET_HELP = "Any other setting, for instance local.momentum=0.9. Repeatable."
 TASK, LOCAL, ROUND, OUTPUT = "The data", "Local training", "Rounds", "Output"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An option that sets a key of a run's config."""
+
+    flag: str
+    kind: Any
+    key: str
+    """The dotted path in the config; empty for options that ``_combine`` reads itself."""
+    panel: str | None
+    help: str
+    metavar: str | None = None
+
+    @property
+    def parameter(self) -> str:
+        """The name of the command function's parameter."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+    @property
+    def as_parameter(self) -> inspect.Parameter:
+        """The parameter of a command function, with the annotation that typer reads."""
+        option = typer.Option(self.flag, help=self.help, rich_help_panel=self.panel, metavar=self.metavar)
+        annotation = Annotated[self.kind | None, option]  # type: ignore[name-defined]
+        return inspect.Parameter(self.parameter, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+SETTINGS = (
+    Setting("--task", str, "task.name", TASK, "A task of [b]fedloom list tasks[/b] (default: digits)."),
+    Setting("--data", str, "task.path", TASK, "Your own data instead: CSV, NPZ, parquet, LEAF or per-client NPZ."),
+    Setting("--target", str, "task.target", TASK, "The label column of --data (default: label)."),
+    Setting("--client-column", str, "task.client_column", TASK, "Its client column (default: client, if it has one)."),
+    Setting("--ignore", list[str], "task.ignore", TASK, "A column of --data that is not a feature. Repeatable."),
+    Setting("--clients", int, "task.clients", TASK, "How many clients share the data."),
+    Setting("--alpha", float, "", TASK, "Dirichlet label skew: 0.1 is strong, 100 is none."),
+    Setting("--partition", str, "", TASK, "Another partition of the data, for instance 'shards(2)' or iid."),
+    Setting("--model", str, "task.model", TASK, "A model of [b]fedloom list models[/b]."),
+    Setting("--epochs", int, "local.epochs", LOCAL, "Local epochs per round."),
+    Setting("--batch-size", int, "local.batch_size", LOCAL, "Local batch size; 0 is all data at once."),
+    Setting("--lr", float, "local.lr", LOCAL, "Local learning rate."),
+    Setting("--rounds", int, "rounds", ROUND, "How many rounds (default: 20)."),
+    Setting("--selection", str, "", ROUND, "Client selection, see [b]fedloom list selectors[/b] (default: random)."),
+    Setting("--fraction", float, "selection.fraction", ROUND, "Share of clients per round (default: 1)."),
+    Setting("--number", int, "selection.number", ROUND, "Number of clients per round, instead of a share."),
+    Setting("--new-clients", int, "new_clients", ROUND, "Clients held out of training; they are only evaluated."),
+    Setting("--seed", int, "seed", ROUND, "Same seed, same bytes (default: 0)."),
+    Setting("--workers", int, "workers", ROUND, "Worker processes; they never change a result."),
+    Setting(
+        *("--engine", str, "engine", ROUND),
+        "Where clients train: auto, or one of [b]fedloom list engines[/b]; it never changes a result.",
+    ),
+    Setting(
+        *("--ray-address", str, "ray_address", ROUND), "A Ray cluster's host:port, or auto; without it a local Ray."
+    ),
+    Setting("--execution", str, "execution", ROUND, "auto, vectorised, loop or compiled."),
+    Setting("--eval-every", int, "eval_every", ROUND, "Evaluate every n rounds; 0 is never."),
+    Setting("--set", list[str], "", None, SET_HELP, metavar="KEY=VALUE"),
+)
+BY_NAME = {setting.parameter: setting for setting in SETTINGS}
 
 Config = Annotated[
     Path | None, typer.Option("--config", help="A TOML file with any of the settings; options override it.")
 ]
-Task = Annotated[
-    str | None,
-    typer.Option("--task", help="A task of [b]fedloom list tasks[/b] (default: digits).", rich_help_panel=TASK),
-]
-Data = Annotated[
-    str | None,
-    typer.Option(
-        "--data", help="Your own data instead: CSV, NPZ, parquet, LEAF or per-client NPZ.", rich_help_panel=TASK
-    ),
-]
-Target = Annotated[
-    str | None, typer.Option("--target", help="The label column of --data (default: label).", rich_help_panel=TASK)
-]
-ClientColumn = Annotated[
-    str | None,
-    typer.Option("--client-column", help="Its client column (default: client, if there is one).", rich_help_panel=TASK),
-]
-Ignore = Annotated[
-    list[str] | None,
-    typer.Option("--ignore", help="A column of --data that is no feature. Repeatable.", rich_help_panel=TASK),
-]
-Clients = Annotated[
-    int | None, typer.Option("--clients", help="How many clients share the data.", rich_help_panel=TASK)
-]
-Alpha = Annotated[
-    float | None,
-    typer.Option("--alpha", help="Dirichlet label skew: 0.1 is strong, 100 is none.", rich_help_panel=TASK),
-]
-Partition = Annotated[
-    str | None,
-    typer.Option("--partition", help="Another division, for instance 'shards(2)' or iid.", rich_help_panel=TASK),
-]
-Model = Annotated[
-    str | None, typer.Option("--model", help="A model of [b]fedloom list models[/b].", rich_help_panel=TASK)
-]
-Epochs = Annotated[int | None, typer.Option("--epochs", help="Local epochs per round.", rich_help_panel=LOCAL)]
-BatchSize = Annotated[
-    int | None, typer.Option("--batch-size", help="Local batch size; 0 is all data at once.", rich_help_panel=LOCAL)
-]
-Rate = Annotated[float | None, typer.Option("--lr", help="Local learning rate.", rich_help_panel=LOCAL)]
-Rounds = Annotated[int | None, typer.Option("--rounds", help="How many rounds (default: 20).", rich_help_panel=ROUND)]
-Selection = Annotated[
-    str | None,
-    typer.Option(
-        "--selection",
-        help="Who takes part: a selector of [b]fedloom list selectors[/b] (default: random).",
-        rich_help_panel=ROUND,
-    ),
-]
-Fraction = Annotated[
-    float | None, typer.Option("--fraction", help="Share of clients per round (default: 1).", rich_help_panel=ROUND)
-]
-Number = Annotated[int | None, typer.Option("--number", help="Or how many clients per round.", rich_help_panel=ROUND)]
-NewClients = Annotated[
-    int | None,
-    typer.Option("--new-clients", help="So many clients never train and are only scored.", rich_help_panel=ROUND),
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same bytes (default: 0).", rich_help_panel=ROUND)]
-Workers = Annotated[
-    int | None, typer.Option("--workers", help="Worker processes; they never change a result.", rich_help_panel=ROUND)
-]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        help="Where clients train: auto, or one of [b]fedloom list engines[/b]; it never changes a result.",
-        rich_help_panel=ROUND,
-    ),
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ray-address", help="A Ray cluster's host:port, or auto; without it a local Ray.", rich_help_panel=ROUND
-    ),
-]
-Execution = Annotated[
-    str | None,
-    typer.Option("--execution", help="auto, vectorised, loop or compiled.", rich_help_panel=ROUND),
-]
-EvalEvery = Annotated[
-    int | None, typer.Option("--eval-every", help="Score every n rounds; 0 is never.", rich_help_panel=ROUND)
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, for instance local.momentum=0.9. Repeatable."),
-]
-Out = Annotated[Path | None, typer.Option("--out", help="Where the run's folder goes.", rich_help_panel=OUTPUT)]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
+Seeds = Annotated[int, typer.Option("--seeds", help="How many seeds; three or more give a spread.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The folder to write into.", rich_help_panel=OUTPUT)]
 Track = Annotated[
     list[str] | None,
     typer.Option("--track", help="Also send numbers to tensorboard or mlflow.", rich_help_panel=OUTPUT),
@@ -106,45 +92,98 @@ Track = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=OUTPUT)]
 
+Values = dict[str, Any]
+"""The nested values of a config: the annotation of the parameter in whose place ``takes_settings`` puts its options."""
 
-def collect(
-    config: Path | None,
-    settings: list[str] | None,
-    alpha: float | None,
-    partition: str | None,
-    selection: str | None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Nested config values from a TOML file, then options, then ``--set``. Option names say where they go."""
+
+def takes_settings(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of ``SETTINGS`` in the place of its parameter ``values``.
+
+    The command's ``config``, or else its ``file``, is the TOML file that the options override.
+
+    Args:
+        without: Settings, by their parameters' names, that the command does not take.
+    """
+    settings = [setting for setting in SETTINGS if setting.parameter not in without]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+            parameters += [setting.as_parameter for setting in settings] if name == "values" else [parameter]
+
+        @functools.wraps(command)
+        def wrapper(**given: Any) -> None:
+            options = {setting.parameter: given.pop(setting.parameter) for setting in settings}
+            command(values=collect(given.get("config", given.get("file")), options), **given)
+
+        return _with_parameters(wrapper, parameters)
+
+    return decorate
+
+
+def declares_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Make options, as ``SETTINGS`` declares them, of a command's plain parameters of the same names."""
+    found = inspect.signature(command, eval_str=True).parameters.values()
+    plain = {one.name for one in found if one.name in BY_NAME and not hasattr(one.annotation, "__metadata__")}
+    parameters = [BY_NAME[one.name].as_parameter if one.name in plain else one for one in found]
+    return _with_parameters(functools.wraps(command)(lambda **given: command(**given)), parameters)
+
+
+def _with_parameters(wrapper: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    """A wrapper whose signature, as typer reads it, has these parameters."""
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    wrapper.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
+    return wrapper
+
+
+def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
+    """The nested values of a config from a TOML file, then the options, then ``--set``."""
     from fedloom.core.errors import FedloomError
     from fedloom.core.nested import set_nested
     from fedloom.core.validation import read_toml
-    from fedloom.data.partition.registry import dirichlet, partition_config, partitioner
-    from fedloom.methods.registry import split_method
-    from fedloom.runs.config import override
+    from fedloom.runs.resolve import override
 
-    values: dict[str, Any] = read_toml(config) if config is not None else {}
+    values: Values = read_toml(file) if file is not None else {}
     for section in ("task", "local", "selection"):
         if not isinstance(values.get(section, {}), dict):
-            raise FedloomError(f"{section} in {config} is a section with keys, for instance [{section}], not a value.")
-    if alpha is not None and partition is not None:
-        raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")
-    divide = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition is not None else None
-    if divide is not None:
-        values.setdefault("task", {})["partition"] = partition_config(divide)
-    if selection is not None:
-        name, own = split_method(selection)
-        given = values.get("selection", {})
-        values["selection"] = {**(given if given.get("name") in (None, name) else {}), "name": name, **own}
-    for place, value in options.items():
-        if value is not None:
-            set_nested(values, place.replace("__", "."), value, f"--{place.rpartition('__')[2]}")
+            raise FedloomError(f"{section} in {file} is a section with keys, for instance [{section}], not a value.")
+    _set_partition(values, options.get("alpha"), options.get("partition"))
+    _set_selection(values, options.get("selection"))
+    for name, value in options.items():
+        setting = BY_NAME[name]
+        if value is not None and setting.key:
+            set_nested(values, setting.key, value, setting.flag)
     if "path" in values.get("task", {}):
         values["task"].setdefault("name", "own")
-    if "method" in values and isinstance(values["method"], str):
+        values["task"]["path"] = str(Path(values["task"]["path"]).resolve())
+    if isinstance(values.get("method"), str):
         values["method"] = {"name": values["method"]}
-    values = override(values, settings or [])
+    values = override(values, options.get("set") or [])
     for section in ("task", "local", "selection", "method"):
         if not isinstance(values.get(section, {}), dict):
             raise FedloomError(f"--set {section}=...: {section} is a section; set one of its keys.")
     return values
+
+
+def _set_partition(values: Values, alpha: float | None, partition: str | None) -> None:
+    from fedloom.core.errors import FedloomError
+    from fedloom.core.nested import set_nested
+    from fedloom.data.partition.registry import dirichlet, partition_config, partitioner
+
+    if alpha is not None and partition is not None:
+        raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")
+    divide = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition is not None else None
+    if divide is not None:
+        set_nested(values, "task.partition", partition_config(divide), "--partition")
+
+
+def _set_selection(values: Values, selection: str | None) -> None:
+    """Set the selector; its settings in ``values`` stay if they are of the same selector."""
+    from fedloom.methods.registry import split_method
+
+    if selection is not None:
+        name, settings = split_method(selection)
+        given = values.get("selection", {})
+        kept = given if given.get("name") in (None, name) else {}
+        values["selection"] = {**kept, "name": name, **settings}

@@ -123,12 +123,12 @@ def _lines(header: list[str], rows: list[list[Any]]) -> Iterator[str]:
 
 def _write(path: Path, header: list[str], rows: list[list[Any]]) -> None:
     from fedloom.core.errors import FedloomError
-    from fedloom.runs.checkpoint import write_whole
+    from fedloom.runs.files import write_atomic
 
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     try:
-        write_whole(path, text.getvalue().encode())
+        write_atomic(path, text.getvalue().encode())
     except OSError as error:
         raise FedloomError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedloom.reproduce.study import StudyOutcome
 
 
+@o.declares_settings
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="[STUDY]", help="The study; without one, all are listed.")
@@ -21,7 +22,7 @@ def reproduce(
     data: Annotated[
         str, typer.Option("--data", help="The corpus, where a study knows several: synthetic or n8n.")
     ] = "",
-    workers: o.Workers = None,
+    workers: int | None = None,
     settings: o.Set = None,
     out: Annotated[
         Path | None,

@@ -14,37 +14,16 @@ if TYPE_CHECKING:
     from fedloom.runs.history import History
 
 
+@o.takes_settings()
 def run(
+    *,
     file: Annotated[
         Path | None, typer.Argument(metavar="[RUN.toml]", help="A run's settings; options override them.")
     ] = None,
-    task: o.Task = None,
     method: Annotated[
         str | None, typer.Option("--method", help="A method of [b]fedloom list methods[/b], or my_file.py:MyMethod.")
     ] = None,
-    data: o.Data = None,
-    target: o.Target = None,
-    client_column: o.ClientColumn = None,
-    ignore: o.Ignore = None,
-    clients: o.Clients = None,
-    alpha: o.Alpha = None,
-    partition: o.Partition = None,
-    model: o.Model = None,
-    epochs: o.Epochs = None,
-    batch_size: o.BatchSize = None,
-    lr: o.Rate = None,
-    rounds: o.Rounds = None,
-    selection: o.Selection = None,
-    fraction: o.Fraction = None,
-    number: o.Number = None,
-    new_clients: o.NewClients = None,
-    seed: o.Seed = None,
-    workers: o.Workers = None,
-    engine: o.Engine = None,
-    ray_address: o.RayAddress = None,
-    execution: o.Execution = None,
-    eval_every: o.EvalEvery = None,
-    settings: o.Set = None,
+    values: o.Values,
     out: o.Out = None,
     track: o.Track = None,
     as_json: o.Json = False,
@@ -54,68 +33,64 @@ def run(
 
     Example:  fedloom run --task digits --method fedprox:mu=0.1 --clients 20 --alpha 0.1 --rounds 30
     """
-    from fedloom.runs.api import complete_local, completed, make_task, method_of, with_method
-    from fedloom.runs.config import parse
     from fedloom.runs.history import History
+    from fedloom.runs.method_spec import with_method
+    from fedloom.runs.resolve import method_from_config, resolve, task_from_config
     from fedloom.runs.runner import execute, prepare
 
-    values = o.collect(
-        file, settings, alpha, partition, selection,
-        task__name=task, task__path=data, task__target=target, task__client_column=client_column, task__ignore=ignore,
-        task__clients=clients, task__model=model, local__epochs=epochs, local__batch_size=batch_size, local__lr=lr,
-        rounds=rounds, selection__fraction=fraction, selection__number=number, seed=seed, workers=workers,
-        engine=engine, ray_address=ray_address, execution=execution, eval_every=eval_every, new_clients=new_clients,
-    )  # fmt: skip
     if method is not None:
         values = with_method(values, method)
-    config = completed(parse(complete_local(values)))
-    prepared = prepare(make_task(config), method_of(config), config)
+    config = resolve(values, "the configuration" if file is None else str(file))
+    prepared = prepare(task_from_config(config), method_from_config(config), config)
     name = History(prepared.plain).label.rpartition(":")[2]
     folder = out or fresh_folder(f"{config.task.name}-{name}-seed{config.seed}")
-    _finish(lambda watch: execute(prepared, folder, watch), folder, config.rounds, track, as_json, quiet)
+    _finish(lambda observers: execute(prepared, folder, observers), folder, config.rounds, track, as_json, quiet)
 
 
+@o.declares_settings
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep or an advice.")],
-    workers: o.Workers = None,
-    engine: o.Engine = None,
-    ray_address: o.RayAddress = None,
+    workers: int | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
     track: o.Track = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Go on with a stopped run, comparison, sweep or advice, to the same bytes as if it had never stopped."""
     from fedloom.core.errors import FedloomError
-    from fedloom.core.validation import read_toml
-    from fedloom.runs.plans import compare as comparison
-    from fedloom.runs.plans import sweep
-    from fedloom.runs.plans.advise import advise
+    from fedloom.runs.plans.plan import PLAN_FILES
 
-    several = any((folder / plan).exists() for plan in (comparison.PLAN, sweep.PLAN, advise.PLAN))
-    if several and (engine or ray_address):
-        raise FedloomError("--engine and --ray-address are for the resume of one run: leave them out here.")
-    if (folder / comparison.PLAN).exists():
+    file = next((file for file in PLAN_FILES if (folder / file).exists()), None)
+    if file is not None:
+        if engine or ray_address:
+            raise FedloomError("--engine and --ray-address are for the resume of one run: leave them out here.")
+        _finish_plan(PLAN_FILES[file], folder, workers, as_json, quiet)
+        return
+    from fedloom.runs.api import resume as resume_run
+    from fedloom.runs.resolve import load_config_to_resume
+
+    rounds = load_config_to_resume(folder).rounds
+    where: dict[str, Any] = {"workers": workers, "engine": engine, "ray_address": ray_address}
+    _finish(lambda observers: resume_run(folder, observers=observers, **where), folder, rounds, track, as_json, quiet)
+
+
+def _finish_plan(kind: str, folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
+    """Do what is left of the plan in a folder."""
+    if kind == "comparison":
         from fedloom.cli.compare import finish_comparison
 
         finish_comparison(folder, workers, as_json, quiet)
-        return
-    if (folder / sweep.PLAN).exists():
+    elif kind == "sweep":
         from fedloom.cli.sweep import finish_sweep
 
         finish_sweep(folder, workers, as_json, quiet)
-        return
-    if (folder / advise.PLAN).exists():
+    else:
         from fedloom.cli.advise import finish_advice
+        from fedloom.runs.plans.plan import read_plan
 
-        plan = read_toml(folder / advise.PLAN)
+        plan = read_plan(folder, "advice.toml")
         finish_advice(folder, plan["config"], plan["minutes"], plan.get("methods"), as_json, quiet)
-        return
-    from fedloom.runs.api import load_config
-    from fedloom.runs.api import resume as resume_run
-
-    rounds = load_config(folder).rounds
-    where: dict[str, Any] = {"workers": workers, "engine": engine, "ray_address": ray_address}
-    _finish(lambda watch: resume_run(folder, observers=watch, **where), folder, rounds, track, as_json, quiet)
 
 
 def fresh_folder(name: str) -> Path:
@@ -125,7 +100,7 @@ def fresh_folder(name: str) -> Path:
 
 
 def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_json: bool, quiet: bool) -> None:
-    """Run with a progress bar and trackers; then report, and say what came out."""
+    """Run with a progress bar and trackers, then write the report and print the result."""
     from fedloom.cli.progress import bars, observer
     from fedloom.runs.trackers import tracker
 
@@ -136,11 +111,11 @@ def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_js
     except KeyboardInterrupt:
         typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
         raise
-    told(history, folder, as_json)
+    show_result(history, folder, as_json)
 
 
-def told(history: History, folder: Path, as_json: bool) -> None:
-    """Write a finished run's report and say what came out, for people or for machines."""
+def show_result(history: History, folder: Path, as_json: bool) -> None:
+    """Write a finished run's report and print its result, as a table or as JSON."""
     from fedloom.report.run_page import write_report
 
     if any(record["metrics"] for record in history.records):
@@ -172,7 +147,7 @@ def _print(history: History, folder: Path) -> None:
     from fedloom.runs.statistics import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
-    table.add_column("what was scored on whose data")
+    table.add_column("which model on whose data")
     table.add_column("value", justify="right")
     for name, value in history.records[-1]["metrics"].items() if history.records else ():
         table.add_row(name, f"{value:.4g}")

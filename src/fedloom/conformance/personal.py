@@ -130,7 +130,7 @@ def to_two_clusters(method: Algorithm) -> float:
 
 def to_convex_mix(method: Algorithm) -> float:
     """FedPredict behind a method: ``g * global + (1 - g) * own`` with ``g = exp(-1/nt - t/T)``, per client."""
-    run = played(WORLD.task(), method, 7, WORK, selection={"number": 2}, personal=[FedPredict()])
+    run = played(WORLD.task(), method, 7, WORK, selection={"number": 2}, prediction=[FedPredict()])
     last = [max((r["round"] for r in run.records if k in r["selected"]), default=0) for k in range(WORLD.clients)]
     kept = run.state.client_states.rows["fedpredict/row"]
     wanted = []

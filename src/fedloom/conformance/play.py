@@ -17,7 +17,7 @@ from fedloom.engines.inline import Inline
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import RunState, initial_state
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from fedloom.runs.runner import prepare
 from fedloom.training.local_trainer import LocalTrainer
 
@@ -70,7 +70,7 @@ def played(
 ) -> Played:
     """A method after ``play`` rounds of a run of ``rounds`` (by default those); ``settings`` are keys of its config."""
     values = {"rounds": rounds or max(play, 1), "local": dict(local), "eval_every": 0, **settings}
-    run = prepare(task, method, parse(values, "the check")).composition
+    run = prepare(task, method, resolve(values, "the check", task=task)).composition
     state = initial_state(run)
     with single_thread():
         play_prelude(run, Inline(run.runtime()), state)

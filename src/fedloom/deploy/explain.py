@@ -29,9 +29,9 @@ from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models
-from fedloom.runs.api import completed, make_task, method_of
 from fedloom.runs.config import RunConfig
 from fedloom.runs.history import History
+from fedloom.runs.resolve import method_from_config, task_from_config
 from fedloom.runs.runner import Prepared, prepare
 
 SELECTION, WORK, SCORING = "selection", "work", "scoring"
@@ -240,8 +240,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         settings: The server's settings; they say whether there is an evaluator and a cross-site evaluation.
     """
     if isinstance(source, RunConfig):
-        config = completed(source)
-        source = prepare(make_task(config), method_of(config), config)
+        source = prepare(task_from_config(source), method_from_config(source), source)
     run, rounds, federation = source.composition, source.config.rounds, source.composition.task.federation
     with single_thread():
         engine, records, final = _dry_run(run, min(rounds, 2))

@@ -33,10 +33,11 @@ from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
 from fedloom.deploy.protocol.user_files import class_parts
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import load_site
-from fedloom.runs.api import completed, load_config, method_of, task_settings
-from fedloom.runs.checkpoint import write_whole
 from fedloom.runs.client_model import client_model
 from fedloom.runs.config import RunConfig, Strict
+from fedloom.runs.files import write_atomic
+from fedloom.runs.old_folders import with_new_keys
+from fedloom.runs.resolve import load_config, method_from_config, task_settings
 from fedloom.tasks.deployment import input_transform
 from fedloom.tasks.registry import task_builder
 from fedloom.training.evaluation import EVALUATION_BATCH
@@ -112,8 +113,8 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
     try:
         shutil.rmtree(aside, ignore_errors=True)  # left by an interrupted save
         _for_prediction(blueprint).save(aside, server=False, paths=False)
-        write_whole(aside / MODEL, packed(tensors))
-        write_whole(aside / ABOUT, about.model_dump_json(indent=1).encode())
+        write_atomic(aside / MODEL, packed(tensors))
+        write_atomic(aside / ABOUT, about.model_dump_json(indent=1).encode())
         if folder.exists():
             shutil.rmtree(older, ignore_errors=True)
             os.replace(folder, older)
@@ -127,7 +128,7 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
 def _for_prediction(blueprint: Blueprint) -> Blueprint:
     """The blueprint with the task only, without the method, the prediction stages or user-defined classes."""
     usual = RunConfig()
-    trained = {"method": {"name": "fedavg"}, "selection": usual.selection, "personal": []}
+    trained = {"method": {"name": "fedavg"}, "selection": usual.selection, "prediction": []}
     config = blueprint.config.model_copy(update=trained)
     return replace(blueprint, config=config, communal=None, global_test=None)
 
@@ -140,7 +141,7 @@ def load_model(folder: Path) -> SavedModel:
         if not (folder / name).is_file():
             raise FedloomError(f"{folder} has no {name}: it is not a saved model, or it is incomplete.")
     about = _about(folder / ABOUT)
-    for part in class_parts(read_toml(folder / CONFIG)):
+    for part in class_parts(with_new_keys(read_toml(folder / CONFIG))):
         if ":" in str(part.get("name", "")):  # prediction needs nothing but the model
             raise FedloomError(
                 f"{folder / CONFIG} names user code ({printable_line(str(part['name']), 60)}): it is not run."
@@ -159,10 +160,12 @@ def model_of_run(folder: Path, client: str | None = None) -> SavedModel:
         folder: The run's folder.
         client: The client's name or number; None for the model that all clients share.
     """
-    config = completed(load_config(folder))
+    config = load_config(folder)
     _check_predictable(config.task.name)
     found = client_model(folder, client)
-    schema = task_builder(config.task.name).deployment.schema(found.task, task_settings(config), method_of(config), ())
+    schema = task_builder(config.task.name).deployment.schema(
+        found.task, task_settings(config), method_from_config(config), ()
+    )
     _check_predictable(config.task.name, schema)
     model = deepcopy(found.task.model)
     found.task.layout.fill(model, found.row)

@@ -40,7 +40,7 @@ TESTS = {
     "global_accuracy": "On the global test set",
 }
 WHERE = ("workers", "engine", "ray_address")
-MAY_DIFFER = ("method", "personal", "seed", "out", *WHERE, "checkpoint_every", "made_by.task")
+MAY_DIFFER = ("method", "prediction", "seed", "out", *WHERE, "checkpoint_every", "made_by.task")
 
 
 def summary(histories: Histories, reach: float | None = None) -> list[SummaryRow]:

@@ -15,9 +15,9 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.reproduce.study import StudyFinding, StudyTable, ahead_finding, mean_text
-from fedloom.runs.api import with_method
 from fedloom.runs.history import History
-from fedloom.runs.plans.plan import Member, file_name
+from fedloom.runs.method_spec import with_method
+from fedloom.runs.plans.plan import Member, folder_name
 from fedloom.tasks.flows.synthetic.client_sizes import thresholds
 from fedloom.tasks.task import task as make
 
@@ -126,7 +126,7 @@ def member(
     }
     extra = f" E={epochs}" * (epochs > 1) + f" lr={rate:g}" * (lr is not None)
     label = f"{name}{'+FT' if tuned else ''}{extra}"
-    return Member(label, file_name(label), with_method(values, spec))
+    return Member(label, folder_name(label), with_method(values, spec))
 
 
 Values = dict[str, dict[str, list[float]]]

@@ -12,9 +12,10 @@ from typing import Any
 
 from fedloom.reproduce.gala_reported import FIRST_TOLERANCE
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.api import load_config, local_values, method_of, with_method
 from fedloom.runs.history import History
-from fedloom.runs.plans.plan import Member, Workshop, file_name
+from fedloom.runs.method_spec import with_method
+from fedloom.runs.plans.plan import Member, RunFactory, folder_name
+from fedloom.runs.resolve import load_config, method_from_config
 from fedloom.runs.runner import prepare, rescore
 from fedloom.runs.statistics import GLOBAL
 
@@ -102,14 +103,14 @@ class GalaPlan:
         spec = method.command_line(FIRST_TOLERANCE[self.graph, case.clients])
         values: dict[str, Any] = {
             "task": {"name": self.graph, "clients": case.clients, "options": {"split_seed": 0}},
-            "local": local_values(self.graph, case.local),
+            "local": case.local,
             "rounds": method.rounds,
             "eval_every": method.rounds,
             "checkpoint_every": method.rounds,
             "clients_on_global": True,
         }
         label = f"{spec} {case.label}"
-        return Member(label, file_name(label), with_method(values, spec))
+        return Member(label, folder_name(label), with_method(values, spec))
 
     def members(self) -> list[Member]:
         """All runs."""
@@ -117,7 +118,7 @@ class GalaPlan:
 
     def run(self, request: StudyRequest) -> GalaScores:
         """Run all members and score them."""
-        histories, workshop, scores = request.run(self.members()), Workshop(remembers=len(self.cases)), GalaScores()
+        histories, workshop, scores = request.run(self.members()), RunFactory(kept_tasks=len(self.cases)), GalaScores()
         for case in self.cases:
             for method in self.methods:
                 found = histories[self.member(method, case).label]
@@ -136,12 +137,12 @@ def _own_models_score(history: History, method: StudyMethod, mode: str) -> float
     return _weighted_mean(history.clients, method, "global_accuracy" if mode == "global" else "accuracy")
 
 
-def _shared_model_score(history: History, method: StudyMethod, mode: str, workshop: Workshop) -> float:
+def _shared_model_score(history: History, method: StudyMethod, mode: str, workshop: RunFactory) -> float:
     """The shared model's accuracy, averaged in the same way."""
     if mode == "global" or history.folder is None:
         return float(history.last(GLOBAL) or 0.0)
-    config = load_config(history.folder).model_copy(update={"personal": [], "workers": 1})
-    prepared = prepare(workshop.task(config), method_of(config), config)
+    config = load_config(history.folder).model_copy(update={"prediction": [], "workers": 1})
+    prepared = prepare(workshop.task(config), method_from_config(config), config)
     return _weighted_mean(rescore(prepared, history.folder), method, "accuracy")
 
 

@@ -15,10 +15,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.checkpoint import write_whole
-from fedloom.runs.config import override
+from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
-from fedloom.runs.plans.plan import Member, Watch, Workshop, go_on
+from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
+from fedloom.runs.resolve import override
 
 
 @dataclass(frozen=True)
@@ -83,21 +83,21 @@ class StudyRequest:
     workers: int = 1
     data: str = ""
     settings: tuple[str, ...] = ()
-    watch: Watch = lambda *_: ()
+    watch: ObserversOf = lambda *_: ()
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise FedloomError(f"seeds={self.seeds}: a study needs at least one seed.")
 
-    def with_observers(self, watch: Watch) -> StudyRequest:
+    def with_observers(self, watch: ObserversOf) -> StudyRequest:
         """A copy with observers for each run."""
         return replace(self, watch=watch)
 
     def run(self, members: Sequence[Member], may_stop: bool = False) -> dict[str, list[History]]:
         """A history per member and seed: read, resumed or run. A run that stopped early is an error, unless it may."""
-        changed = [Member(m.label, m.place, override(_copy(m.values), self.settings), m.algorithm) for m in members]
-        workshop = Workshop(workers=self.workers, remembers=2)
-        found = go_on(self.out, changed, range(self.seeds), self.watch, workshop)
+        changed = [replace(member, values=override(_copy(member.values), self.settings)) for member in members]
+        workshop = RunFactory(workers=self.workers, kept_tasks=2)
+        found = run_members(self.out, changed, range(self.seeds), self.watch, workshop)
         for label, histories in found.items():
             for seed, history in enumerate(histories):
                 if history.stopped and not may_stop:
@@ -130,8 +130,8 @@ def run_study(study: Study, request: StudyRequest) -> StudyOutcome:
         raise FedloomError(f"Study {study.name} has no data '{request.data}': {known}.")
     outcome = study.run(request)
     request.out.mkdir(parents=True, exist_ok=True)
-    write_whole(request.out / "outcome.json", outcome.to_json().encode())
-    write_whole(request.out / "outcome.md", outcome.to_markdown().encode())
+    write_atomic(request.out / "outcome.json", outcome.to_json().encode())
+    write_atomic(request.out / "outcome.md", outcome.to_markdown().encode())
     return outcome
 
 

@@ -7,7 +7,6 @@ synced, renamed), and no pickle is involved.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,19 +19,10 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.nested import select_prefix
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
+from fedloom.runs.files import write_atomic
 
 COMPACT = 4
 """When the changes on disk outgrow the kept rows this many times, all rows are written and older files go."""
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is either there whole or not there."""
-    aside = path.with_name(path.name + ".part")
-    with open(aside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
 
 
 def save_checkpoint(folder: Path, state: RunState) -> None:
@@ -45,7 +35,7 @@ def save_checkpoint(folder: Path, state: RunState) -> None:
     tensors |= {f"server/{name}": tensor for name, tensor in state.server.items()}
     tensors |= {f"optimizer/{name}": tensor for name, tensor in state.optimizer.items()}
     tensors |= {f"selection/{name}": tensor for name, tensor in state.selection.items()}
-    write_whole(checkpoints / f"round-{number}.safetensors", _packed(tensors))
+    write_atomic(checkpoints / f"round-{number}.safetensors", _safetensors(tensors))
     _drop_superseded(checkpoints)
 
 
@@ -75,9 +65,9 @@ def _save_kept(checkpoints: Path, number: str, keep: ClientStates) -> None:
     whole = sum(rows.nbytes for rows in keep.rows.values())
     on_disk = sum(path.stat().st_size for path in checkpoints.glob("kept-*.safetensors"))
     if on_disk > COMPACT * whole:
-        write_whole(checkpoints / f"kept-{number}-all.safetensors", _packed(keep.everything()))
+        write_atomic(checkpoints / f"kept-{number}-all.safetensors", _safetensors(keep.everything()))
     else:
-        write_whole(checkpoints / f"kept-{number}.safetensors", _packed(keep.changes()))
+        write_atomic(checkpoints / f"kept-{number}.safetensors", _safetensors(keep.changes()))
 
 
 def _drop_superseded(checkpoints: Path) -> None:
@@ -90,7 +80,7 @@ def _drop_superseded(checkpoints: Path) -> None:
                 old.unlink()
 
 
-def _packed(tensors: Mapping[str, Tensor]) -> bytes:
+def _safetensors(tensors: Mapping[str, Tensor]) -> bytes:
     return bytes(save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
 
 

@@ -16,9 +16,9 @@ from fedloom.core.message import Message
 from fedloom.core.task import FederationView, Task
 from fedloom.core.threads import single_thread
 from fedloom.rounds.client_runtime import PREDICTING
-from fedloom.runs.api import completed, load_config, make_task, method_of
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
+from fedloom.runs.resolve import load_config, method_from_config, task_from_config
 from fedloom.runs.runner import prepare
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.registry import TASKS
@@ -47,9 +47,8 @@ def client_model(
     with the same model. ``task`` and ``method`` are only needed where they are objects of one's own.
     """
     folder = Path(folder)
-    config = load_config(folder)
-    config = completed(config) if task is None else config
-    prepared = prepare(task or make_task(config), method or method_of(config), config)
+    config = load_config(folder, task=task)
+    prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
     run, federation = prepared.composition, prepared.composition.task.federation
     if config.made_by.get("task") != prepared.plain["made_by"]["task"]:
         raise FedloomError(

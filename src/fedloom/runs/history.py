@@ -9,7 +9,6 @@ The names of metrics say which model was scored on whose data, so that no number
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from fedloom.core.errors import FedloomError
 from fedloom.core.nested import select_prefix
 from fedloom.plotting.curves import curves_figure
+from fedloom.runs.checkpoint import load_tensors
+from fedloom.runs.old_folders import read_run_values
 from fedloom.runs.statistics import BYTES, CLIENTS, accuracy_panels, bytes_sent
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class History:
     @property
     def label(self) -> str:
         """The method, and the stages behind it, as written on the command line."""
-        stages = [str(stage["name"]).rpartition(":")[2] for stage in self.config.get("personal", ())]
+        stages = [str(stage["name"]).rpartition(":")[2] for stage in self.config.get("prediction", ())]
         return "+".join([str(self.config["method"]["name"]), *stages])
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
@@ -120,10 +121,7 @@ class History:
     def load(folder: str | Path) -> History:
         """Read a run's folder."""
         folder = Path(folder)
-        if not (folder / "config.toml").is_file():
-            raise FedloomError(f"{folder} is not a run's folder: it has no config.toml.")
-        with open(folder / "config.toml", "rb") as file:
-            config = tomllib.load(file)
+        config = read_run_values(folder)
         records = _records(folder / "metrics.jsonl")
         stopped = next((r["stopped"] for r in records if "stopped" in r), None)
         return History(
@@ -157,8 +155,6 @@ def _server(folder: Path) -> dict[str, Tensor]:
     newest = sorted((folder / "checkpoints").glob("round-*.safetensors"))
     if not newest:
         return {}
-    from fedloom.runs.checkpoint import load_tensors
-
     return select_prefix(load_tensors(newest[-1]), "server/")
 
 

@@ -7,7 +7,6 @@ leaves the same bytes as one that was not; times go to ``timings.jsonl``.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +23,6 @@ from fedloom.aggregation.weighting import weights
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import Abandoned, FedloomError, Stopped
-from fedloom.core.local_work import LocalWork
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import Choice
 from fedloom.core.task import Task
@@ -35,8 +33,9 @@ from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.metrics import accuracy_per_selected, size_limits
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
-from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint, write_whole
+from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
 from fedloom.runs.config import RunConfig, as_plain, to_toml
+from fedloom.runs.files import append_json, compact_json, write_atomic
 from fedloom.runs.history import History
 from fedloom.training.execution import decide
 
@@ -64,11 +63,11 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     ``made_of`` says what the task is made of, where its data do not: it stands for their fingerprint.
     """
     engine.check(config.engine, config.ray_address)
-    work = config.local or LocalWork()
+    work = config.local
     execution = decide(task, config.execution, work.batch_size)
     log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
-    config = config.model_copy(update={"execution": execution.name, "local": work, "made_by": made_by})
+    config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
     new = _new_clients(task, config)
     clients = algorithm.trains_on(task.federation, new).clients
     if clients > 1 and hasattr(config.selection, "per_round"):
@@ -87,7 +86,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     late = [since for since, _ in task.federation.later if since > config.rounds]
     if late:
         log.warning("the drift of round %s never comes: the run has %s rounds", late[0], config.rounds)
-    for stage in config.personal:
+    for stage in config.prediction:
         stage.check(algorithm, task)
     optimizer = _server_step(algorithm, config, task)
     composition = Composition(
@@ -99,7 +98,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         weigh=lambda samples, steps: weights(config.weight_by, samples, steps),
         aggregator=weighted_mean,
         optimize=optimizer,
-        stages=tuple(config.personal),
+        stages=tuple(config.prediction),
         new_clients=new,
         eval_every=config.eval_every,
         eval_clients=config.eval_clients,
@@ -133,8 +132,8 @@ def execute(
             raise FedloomError(f"{folder} already holds a run: resume it, or name another folder.")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / "partition.json", _json(history.partition))
-            write_whole(folder / "config.toml", to_toml(prepared.plain))
+            write_atomic(folder / "partition.json", compact_json(history.partition))
+            write_atomic(folder / "config.toml", to_toml(prepared.plain))
         except OSError as error:
             raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
     return _play(prepared, initial_state(prepared.composition), history, observers, cores)
@@ -157,7 +156,7 @@ def resume(
     if state is None:  # stopped before its first checkpoint: everything is measured anew
         state, history.records = initial_state(prepared.composition), []
     history.records = [record for record in history.records if record["round"] <= state.round]
-    write_whole(folder / "metrics.jsonl", b"".join(_json(record) + b"\n" for record in history.records))
+    write_atomic(folder / "metrics.jsonl", b"".join(compact_json(record) + b"\n" for record in history.records))
     for observe in observers:
         for record in history.records:
             observe(record)
@@ -210,11 +209,11 @@ def _play(
                 history.clients = score_models(run, cores, state)[1]
         except Stopped as end:
             history.stopped = str(end)
-            _append(folder, "metrics.jsonl", {"stopped": history.stopped})
+            append_json(folder, "metrics.jsonl", {"stopped": history.stopped})
         finally:
             cores.close()
     if folder is not None:
-        write_whole(folder / "clients.json", _json(history.clients))
+        write_atomic(folder / "clients.json", compact_json(history.clients))
     return history
 
 
@@ -240,20 +239,10 @@ def _say_left_out(cores: Engine, record: dict[str, Any]) -> None:
 
 def _note(history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float) -> None:
     history.records.append(record)
-    _append(history.folder, "metrics.jsonl", record)
-    _append(history.folder, "timings.jsonl", {"round": record["round"], "seconds": round(seconds, 6)})
+    append_json(history.folder, "metrics.jsonl", record)
+    append_json(history.folder, "timings.jsonl", {"round": record["round"], "seconds": round(seconds, 6)})
     for observe in observers:
         observe(record)
-
-
-def _append(folder: Path | None, name: str, value: Any) -> None:
-    if folder is not None:
-        with open(folder / name, "ab") as file:
-            file.write(_json(value) + b"\n")
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _partition(task: Task) -> dict[str, Any]:

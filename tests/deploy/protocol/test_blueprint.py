@@ -16,8 +16,7 @@ from fedloom.rounds.jobs import Job, LocalEngine
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
-from fedloom.runs.api import make_task, method_of
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import method_from_config, resolve, task_from_config
 from fedloom.runs.runner import _partition, execute, prepare
 from fedloom.tasks.graphs.read import save_graph
 from fedloom.tasks.graphs.split import split_graph
@@ -30,7 +29,7 @@ NODES = {"optimizer": "adam", "lr": 0.05, "batch_size": 0, "epochs": 2}
 
 def config(method="fedavg", task=DIGITS, **settings):
     values = {"rounds": 2, "method": {"name": method} if isinstance(method, str) else method, "task": task}
-    return parse({**values, **settings})
+    return resolve({**values, **settings})
 
 
 def rehearsing(client, name=None):
@@ -42,7 +41,7 @@ def all_sizes(task):
 
 
 def prepared(task, blueprint):
-    return prepare(task, method_of(blueprint.config), blueprint.config).composition
+    return prepare(task, method_from_config(blueprint.config), blueprint.config).composition
 
 
 class Elsewhere(LocalEngine):
@@ -68,7 +67,7 @@ def played(run, engine):
 
 def same_as_simulated(blueprint):
     """Whether a hollow server measures, aggregates and notes what the simulation does, to the last bit."""
-    real = make_task(blueprint.config)
+    real = task_from_config(blueprint.config)
     simulated = prepared(real, blueprint)
     hollow = prepared(blueprint.server_task(all_sizes(real)), blueprint)
     assert hollow.execution.name == simulated.execution.name
@@ -159,7 +158,7 @@ def test_sizes_that_sites_only_claim_take_no_memory():
 
 def test_a_hollow_run_leaves_a_run_folder(tmp_path):
     blueprint = Blueprint.of(config(eval_every=0, rounds=1), SITES)
-    ready = prepare(blueprint.server_task({}), method_of(blueprint.config), blueprint.config)
+    ready = prepare(blueprint.server_task({}), method_from_config(blueprint.config), blueprint.config)
     assert execute(ready, tmp_path / "run").records[-1]["round"] == 1
     assert (tmp_path / "run" / "partition.json").is_file()
 
@@ -173,7 +172,7 @@ def update(runtime, client):
 @pytest.mark.parametrize("method", ["fedavg", "scaffold"])
 def test_a_rehearsing_site_trains_as_its_client_does_in_the_simulation(method, tmp_path):
     blueprint = Blueprint.of(config(method), SITES)
-    simulated = prepared(make_task(blueprint.config), blueprint).runtime()
+    simulated = prepared(task_from_config(blueprint.config), blueprint).runtime()
     for client in range(3):
         site = blueprint.runtime(blueprint.site_task(rehearsing(client), tmp_path))
         expected, found = update(simulated, client), update(site, client)
@@ -277,7 +276,7 @@ def test_a_server_of_graphs_has_sizes_and_dummies(graph):
 
 def test_a_site_with_its_own_piece_of_a_graph_trains_as_its_client_does_in_the_simulation(graph, tmp_path):
     blueprint = Blueprint.of(on_graph(graph, normalise=False), SITES[:2])
-    task = make_task(blueprint.config)
+    task = task_from_config(blueprint.config)
     simulated = prepared(task, blueprint).runtime()
     for client in range(2):
         piece, copies = task.federation.graphs.original(client), task.federation.graphs.positions(client)

@@ -19,7 +19,7 @@ from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from fedloom.runs.runner import prepare
 from support.synthetic import federation, mlp
 
@@ -69,8 +69,8 @@ class Compared(Inline):
 def compared(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: object) -> Compared:
     """Some rounds of a method on a task, each answer held against its rehearsal on the hollow task."""
     values = {"rounds": rounds, "eval_every": 1, **settings}
-    run = prepare(task, method, parse(values, "the test")).composition
-    shadow = prepare(hollow(task), method, parse(values, "the test")).composition
+    run = prepare(task, method, resolve(values, "the test")).composition
+    shadow = prepare(hollow(task), method, resolve(values, "the test")).composition
     engine, state = Compared(run.runtime(), ReplyForms(shadow.runtime())), initial_state(run)
     play_prelude(run, engine, state)
     for _ in range(rounds):
@@ -118,7 +118,7 @@ def test_a_client_without_a_test_sample_and_one_with_a_single_sample_have_the_sa
 
 def fedavg_forms(**settings: object) -> tuple[ReplyForms, Task]:
     task = world_of(fl.FedAvg())[0]
-    return ReplyForms(prepare(hollow(task), fl.FedAvg(), parse(settings, "the test")).composition.runtime()), task
+    return ReplyForms(prepare(hollow(task), fl.FedAvg(), resolve(settings, "the test")).composition.runtime()), task
 
 
 def test_the_form_of_an_answer_is_what_leaves_and_nothing_that_is_kept():
@@ -159,7 +159,7 @@ class Stubborn(fl.FedAvg):
 
 def test_what_cannot_be_rehearsed_is_unknown_and_said_once(caplog):
     task = world_of(fl.FedAvg())[0]
-    forms = ReplyForms(prepare(hollow(task), Stubborn(), parse({}, "the test")).composition.runtime())
+    forms = ReplyForms(prepare(hollow(task), Stubborn(), resolve({}, "the test")).composition.runtime())
     with caplog.at_level("INFO", "fedloom"):
         for number in (1, 2):
             assert forms.of(Job("update", number, [0], [0]), Message({"row": task.initial_row()})) is None
@@ -171,7 +171,7 @@ def test_a_rehearsal_takes_two_samples_and_changes_nothing_of_the_shop():
     assert int(forms.runtime.training.task.federation.train.sizes.max()) == 2
     assert forms.runtime.setting.work.epochs == 1
     assert torch.equal(forms.runtime.training.task.federation.points, task.federation.points)
-    runtime = prepare(task, fl.FedAvg(), parse({}, "the test")).composition.runtime()
+    runtime = prepare(task, fl.FedAvg(), resolve({}, "the test")).composition.runtime()
     job, message = Job("update", 1, [0], [0]), Message({"row": task.initial_row()})
     before = runtime.do(job, message, {})
     assert rehearse(runtime, job, message) == reply_form(before)

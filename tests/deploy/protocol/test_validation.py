@@ -18,7 +18,7 @@ from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.metrics import over_clients
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from fedloom.runs.runner import prepare
 
 SERVER = ServerSettings(sites=["a", "b", "c"])
@@ -228,7 +228,7 @@ def test_what_a_selection_asks_for_is_never_missing():
 @pytest.mark.parametrize("method", [fl.FedAvg(), fl.SCAFFOLD(), fl.FedRep(), fl.FedProto(), fl.FedSGD(theta=1e-6)])
 def test_what_methods_really_send_is_taken(method):
     task, work = world_of(method)
-    run = prepare(task, method, parse({"local": work, "rounds": 4}, "the test")).composition
+    run = prepare(task, method, resolve({"local": work, "rounds": 4}, "the test")).composition
     runtime, message = run.runtime(), method.broadcast(method.start(task), [1])
     for kind in ("update", "ask", "score"):
         result = runtime.do(Job(kind, 4, [1], [0], measure=True), message, {})  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from fedloom.data.schema import ClientSizes, DataSchema
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.rounds.jobs import Job
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 from fedloom.tasks.graphs.read import save_graph
 from support.small_graphs import clubs
 
@@ -34,7 +34,7 @@ def write(path, header, rows):
 
 
 def blueprint_of(task, sites=("north", "south"), **settings):
-    return Blueprint.of(parse({"rounds": 1, "task": {"clients": len(sites), **task}, **settings}), sites)
+    return Blueprint.of(resolve({"rounds": 1, "task": {"clients": len(sites), **task}, **settings}), sites)
 
 
 @pytest.fixture(scope="module")

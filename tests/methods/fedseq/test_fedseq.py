@@ -22,8 +22,8 @@ from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
 from fedloom.methods.fedseq.fedseq import OWN
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.api import label_of, method_from
 from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.method_spec import label_of, method_from
 from fedloom.training.local_trainer import LocalTrainer
 from support.checkpoints import WORK, final, same
 from support.quadratic import quadratic

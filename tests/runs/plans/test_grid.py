@@ -9,7 +9,7 @@ import pytest
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.data.partition.registry import partitioner
-from fedloom.runs.plans.grid import applied, checked, combinations, label, read_grid
+from fedloom.runs.plans.grid import check_grid, combination_label, combinations, read_grid, with_settings
 from fedloom.tasks.registry import TASKS
 
 
@@ -50,10 +50,10 @@ def test_a_grid_that_means_nothing_gets_a_sentence(texts, part):
 def test_a_grid_in_python_takes_numpy_and_refuses_a_lone_text():
     import numpy as np
 
-    assert checked({"local.lr": np.array([0.5, 1.0])}) == {"local.lr": [0.5, 1.0]}
-    assert type(checked({"rounds": np.array([3])})["rounds"][0]) is int
+    assert check_grid({"local.lr": np.array([0.5, 1.0])}) == {"local.lr": [0.5, 1.0]}
+    assert type(check_grid({"rounds": np.array([3])})["rounds"][0]) is int
     with pytest.raises(FedloomError, match="give a list"):
-        checked({"method": "fedavg"})
+        check_grid({"method": "fedavg"})
 
 
 def test_combinations_are_all_of_them_and_the_data_change_slowest():
@@ -69,7 +69,7 @@ def test_combinations_are_all_of_them_and_the_data_change_slowest():
 def test_a_combination_changes_its_keys_and_nothing_else():
     base = {"rounds": 5, "method": {"name": "fedprox", "mu": 1}, "local": {"momentum": 0.5}, "task": {"name": "mnist"}}
     before = json.dumps(base)
-    values = applied(base, {"method.mu": 0.1, "local.lr": 0.3})
+    values = with_settings(base, {"method.mu": 0.1, "local.lr": 0.3})
     assert values["method"] == {"name": "fedprox", "mu": 0.1}
     assert (values["local"]["lr"], values["local"]["momentum"]) == (0.3, 0.5)
     assert values["local"]["batch_size"] == TASKS["mnist"].local.batch_size
@@ -78,13 +78,13 @@ def test_a_combination_changes_its_keys_and_nothing_else():
 
 
 def test_alpha_of_the_partition_means_what_the_option_means():
-    assert applied({}, {"task.partition.alpha": 0.1})["task"]["partition"] == {"name": "dirichlet", "alpha": 0.1}
-    given = applied({"task": {"partition": "dirichlet(5)"}}, {"task.partition.alpha": 0.1})["task"]["partition"]
+    assert with_settings({}, {"task.partition.alpha": 0.1})["task"]["partition"] == {"name": "dirichlet", "alpha": 0.1}
+    given = with_settings({"task": {"partition": "dirichlet(5)"}}, {"task.partition.alpha": 0.1})["task"]["partition"]
     assert partitioner(given) == fl.dirichlet(0.1)
     with pytest.raises(FedloomError, match="which partition"):
-        applied({}, {"task.partition.per_client": 2})
+        with_settings({}, {"task.partition.per_client": 2})
 
 
 def test_keys_are_called_by_their_last_word_where_that_is_enough():
-    assert label({"method.mu": 1, "local.lr": 2}) == "mu=1 lr=2"
-    assert label({"method.lr": 1, "local.lr": 2}) == "method.lr=1 local.lr=2"
+    assert combination_label({"method.mu": 1, "local.lr": 2}) == "mu=1 lr=2"
+    assert combination_label({"method.lr": 1, "local.lr": 2}) == "method.lr=1 local.lr=2"

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.runs.api import load_config, make_task
+from fedloom.runs.resolve import load_config, task_from_config
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import labelled_graph, with_parts
 from fedloom.tasks.graphs.read import save_graph
@@ -117,7 +117,7 @@ def test_what_a_task_is_made_from_makes_it_again(own):
 def test_a_runs_config_makes_its_task_again(own, tmp_path):
     task = fl.task("own-graph", clients=2, path=own, model_options={"hidden": 8}, seed=5)
     fl.run(task, "fedavg", local=WORK, rounds=1, out=tmp_path / "run")
-    again = make_task(load_config(tmp_path / "run"))
+    again = task_from_config(load_config(tmp_path / "run"))
     assert again.made_from == task.made_from
     assert torch.equal(again.initial_row(), task.initial_row())
 

@@ -30,10 +30,12 @@ from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.user_files import copy_user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.settings import SiteSettings
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.runs.api import completed, make_task, method_of, task_settings
-from fedloom.runs.checkpoint import load_tensors, write_whole
-from fedloom.runs.config import RunConfig, as_plain, parse, to_toml
+from fedloom.runs.checkpoint import load_tensors
+from fedloom.runs.config import RunConfig, as_plain, to_toml
+from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
+from fedloom.runs.old_folders import with_new_keys
+from fedloom.runs.resolve import method_from_config, resolve, task_from_config, task_settings
 from fedloom.runs.runner import prepare
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
@@ -71,8 +73,8 @@ class Blueprint:
             config: The run's config.
             sites: The names of the training sites, by client number.
         """
-        config, names = completed(config), tuple(sites)
-        task, algorithm = make_task(config), method_of(config)
+        names = tuple(sites)
+        task, algorithm = task_from_config(config), method_from_config(config)
         _check_deployable(config, task, algorithm, names)
         federation, deployment = task.federation, task_builder(config.task.name).deployment
         prepared = prepare(task, algorithm, config)
@@ -80,7 +82,7 @@ class Blueprint:
         schema = deployment.schema(task, task_settings(config), algorithm, names)
         global_test = None if schema.rehearsal_only else deployment.global_test(federation)
         communal = samples_at(federation, federation.communal)
-        return Blueprint(parse(plain), schema, task.initial_row(), communal, global_test)
+        return Blueprint(resolve(plain), schema, task.initial_row(), communal, global_test)
 
     def save(self, folder: Path, server: bool, paths: bool = True) -> None:
         """Write the files of a participant.
@@ -94,12 +96,12 @@ class Blueprint:
         plain = copy_user_files(self._plain(), folder)
         if not paths:
             plain["task"].pop("path", None)
-        write_whole(folder / CONFIG, to_toml(plain))
-        write_whole(folder / SCHEMA, self.schema.model_dump_json(indent=1).encode())
-        write_whole(folder / INITIAL, save({"row": self.initial.contiguous()}))
+        write_atomic(folder / CONFIG, to_toml(plain))
+        write_atomic(folder / SCHEMA, self.schema.model_dump_json(indent=1).encode())
+        write_atomic(folder / INITIAL, save({"row": self.initial.contiguous()}))
         for name, columns in ((COMMUNAL, self.communal), (GLOBAL, self.global_test if server else None)):
             if columns is not None:
-                write_whole(folder / name, save({key: column.contiguous().clone() for key, column in columns.items()}))
+                write_atomic(folder / name, save({key: column.contiguous().clone() for key, column in columns.items()}))
 
     @staticmethod
     def load(folder: Path) -> Blueprint:
@@ -111,13 +113,13 @@ class Blueprint:
             values = json.loads((folder / SCHEMA).read_bytes())
         except ValueError as error:
             raise FedloomError(f"{folder / SCHEMA} is not valid JSON ({error}): make the deployment again.") from None
-        plain = read_toml(folder / CONFIG)
+        plain = with_new_keys(read_toml(folder / CONFIG))
         for part in ("task", "method", "selection"):
             if part not in plain:
                 raise FedloomError(f"{folder / CONFIG} has no [{part}]: the file is incomplete; copy it again.")
         tensors = {name: load_tensors(folder / name) for name in (COMMUNAL, GLOBAL) if (folder / name).is_file()}
         return Blueprint(
-            config=parse(with_absolute_files(plain, folder), str(folder / CONFIG)),
+            config=resolve(with_absolute_files(plain, folder), str(folder / CONFIG)),
             schema=validate(DataSchema, values, str(folder / SCHEMA)),
             initial=load_tensors(folder / INITIAL)["row"],
             communal=tensors.get(COMMUNAL),
@@ -196,7 +198,7 @@ class Blueprint:
         trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
         setting = RunSetting(work, config.seed, config.rounds)
         return ClientRuntime(
-            method_of(config), trainer, trainer, setting, tuple(config.personal), config.clients_on_global
+            method_from_config(config), trainer, trainer, setting, tuple(config.prediction), config.clients_on_global
         )
 
     @property
@@ -209,11 +211,11 @@ class Blueprint:
         return task_builder(self.config.task.name).deployment
 
     def _plain(self) -> dict[str, Any]:
-        return as_plain(self.config, method_of(self.config))
+        return as_plain(self.config, method_from_config(self.config))
 
     def _rehearsal_task(self, settings: SiteSettings | None = None) -> Task:
         """The simulated task with the sites' names; for an evaluator, with its global test set as one more client."""
-        task = make_task(self.config)
+        task = task_from_config(self.config)
         federation = replace(cast(Federation, task.federation), names=self.sites)
         if settings is not None and settings.client == len(self.sites):
             federation = _with_evaluator(federation, settings.name)

@@ -16,7 +16,7 @@ from fedloom.core.errors import FedloomError
 
 def class_parts(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The parts of a config that name a class: the method, the selection, the stages."""
-    yield from (plain.get("method", {}), plain.get("selection", {}), *plain.get("personal", []))
+    yield from (plain.get("method", {}), plain.get("selection", {}), *plain.get("prediction", []))
 
 
 def _file_of(part: dict[str, Any]) -> Path | None:

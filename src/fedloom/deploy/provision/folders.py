@@ -23,8 +23,7 @@ from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
 from fedloom.deploy.provision.proxy import nginx_config
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
-from fedloom.runs.api import complete_local, completed
-from fedloom.runs.config import parse
+from fedloom.runs.resolve import resolve
 
 if TYPE_CHECKING:
     from fedloom.deploy.provision.certificates import Authority
@@ -86,7 +85,7 @@ def init(
     _check_ports(server, [first_site_port + number for number in range(len(everyone))])
     if out.exists() or out.is_symlink():
         raise FedloomError(f"{out} exists already: choose a new folder, or remove that one if it is not needed.")
-    blueprint = Blueprint.of(completed(parse(complete_local(read_toml(run_file)), str(run_file))), sites)
+    blueprint = Blueprint.of(resolve(read_toml(run_file), str(run_file)), sites)
     task = blueprint.config.task
     settings = [
         SiteSettings(

@@ -28,9 +28,10 @@ from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
 from fedloom.rounds.composition import Composition
-from fedloom.runs.api import method_of
-from fedloom.runs.checkpoint import load_checkpoint, write_whole
+from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
+from fedloom.runs.resolve import method_from_config
 from fedloom.runs.runner import Prepared, execute, prepare, resume
 
 log = logging.getLogger("fedloom")
@@ -98,7 +99,7 @@ def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerS
         vars(federation).pop("points", None)  # computed once from the sizes
 
     update_sizes()
-    prepared = prepare(task, method_of(config), config, made_of=blueprint.digest)
+    prepared = prepare(task, method_from_config(config), config, made_of=blueprint.digest)
     composition = replace(
         prepared.composition,
         execution=replace(prepared.composition.execution, cohort=1),
@@ -171,4 +172,4 @@ def _number(value: Tensor) -> float | None:
 
 
 def _write(path: Path, value: Any) -> None:
-    write_whole(path, json.dumps(value).encode())
+    write_atomic(path, json.dumps(value).encode())

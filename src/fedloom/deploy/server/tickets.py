@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.checkpoint import write_whole
+from fedloom.runs.files import write_atomic
 
 
 class Tickets:
@@ -61,4 +61,4 @@ class Tickets:
         self._write()
 
     def _write(self) -> None:
-        write_whole(self.path, json.dumps({"round": self.round, "base": self.base, "state": self.state}).encode())
+        write_atomic(self.path, json.dumps({"round": self.round, "base": self.base, "state": self.state}).encode())

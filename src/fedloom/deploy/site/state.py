@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.checkpoint import write_whole
+from fedloom.runs.files import write_atomic
 
 
 class StateLost(FedloomError):  # noqa: N818
@@ -55,7 +55,7 @@ class SiteState:
 
     def write(self, ticket: str, state: Mapping[str, Tensor]) -> None:
         """Store a state under a ticket."""
-        write_whole(self._path(ticket), save({name: t.contiguous() for name, t in state.items()}))
+        write_atomic(self._path(ticket), save({name: t.contiguous() for name, t in state.items()}))
 
     def discard_all_but(self, *tickets: str) -> None:
         """Delete every state except those under these tickets."""

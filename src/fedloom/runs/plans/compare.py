@@ -1,6 +1,6 @@
-"""Several methods on the same data with the same seeds, in a folder that can be stopped and gone on with.
+"""Comparisons: several methods on the same data with the same seeds.
 
-``comparison.toml`` says what is compared; each run has a folder of its own.
+``comparison.toml`` in the folder says what is compared; each run has its own folder, ``METHOD-seedN``.
 """
 
 from __future__ import annotations
@@ -9,57 +9,128 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
-from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
 from fedloom.methods.registry import method_class
-from fedloom.prediction.registry import STAGE_ALIASES, STAGES
-from fedloom.runs.api import label_of, method_from, with_method
-from fedloom.runs.config import named_part
+from fedloom.runs.api import method_section
 from fedloom.runs.history import History
+from fedloom.runs.method_spec import Method, label_of, method_from, with_method
+from fedloom.runs.named_parts import make_stage
+from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.plans import sweep
-from fedloom.runs.plans.plan import Member, Watch, Workshop, begin, file_name, go_on
+from fedloom.runs.plans.plan import (
+    Member,
+    ObserversOf,
+    RunFactory,
+    TaskOf,
+    TaskSource,
+    first_seed,
+    folder_name,
+    read_plan,
+    run_members,
+    seeds_of,
+    write_plan,
+)
+from fedloom.runs.runner import Observer
 
 PLAN = "comparison.toml"
 
 
-def begin_comparison(
-    folder: Path, values: dict[str, Any], methods: Sequence[str], seeds: int, reach: float | None = None
-) -> None:
-    """Write down what is to be compared (and which accuracy is to be reached), after checking all of it."""
-    if (folder / PLAN).exists() or (folder / "config.toml").exists():
-        raise FedloomError(f"{folder} already holds a comparison or a run: resume it, or name another folder.")
+def compare(
+    task: Task | str | TaskOf,
+    methods: Sequence[Method],
+    *,
+    seeds: int = 1,
+    out: str | Path | None = None,
+    observers: Sequence[Observer] = (),
+    **settings: Any,
+) -> dict[str, list[History]]:
+    """Run several methods on the same data with the same seeds.
+
+    A method that diverges keeps what was measured, and the comparison goes on.
+
+    Args:
+        task: A task, the name of one, or a function of the seed, so that each seed has its own partition and model.
+        methods: Specs (``"fedprox:mu=0.1"``), methods or classes of methods.
+        seeds: How many seeds each method is run with, from ``seed`` (0 by default) on.
+        out: A folder for the comparison. The same call goes on where it was stopped, and so does ``fedloom resume`` if
+            the task and the methods have names.
+        observers: Functions that are called with each round's record.
+        **settings: Any other key of a run's config, as for ``fl.run``.
+
+    Returns:
+        The histories of each method, one per seed, under the method's spec.
+    """
+    source = TaskSource.of(task)
+    chosen = [method_from(spec) if isinstance(spec, type) else spec for spec in methods]
+    objects = {label_of(method): method for method in chosen if isinstance(method, Algorithm)}
+    labels = [label_of(method) for method in chosen]
+    plan = make_plan({**settings, "task": source.section}, labels, seeds, task_of=source.of_seed, objects=objects)
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        write_plan(folder, PLAN, plan, source.is_named)
+    runs = RunFactory(source.of_seed)
+    return run_members(folder, _members(plan, objects), seeds_of(plan), lambda *_: observers, runs)
+
+
+def make_plan(
+    values: Mapping[str, Any],
+    methods: Sequence[str],
+    seeds: int,
+    reach: float | None = None,
+    task_of: TaskOf | None = None,
+    objects: Mapping[str, Algorithm] | None = None,
+) -> dict[str, Any]:
+    """What is to be compared, after every method was checked.
+
+    Args:
+        values: The values of a config, without a method.
+        methods: The methods' specs.
+        seeds: How many seeds each method is run with.
+        reach: An accuracy; the comparison then also says after how many rounds it was reached.
+        task_of: The task as a function of the seed, if the values do not name it.
+        objects: Methods that are Python objects, by their specs.
+    """
     methods = [label_of(spec) for spec in methods]
     if len(set(methods)) < len(methods):
         raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each once.")
     if seeds < 1:
-        raise FedloomError(f"seeds={seeds}: at least one is needed.")
+        raise FedloomError(f"seeds={seeds}: it must be at least 1.")
     if reach is not None and not 0 < reach <= 1:
         raise FedloomError(f"reach={reach:g}: an accuracy is above 0 and at most 1, for instance 0.8.")
     asked = {} if reach is None else {"reach": reach}
-    plan = {"methods": list(methods), "seeds": seeds, **asked, "config": values}
-    workshop = Workshop()
-    for member in _members(plan):
-        workshop.ready(member, int(values.get("seed", 0)))
-    begin(folder, PLAN, plan)
+    plan = {"methods": methods, "seeds": seeds, **asked, "config": dict(values)}
+    runs = RunFactory(task_of)
+    for member in _members(plan, objects):
+        runs.prepare(member, first_seed(plan))
+    return plan
 
 
-def continue_comparison(folder: Path, watch: Watch, workers: int | None = None) -> dict[str, list[History]]:
-    """Do whatever is left to do, seed by seed, so that all methods of a seed share one task in memory."""
-    plan = read_toml(folder / PLAN)
-    first = int(plan["config"].get("seed", 0))
-    return go_on(folder, _members(plan), range(first, first + plan["seeds"]), watch, Workshop(workers=workers))
+def resume_comparison(folder: Path, observers_of: ObserversOf, workers: int | None = None) -> dict[str, list[History]]:
+    """Run what is left of a folder's comparison."""
+    plan = read_plan(folder, PLAN)
+    return run_members(folder, _members(plan), seeds_of(plan), observers_of, RunFactory(workers=workers))
 
 
-def _members(plan: Mapping[str, Any]) -> list[Member]:
-    return [Member(spec, file_name(spec), with_method(plan["config"], spec)) for spec in plan["methods"]]
+def _members(plan: Mapping[str, Any], objects: Mapping[str, Algorithm] | None = None) -> list[Member]:
+    members = []
+    for spec in plan["methods"]:
+        method = (objects or {}).get(spec)
+        if method is None:
+            values = with_method(plan["config"], spec)
+        else:
+            values = {**plan["config"], "method": method_section(method)}
+        members.append(Member(spec, folder_name(spec), values, method))
+    return members
 
 
 def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
-    """The runs below some folders, by method: runs, comparisons, or folders of runs."""
+    """The runs in some folders, by method. A folder is a run's, a plan's, or one with runs in it."""
     found: dict[str, list[History]] = {}
     for folder in folders:
-        labels = {member.place: member.label for member in _planned(folder)}
+        labels = {member.folder_name: member.label for member in _planned(folder)}
         inside = sorted(path.parent for path in folder.glob("*/config.toml"))
         for run in [folder] if (folder / "config.toml").exists() else inside:
             history = History.load(run)
@@ -71,9 +142,10 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
 
 
 def _planned(folder: Path) -> list[Member]:
+    """The members of the plan in a folder, if there is one."""
     if (folder / PLAN).exists():
-        return _members(read_toml(folder / PLAN))
-    return sweep.members(read_toml(folder / sweep.PLAN)) if (folder / sweep.PLAN).exists() else []
+        return _members(with_new_keys(read_toml(folder / PLAN)))
+    return sweep.members(with_new_keys(read_toml(folder / sweep.PLAN))) if (folder / sweep.PLAN).exists() else []
 
 
 def _label(history: History) -> str:
@@ -81,8 +153,5 @@ def _label(history: History) -> str:
     settings = dict(history.config["method"])
     name = str(settings.pop("name"))
     method = label_of(method_from(name, settings)) if method_class(name).__name__.lower() == name else name
-    stages = [
-        named_part(stage, STAGES, PredictionStage, "personal stage", aliases=STAGE_ALIASES)
-        for stage in history.config.get("personal", ())
-    ]
+    stages = [make_stage(stage) for stage in history.config.get("prediction", ())]
     return "+".join([method, *(label_of(stage) for stage in stages)])

@@ -1,124 +1,226 @@
-"""Runs that belong together, in a folder that can be stopped and gone on with.
+"""Plans: runs that belong together, in one folder that can be stopped and resumed.
 
-A member has a label and a config's values, and is run with every seed. A run that is finished is read, one that was
-stopped goes on, one that is missing is started: starting and resuming are the same thing. A comparison and a sweep
-are two ways to name the members.
+A comparison, a sweep and advice are plans. A plan has members; a member has a label and the values of a config, and is
+run with every seed. One executor runs them all: a run that is finished is read, one that was stopped goes on, and one
+that is missing is started, so starting a plan and resuming it are the same. The plan's file (``comparison.toml``,
+``sweep.toml`` or ``advice.toml``) says what is asked; each run has its own folder beside or below it.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import fedloom
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.runs.api import completed, load_config, make_task, method_of
-from fedloom.runs.checkpoint import write_whole
-from fedloom.runs.config import RunConfig, parse, to_toml
+from fedloom.core.validation import read_toml
+from fedloom.prediction.registry import STAGES
+from fedloom.runs.api import task_section
+from fedloom.runs.config import RunConfig, to_toml
+from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
+from fedloom.runs.named_parts import hyperparameters, part_values, without_none
+from fedloom.runs.old_folders import refuse_other_version
+from fedloom.runs.resolve import load_config_to_resume, method_from_config, resolve, task_from_config
 from fedloom.runs.runner import Observer, Prepared, execute, prepare, resume
+from fedloom.selection.registry import SELECTORS
 
-Watch = Callable[[str, int], Sequence[Observer]]
-"""Observers for the run of a member with a seed."""
+PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.toml": "advice"}
+ObserversOf = Callable[[str, int], Sequence[Observer]]
+"""The observers for the run of a member (by its label) with a seed."""
 TaskOf = Callable[[int], Task]
-"""The task of a seed, where it is an object of one's own and not made from the config."""
+"""The task of a seed, where it is a Python object that no config builds."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """What is run with every seed: ``values`` are a config's, ``place`` is its folder's name before the seed."""
+    """One config that is run with every seed."""
 
     label: str
-    place: str
+    folder_name: str
+    """The name of its runs' folders, before the seed."""
     values: Mapping[str, Any]
-    algorithm: Algorithm | None = None
-    """A method of one's own, where the values do not name one."""
+    """The values of its config."""
+    method: Algorithm | None = None
+    """The method, if it is a Python object that the values do not name."""
 
 
 @dataclass
-class Workshop:
-    """Makes runs ready; runs on the same data share one task in memory, of which the ``remembers`` newest stay there.
+class RunFactory:
+    """Prepares the runs of members. Runs on the same data share one task in memory; the newest few are kept."""
 
-    ``seen`` is what runs see of a task, where that is not all of it.
-    """
-
-    given: TaskOf | None = None
+    task_of: TaskOf | None = None
     workers: int | None = None
-    seen: Callable[[Task], Task] = lambda task: task
-    remembers: int = 1
+    task_view: Callable[[Task], Task] = lambda task: task
+    """What runs see of a task."""
+    kept_tasks: int = 1
     tasks: list[tuple[Any, Task]] = field(default_factory=list)
 
-    def ready(self, member: Member, seed: int, begun: Path | None = None) -> Prepared:
-        """A member's run with a seed, checked; ``begun`` is the folder in which it was begun."""
-        config = parse({**member.values, "seed": seed}) if begun is None else load_config(begun)
+    def prepare(self, member: Member, seed: int, folder: Path | None = None) -> Prepared:
+        """A member's run with a seed, checked; ``folder`` is given if the run has begun there."""
+        given = None if self.task_of is None else self._given_task(seed)
+        unnamed = None if given is None or given.made_from else given
+        if folder is None:
+            section = {} if given is None else {"task": task_section(given)}
+            config = resolve({**member.values, **section, "seed": seed}, task=unnamed)
+        else:
+            config = load_config_to_resume(folder, task=unnamed)
         if self.workers is not None:
             config = config.model_copy(update={"workers": self.workers})
-        config = completed(config) if self.given is None else config
-        return prepare(self.seen(self.task(config)), member.algorithm or method_of(config), config)
+        task = self.task(config) if given is None else given
+        return prepare(self.task_view(task), member.method or method_from_config(config), config)
 
     def task(self, config: RunConfig) -> Task:
-        """The task of a config."""
-        asked = (config.seed, config.task)
-        known = next((task for key, task in self.tasks if key == asked), None)
+        """The task that a config names."""
+        return self._cached((config.seed, config.task), lambda: task_from_config(config))
+
+    def _given_task(self, seed: int) -> Task:
+        task_of = self.task_of
+        if task_of is None:
+            raise AssertionError("there is no given task")
+        return self._cached(seed, lambda: task_of(seed))
+
+    def _cached(self, key: Any, make: Callable[[], Task]) -> Task:
+        known = next((task for other, task in self.tasks if other == key), None)
         if known is None:
-            del self.tasks[: max(0, len(self.tasks) - self.remembers + 1)]
-            known = make_task(config) if self.given is None else self.given(config.seed)
-            self.tasks.append((asked, known))
+            del self.tasks[: max(0, len(self.tasks) - self.kept_tasks + 1)]
+            known = make()
+            self.tasks.append((key, known))
         return known
 
 
-def begin(folder: Path, plan_name: str, plan: Mapping[str, Any]) -> None:
-    """Write down what is to be done in a folder."""
-    content = _written(plan)
+@dataclass(frozen=True)
+class TaskSource:
+    """A task of a plan: the section of a config, and the task as a function of the seed if it is a Python object."""
+
+    section: dict[str, Any]
+    of_seed: TaskOf | None = None
+    is_named: bool = True
+    """Whether the section builds the task again under every seed."""
+
+    @staticmethod
+    def of(task: Task | str | TaskOf) -> TaskSource:
+        """The source of a task, of a task's name, or of a function of the seed."""
+        if isinstance(task, str):
+            return TaskSource({"name": task})
+        if isinstance(task, Task):
+            return TaskSource(task_section(task), lambda _: task, bool(task.made_from))
+        return TaskSource(task_section(task(0)), task, False)
+
+
+def write_plan(folder: Path, file: str, plan: Mapping[str, Any], task_is_named: bool = True) -> None:
+    """Write what is to be done into a folder. A folder that holds the same plan is gone on with.
+
+    Args:
+        folder: The plan's folder.
+        file: The name of the plan's file, which says what kind of plan it is.
+        plan: The plan; its ``config`` has the values of a run's config.
+        task_is_named: Whether the plan's config builds the task. Otherwise only Python can go on with the plan.
+    """
+    content = plan_bytes(plan, task_is_named)
+    kind = PLAN_FILES[file]
+    if (folder / file).exists():
+        refuse_other_version(folder, read_toml(folder / file))
+        if read_toml(folder / file) != tomllib.loads(content.decode()):
+            raise FedloomError(f"{folder} holds another {kind}: name another folder, or resume that {kind}.")
+        return
+    save_plan(folder, file, content)
+
+
+def save_plan(folder: Path, file: str, content: bytes) -> None:
+    """Write a plan's file, unless the folder holds something else."""
+    for other, what in {**PLAN_FILES, "config.toml": "run"}.items():
+        if other != file and (folder / other).exists():
+            raise FedloomError(f"{folder} already holds a {what}: resume it, or name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / plan_name, content)
+        write_atomic(folder / file, content)
     except OSError as error:
         raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
 
 
-def as_read(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan as it will be read from its file."""
-    return tomllib.loads(_written(plan).decode())
-
-
-def _written(plan: Mapping[str, Any]) -> bytes:
+def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
+    """A plan's file, with the version that writes it."""
+    made_by = {"fedloom": fedloom.__version__, **plan.get("made_by", {})}
+    given = {} if task_is_named else {"task_is_an_object": True}
     try:
-        return to_toml(plan)
+        return to_toml({**plan, **given, "config": plain_values(plan["config"]), "made_by": made_by})
     except TypeError as error:
-        raise FedloomError(f"these settings cannot be written down ({error}): give plain values.") from None
+        raise FedloomError(f"these settings cannot be written to a file ({error}): give plain values.") from None
 
 
-def go_on(
-    folder: Path | None, members: Sequence[Member], seeds: Sequence[int], watch: Watch, workshop: Workshop
+def read_plan(folder: Path, file: str) -> dict[str, Any]:
+    """The plan of a folder, to go on with it from its file alone; another version's plan is refused."""
+    plan = read_toml(folder / file)
+    refuse_other_version(folder, plan)
+    if plan.get("task_is_an_object"):
+        kind = PLAN_FILES[file]
+        raise FedloomError(
+            f"the task of {folder} is a Python object, which its file cannot hold: go on with the call that began "
+            f"the {kind}, with the same out."
+        )
+    return plan
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a config with every part as plain values, so that a file can hold them."""
+    plain: dict[str, Any] = {}
+    for key, value in values.items():
+        if key == "selection" and not isinstance(value, str | Mapping):
+            plain[key] = part_values(value() if isinstance(value, type) else value, SELECTORS)
+        elif key == "prediction" and isinstance(value, list | tuple):
+            plain[key] = [one if isinstance(one, str | Mapping) else part_values(one, STAGES) for one in value]
+        elif is_dataclass(value) and not isinstance(value, type):
+            plain[key] = without_none(hyperparameters(value))
+        elif value is not None:
+            plain[key] = without_none(value)
+    return plain
+
+
+def first_seed(plan: Mapping[str, Any]) -> int:
+    """The first of a plan's seeds."""
+    return int(plan["config"].get("seed", RunConfig().seed))
+
+
+def seeds_of(plan: Mapping[str, Any]) -> range:
+    """The seeds of a plan."""
+    return range(first_seed(plan), first_seed(plan) + plan["seeds"])
+
+
+def run_members(
+    folder: Path | None, members: Sequence[Member], seeds: Sequence[int], observers_of: ObserversOf, runs: RunFactory
 ) -> dict[str, list[History]]:
-    """Do whatever is left to do, seed by seed, in memory if there is no folder."""
+    """Run what is left of a plan, seed by seed, so that all members of a seed share one task in memory.
+
+    Without a folder everything stays in memory. The result has a history per seed under each member's label.
+    """
     results: dict[str, list[History]] = {member.label: [] for member in members}
     for seed in seeds:
         for member in members:
-            where = None if folder is None else folder / f"{member.place}-seed{seed}"
-            results[member.label].append(played(where, member, seed, watch, workshop))
+            where = None if folder is None else folder / f"{member.folder_name}-seed{seed}"
+            results[member.label].append(run_member(where, member, seed, observers_of, runs))
     return results
 
 
-def played(where: Path | None, member: Member, seed: int, watch: Watch, workshop: Workshop) -> History:
-    """One run: read if it is finished, gone on with if it was stopped, started if it is missing."""
-    if where is not None and finished(where):
-        return History.load(where)
-    if where is None or not (where / "config.toml").exists():
-        return execute(workshop.ready(member, seed), where, watch(member.label, seed))
-    return resume(workshop.ready(member, seed, where), where, watch(member.label, seed))
+def run_member(folder: Path | None, member: Member, seed: int, observers_of: ObserversOf, runs: RunFactory) -> History:
+    """One run: read if it is finished, resumed if it was stopped, started if it is missing."""
+    if folder is not None and is_finished(folder):
+        return History.load(folder)
+    if folder is None or not (folder / "config.toml").exists():
+        return execute(runs.prepare(member, seed), folder, observers_of(member.label, seed))
+    return resume(runs.prepare(member, seed, folder), folder, observers_of(member.label, seed))
 
 
-def finished(folder: Path) -> bool:
-    """Whether a run's folder has all it will ever have."""
+def is_finished(folder: Path) -> bool:
+    """Whether a run's folder has all that it will ever have."""
     return (folder / "clients.json").exists()
 
 
-def file_name(label: str) -> str:
+def folder_name(label: str) -> str:
     """A label as the name of a folder."""
     return "".join(c if c.isalnum() or c in "-_.=," else "_" for c in label)

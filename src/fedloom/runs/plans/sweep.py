@@ -1,28 +1,39 @@
 """Sweeps: all combinations of a grid over config keys, with the same seeds, and the best of them.
 
-``sweep.toml`` in the folder says what is swept; each run has a folder of its own, as in a comparison. The first metric
-decides which combination is best. It is measured on the clients' test parts, so the best of many is a little lucky:
+``sweep.toml`` in the folder says what is swept; each run has its own folder, as in a comparison. The first metric
+decides which combination is best. It is measured on the clients' test parts, so the score of the best is optimistic:
 ``fedloom advise`` chooses on validation data instead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.validation import read_toml, validate
-from fedloom.runs.api import local_values, method_from, task_values, with_method
-from fedloom.runs.config import RunConfig, hyperparameters
+from fedloom.core.validation import validate
+from fedloom.runs.api import method_section
 from fedloom.runs.history import History
-from fedloom.runs.plans.grid import Grid, Settings, applied, checked, combinations, label
-from fedloom.runs.plans.plan import Member, TaskOf, Watch, Workshop, as_read, begin, file_name, go_on
+from fedloom.runs.method_spec import Method, method_from, with_method
+from fedloom.runs.named_parts import hyperparameters, without_none
+from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
+from fedloom.runs.plans.plan import (
+    Member,
+    ObserversOf,
+    RunFactory,
+    TaskOf,
+    TaskSource,
+    first_seed,
+    folder_name,
+    run_members,
+    seeds_of,
+    write_plan,
+)
 from fedloom.runs.plans.sweep_table import best_row, sweep_figure, sweep_rows, sweep_verdict
 
 PLAN = "sweep.toml"
@@ -73,8 +84,8 @@ class Sweep:
 
 
 def sweep(
-    task: Task | str | Callable[[int], Task],
-    method: str | Algorithm | type[Algorithm] = "fedavg",
+    task: Task | str | TaskOf,
+    method: Method = "fedavg",
     *,
     grid: Mapping[str, Iterable[Any]],
     seeds: int = 1,
@@ -82,21 +93,36 @@ def sweep(
     out: str | Path | None = None,
     **settings: Any,
 ) -> Sweep:
-    """Run every combination of a grid, say ``{"method.mu": [0.01, 0.1], "local.lr": [0.05, 0.1]}``.
+    """Run every combination of a grid with the same seeds.
 
-    ``task`` and ``settings`` are those of ``fl.run`` (``task`` may be a function of the seed); ``metrics`` are short
-    names (``fedloom.runs.plans.sweep.METRICS``) or full ones. With ``out`` the same call goes on where it was stopped.
+    Args:
+        task: A task, the name of one, or a function of the seed.
+        method: A method's spec, a method, or its class.
+        grid: The values of each key of the config, for instance
+            ``{"method.mu": [0.01, 0.1], "local.lr": [0.05, 0.1]}``.
+        seeds: How many seeds each combination is run with, from ``seed`` (0 by default) on.
+        metrics: Short names (``fedloom.runs.plans.sweep.METRICS``) or full ones; the first one decides the order.
+        out: A folder for the sweep. The same call goes on where it was stopped, and so does ``fedloom resume`` if the
+            task and the method have names.
+        **settings: Any other key of a run's config, as for ``fl.run``.
     """
-    section, given = task_values(task)
-    values = {key: hyperparameters(value) if isinstance(value, LocalWork) else value for key, value in settings.items()}
-    values |= {"task": section, "local": local_values(str(section["name"]), values.get("local", {}))}
+    source, checked = TaskSource.of(task), check_grid(grid)
+    values = {**settings, "task": source.section}
     algorithm = None if isinstance(method, str) else method_from(method)
-    values = with_method(values, type(algorithm).__name__.lower() if isinstance(algorithm, Algorithm) else str(method))
-    plan = make_plan(values, checked(grid), seeds, metrics, given, algorithm)
+    if algorithm is not None:
+        values["method"] = without_none(method_section(algorithm))
+    else:
+        values = with_method(values, str(method))
+    task_of = source.of_seed
+    if any(key.split(".")[0] == "task" for key in checked):
+        if not source.is_named:
+            raise FedloomError("a grid over the task's settings needs a named task, and this one is an object.")
+        task_of = None
+    plan = make_plan(values, checked, seeds, metrics, task_of, algorithm)
     folder = None if out is None else Path(out)
     if folder is not None:
-        write_plan(folder, plan)
-    return play(folder, plan, lambda *_: (), given=given, algorithm=algorithm)
+        write_plan(folder, PLAN, plan, source.is_named)
+    return run_sweep(folder, plan, lambda *_: (), RunFactory(task_of), algorithm)
 
 
 def make_plan(
@@ -104,20 +130,19 @@ def make_plan(
     grid: Grid,
     seeds: int,
     metrics: Sequence[str],
-    given: TaskOf | None = None,
-    algorithm: Algorithm | None = None,
+    task_of: TaskOf | None = None,
+    method: Algorithm | None = None,
 ) -> dict[str, Any]:
     """What is to be swept, after every combination was checked."""
     if seeds < 1:
-        raise FedloomError(f"seeds={seeds}: at least one is needed.")
-    if given is not None and any(key.split(".")[0] == "task" for key in grid):
-        raise FedloomError("a grid over the task's settings needs a task that is named: this one is an object.")
-    workshop, scores = Workshop(given), set()
-    for member in members({"grid": grid, "config": values}, algorithm):
-        prepared = workshop.ready(member, int(values.get("seed", 0)))
+        raise FedloomError(f"seeds={seeds}: it must be at least 1.")
+    plan: dict[str, Any] = {"grid": grid, "seeds": seeds, "config": dict(values)}
+    runs, scores = RunFactory(task_of), set()
+    for member in members(plan, method):
+        prepared = runs.prepare(member, first_seed(plan))
         scores.add(prepared.composition.task.objective.score)
         if prepared.config.eval_every == 0:
-            raise FedloomError("eval_every=0 measures nothing: a sweep needs scores, so leave it out.")
+            raise FedloomError("eval_every=0 measures nothing, and a sweep needs scores: leave it out.")
     names = [full_name(metric, sorted(scores)[0]) for metric in metrics]
     if not names:
         raise FedloomError("a sweep needs a metric: name one of " + ", ".join(METRICS) + ".")
@@ -134,42 +159,28 @@ def full_name(metric: str, score: str) -> str:
     return metric
 
 
-def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Begin a sweep's folder; one that holds the same sweep is gone on with."""
-    if (folder / PLAN).exists():
-        if read_toml(folder / PLAN) != as_read(plan):
-            raise FedloomError(f"{folder} holds another sweep: name another folder, or resume that one.")
-        return
-    if (folder / "config.toml").exists() or (folder / "comparison.toml").exists():
-        raise FedloomError(f"{folder} already holds a run or a comparison: name another folder.")
-    begin(folder, PLAN, plan)
-
-
-def play(
+def run_sweep(
     folder: Path | None,
     plan: Mapping[str, Any],
-    watch: Watch,
-    workers: int | None = None,
-    given: TaskOf | None = None,
-    algorithm: Algorithm | None = None,
+    observers_of: ObserversOf,
+    runs: RunFactory,
+    method: Algorithm | None = None,
 ) -> Sweep:
-    """Do whatever is left of a sweep."""
-    first = int(plan["config"].get("seed", RunConfig().seed))
-    family = members(plan, algorithm)
-    runs = go_on(folder, family, range(first, first + plan["seeds"]), watch, Workshop(given, workers))
-    settings = {label(chosen): chosen for chosen in combinations(plan["grid"])}
-    return Sweep(dict(plan["grid"]), settings, runs, tuple(plan["metrics"]), folder)
+    """Run what is left of a sweep."""
+    results = run_members(folder, members(plan, method), seeds_of(plan), observers_of, runs)
+    settings = {combination_label(chosen): chosen for chosen in combinations(plan["grid"])}
+    return Sweep(dict(plan["grid"]), settings, results, tuple(plan["metrics"]), folder)
 
 
-def members(plan: Mapping[str, Any], algorithm: Algorithm | None = None) -> list[Member]:
-    """The combinations of a plan's grid."""
+def members(plan: Mapping[str, Any], method: Algorithm | None = None) -> list[Member]:
+    """The combinations of a plan's grid; ``method`` is a Python object that they set other values of."""
     found = []
     for number, chosen in enumerate(combinations(plan["grid"]), 1):
-        values = applied(plan["config"], chosen)
-        own = None
-        if algorithm is not None:
-            options = {**hyperparameters(algorithm), **{k: v for k, v in values["method"].items() if k != "name"}}
-            own = validate(type(algorithm), options, f"method {type(algorithm).__name__}")
-        name = label(chosen)
-        found.append(Member(name, f"{number:03d}-{file_name(name)[:80]}", values, own))
+        values = with_settings(plan["config"], chosen)
+        changed = None
+        if method is not None and "method" not in plan["grid"]:
+            settings = {**hyperparameters(method), **{k: v for k, v in values["method"].items() if k != "name"}}
+            changed = validate(type(method), settings, f"method {type(method).__name__}")
+        name = combination_label(chosen)
+        found.append(Member(name, f"{number:03d}-{folder_name(name)[:80]}", values, changed))
     return found

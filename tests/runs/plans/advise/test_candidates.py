@@ -7,9 +7,9 @@ import pytest
 from fedloom.core.errors import FedloomError
 from fedloom.methods.registry import METHODS
 from fedloom.prediction.registry import STAGES
-from fedloom.runs.api import method_of, with_method
-from fedloom.runs.config import parse
+from fedloom.runs.method_spec import with_method
 from fedloom.runs.plans.advise import candidates as c
+from fedloom.runs.resolve import method_from_config, resolve
 
 
 def test_the_table_names_each_setting_once_and_what_exists_can_be_made():
@@ -18,7 +18,7 @@ def test_the_table_names_each_setting_once_and_what_exists_can_be_made():
     for line in c.families():
         assert len({c.method_of(spec) for spec in line}) == 1
     for spec in specs:
-        assert method_of(parse(with_method({}, spec)))
+        assert method_from_config(resolve(with_method({}, spec)))
 
 
 def test_a_line_whose_method_or_stage_is_missing_is_left_out(monkeypatch):

@@ -12,27 +12,39 @@ import json
 import math
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
 from fedloom.rounds.metrics import GROUPS
-from fedloom.runs.api import local_values, task_values, with_method
-from fedloom.runs.checkpoint import write_whole
-from fedloom.runs.config import RunConfig, hyperparameters
+from fedloom.runs.config import RunConfig
+from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
+from fedloom.runs.method_spec import split_methods, with_method
+from fedloom.runs.named_parts import hyperparameters
+from fedloom.runs.old_folders import refuse_other_version
 from fedloom.runs.plans.advise.advice import Advice, Cost, picks
 from fedloom.runs.plans.advise.candidates import ANCHOR, Candidate, candidates, families, method_of
 from fedloom.runs.plans.advise.halving import MOST_SEEDS, Budget, Move, Outcome, Tournament, schedule
-from fedloom.runs.plans.grid import split_methods
-from fedloom.runs.plans.plan import Member, TaskOf, Workshop, as_read, begin, file_name, finished, played
+from fedloom.runs.plans.plan import (
+    Member,
+    RunFactory,
+    TaskOf,
+    TaskSource,
+    folder_name,
+    is_finished,
+    plan_bytes,
+    run_member,
+    save_plan,
+)
+from fedloom.runs.resolve import resolve
 from fedloom.runs.runner import fingerprint, rescore
 
 PLAN = "advice.toml"
@@ -48,43 +60,59 @@ def advise(
     watch: Callable[[Move], None] = lambda _: None,
     **settings: Any,
 ) -> Advice:
-    """Say which method to use for small, intermediate and big clients, after a tournament of so many minutes.
+    """Find out which method to use for small, intermediate and big clients, with a tournament of methods.
 
-    ``task`` and ``settings`` are those of ``fl.run``; ``rounds`` is how long you mean to train. A named task without
-    validation parts gets some; a task that is an object must have them. With ``out`` the runs stay in a folder and
-    the same call goes on where it was stopped.
+    Args:
+        task: A task, the name of one, or a function of the seed. A named task without validation data gets some; a
+            task that is a Python object must have them.
+        minutes: About how long the tournament may take.
+        methods: Only these methods (and ``local``), as specs or as one text with commas.
+        rounds: How many rounds you mean to train.
+        out: A folder for the runs. The same call goes on where it was stopped.
+        watch: A function that is called before each run.
+        **settings: Any other key of a run's config, as for ``fl.run``.
     """
-    section, given = task_values(task)
-    values = {key: hyperparameters(value) if isinstance(value, LocalWork) else value for key, value in settings.items()}
-    values |= {"task": section, "rounds": rounds}
-    named = split_methods(methods) if isinstance(methods, str) else methods
-    fixed = isinstance(task, Task)
-    return give_advice(values, minutes, named, None if out is None else Path(out), given, fixed, watch)
+    source = TaskSource.of(task)
+    values = {**settings, "task": source.section, "rounds": rounds}
+    specs = split_methods(methods) if isinstance(methods, str) else methods
+    task_of = None if source.is_named else source.of_seed
+    folder = None if out is None else Path(out)
+    return run_advice(values, minutes, specs, folder, task_of, isinstance(task, Task), watch)
 
 
-def give_advice(
+def run_advice(
     values: Mapping[str, Any],
     minutes: float,
     methods: Sequence[str] | None,
     out: Path | None,
-    given: TaskOf | None = None,
-    fixed: bool = False,
+    task_of: TaskOf | None = None,
+    one_task: bool = False,
     watch: Callable[[Move], None] = lambda _: None,
 ) -> Advice:
-    """The same from a config's values, as the command line has them; ``fixed`` says that all seeds have one task."""
+    """The advice from a config's values; see ``advise``.
+
+    Args:
+        values: The values of a config.
+        minutes: About how long the tournament may take.
+        methods: Specs of methods, or None for all candidates.
+        out: A folder for the runs.
+        task_of: The task as a function of the seed, if the values do not name it.
+        one_task: Whether all seeds have the same task.
+        watch: A function that is called before each run.
+    """
     if not minutes > 0 or not math.isfinite(minutes):
         raise FedloomError(f"minutes={minutes:g}: a tournament needs time; give a number above 0, for instance 2.")
-    values = _with_validation(values, given is None)
+    values = _with_validation(values, task_of is None)
     lines = families(methods)
     if len(lines) < 2:
         raise FedloomError(f"methods={','.join(methods or ())}: name a method beside {ANCHOR}, which always plays.")
-    local = local_values(str(values["task"].get("name", "digits")), values.get("local", {}))
-    names = {one.label: one for one in candidates(lines, float(local.get("lr", LocalWork().lr)))}
+    local = _local_work(values, task_of)
+    names = {one.label: one for one in candidates(lines, local.lr)}
     with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as folder:
-        screening = Screening(Path(folder), {**values, "local": local}, names, given, fixed)
+        screening = Screening(Path(folder), {**values, "local": hyperparameters(local)}, names, task_of, one_task)
         screening.check()
-        plan = {"minutes": minutes, "config": values, "made_by": screening.made_by()}
-        _write_plan(Path(folder), plan | ({} if methods is None else {"methods": list(methods)}))
+        plan = {"minutes": minutes, "config": values, "made_by": {"task": screening.task_fingerprint()}}
+        _write_plan(Path(folder), plan | ({} if methods is None else {"methods": list(methods)}), task_of is None)
         budget = Budget(60 * minutes)
         anchors = [name for name, one in names.items() if one.spec == ANCHOR]
         tournament = Tournament(list(names), screening.play, budget, anchors, watch)
@@ -92,7 +120,7 @@ def give_advice(
         advice = screening.conclude(tournament, minutes)
     advice = replace(advice, folder=out)
     if out is not None:
-        write_whole(out / "advice.json", json.dumps(advice.as_dict(), allow_nan=False, indent=1).encode())
+        write_atomic(out / "advice.json", json.dumps(advice.as_dict(), allow_nan=False, indent=1).encode())
     return advice
 
 
@@ -106,15 +134,24 @@ def _with_validation(values: Mapping[str, Any], named: bool) -> dict[str, Any]:
     return {**kept, "task": task}
 
 
-def _write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+def _with_validation_as_test(task: Task) -> Task:
+    return replace(task, federation=task.federation.with_validation_as_test())
+
+
+def _local_work(values: Mapping[str, Any], task_of: TaskOf | None) -> LocalWork:
+    """The local work in the middle of what candidates try."""
+    return resolve(values, task=None if task_of is None else task_of(0)).local
+
+
+def _write_plan(folder: Path, plan: Mapping[str, Any], task_is_named: bool) -> None:
+    """Write the plan. The minutes and the methods of a plan that is already there may change, the rest may not."""
+    content = plan_bytes(plan, task_is_named)
     if (folder / PLAN).exists():
-        before = read_toml(folder / PLAN)
-        now = as_read(plan)
+        before, now = read_toml(folder / PLAN), tomllib.loads(content.decode())
+        refuse_other_version(folder, before)
         if before["made_by"] != now["made_by"] or before["config"] != now["config"]:
             raise FedloomError(f"{folder} holds advice about other data or settings: name another folder.")
-    elif any((folder / name).exists() for name in ("config.toml", "comparison.toml", "sweep.toml")):
-        raise FedloomError(f"{folder} already holds something else: name another folder.")
-    begin(folder, PLAN, plan)
+    save_plan(folder, PLAN, content)
 
 
 @dataclass
@@ -124,16 +161,15 @@ class Screening:
     folder: Path
     values: Mapping[str, Any]
     names: Mapping[str, Candidate]
-    given: TaskOf | None = None
-    fixed: bool = False
-    tasks: Workshop = field(init=False)
-    screened: Workshop = field(init=False)
+    task_of: TaskOf | None = None
+    one_task: bool = False
+    """Whether all seeds have the same task."""
+    tasks: RunFactory = field(init=False)
+    screened: RunFactory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tasks = Workshop(self.given, remembers=MOST_SEEDS)
-        self.screened = replace(
-            self.tasks, seen=lambda task: replace(task, federation=task.federation.with_validation_as_test())
-        )
+        self.tasks = RunFactory(self.task_of, kept_tasks=MOST_SEEDS)
+        self.screened = replace(self.tasks, task_view=_with_validation_as_test)
 
     @property
     def seed(self) -> int:
@@ -147,7 +183,7 @@ class Screening:
 
     def check(self) -> None:
         """Refuse a federation that has no three sizes of clients, or no data to choose and to test on."""
-        federation = self.tasks.ready(
+        federation = self.tasks.prepare(
             self.member(next(iter(self.names)), self.rounds), self.seed
         ).composition.task.federation
         if federation.clients < len(GROUPS):
@@ -159,10 +195,10 @@ class Screening:
         if not int(federation.test.sizes.sum()):
             raise FedloomError("no client has a test part to confirm the choice on: set task.test_share, say to 0.2.")
 
-    def made_by(self) -> dict[str, str]:
-        """What runs in the folder have in common: the version, and the first seed's data and initial model."""
+    def task_fingerprint(self) -> str:
+        """The fingerprint of the first seed's data and initial model."""
         _, task = self.tasks.tasks[0]
-        return {"fedloom": fedloom.__version__, "task": fingerprint(task)}
+        return fingerprint(task)
 
     def member(self, name: str, rounds: int) -> Member:
         """A candidate's run; only its last models are scored."""
@@ -170,24 +206,24 @@ class Screening:
         values = with_method(self.values, one.spec)
         values |= {"rounds": rounds, "eval_every": rounds, "checkpoint_every": rounds}
         values["local"] = {**values["local"], "lr": one.lr}
-        return Member(name, f"{file_name(name)}-rounds{rounds}", values)
+        return Member(name, f"{folder_name(name)}-rounds{rounds}", values)
 
     def where(self, name: str, rounds: int, seed: int) -> Path:
         """The folder of a candidate's run."""
-        return self.folder / "screening" / f"{self.member(name, rounds).place}-seed{self.seed + seed}"
+        return self.folder / "screening" / f"{self.member(name, rounds).folder_name}-seed{self.seed + seed}"
 
     def play(self, name: str, rounds: int, seed: int) -> Outcome:
         """Run a candidate, or read what it did; what is refused or breaks is an outcome too."""
         member, where = self.member(name, rounds), self.where(name, rounds, seed)
-        read_only, began = finished(where), time.perf_counter()
+        read_only, began = is_finished(where), time.perf_counter()
         try:
-            history = played(where, member, self.seed + seed, lambda *_: (), self.screened)
+            history = run_member(where, member, self.seed + seed, lambda *_: (), self.screened)
         except FedloomError as refusal:
             return Outcome(failed=str(refusal))
         except Exception as error:  # one broken method, perhaps of the user's own, must not take the others down
             return Outcome(failed=f"{method_of(name)} broke: {type(error).__name__}: {error}")
         if not read_only:
-            write_whole(where / "seconds.json", json.dumps(time.perf_counter() - began).encode())
+            write_atomic(where / "seconds.json", json.dumps(time.perf_counter() - began).encode())
         seconds, fixed = _seconds(where)
         return Outcome(self.by_group(history.clients, seed), seconds, fixed, read_only, history.stopped)
 
@@ -206,11 +242,11 @@ class Screening:
     def same_clients(self) -> bool:
         """Whether a client's number means the same client under every seed."""
         _, task = self.tasks.tasks[0]
-        return self.fixed or bool(task.federation.names) or self.values["task"].get("seed") is not None
+        return self.one_task or bool(task.federation.names) or self.values["task"].get("seed") is not None
 
     def tested(self, name: str, rounds: int, seed: int) -> Outcome:
         """A finished candidate's scores on test data."""
-        prepared = self.tasks.ready(self.member(name, rounds), self.seed + seed)
+        prepared = self.tasks.prepare(self.member(name, rounds), self.seed + seed)
         return Outcome(self.by_group(rescore(prepared, self.where(name, rounds, seed)), seed))
 
     def cost(self, name: str, rounds: int) -> Cost:

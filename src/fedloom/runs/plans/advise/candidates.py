@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedloom.core.errors import unknown
-from fedloom.methods.registry import METHODS, method_class, split_method
+from fedloom.methods.registry import METHODS, method_class
 from fedloom.prediction.registry import STAGES, canonical_stage
-from fedloom.runs.api import label_of
+from fedloom.runs.method_spec import label_of, spec_without_settings
 
 ANCHOR = "local"
 CANDIDATES: tuple[tuple[str, ...], ...] = (
@@ -69,7 +69,7 @@ def families(methods: Sequence[str] | None = None) -> list[tuple[str, ...]]:
 
 def method_of(spec: str) -> str:
     """A candidate's method and stages without their settings."""
-    return "+".join(split_method(part)[0] for part in spec.partition(" lr=")[0].split("+"))
+    return spec_without_settings(spec.partition(" lr=")[0])
 
 
 def candidates(lines: Sequence[tuple[str, ...]], lr: float) -> list[Candidate]:

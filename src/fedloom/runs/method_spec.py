@@ -1,0 +1,95 @@
+"""Methods as they are written in one word: ``fedprox:mu=0.1``, with prediction stages ``fedavg+finetune:epochs=2``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.nested import flatten
+from fedloom.core.prediction_stage import PredictionStage
+from fedloom.methods.registry import canonical_method, make_method, split_method
+from fedloom.prediction.registry import canonical_stage
+
+Method = str | Algorithm | type[Algorithm]
+"""A method's spec, the method itself, or its class."""
+
+
+def method_from(spec: Method, settings: Mapping[str, Any] | None = None) -> Algorithm:
+    """A method from its spec, its class, or itself; settings in the spec come before ``settings``."""
+    if isinstance(spec, type) and issubclass(spec, Algorithm):
+        return spec()
+    if isinstance(spec, str):
+        name, own = split_method(split_stages(spec)[0])
+        return make_method({"name": name, **(settings or {}), **own})
+    return spec
+
+
+def split_stages(spec: str) -> tuple[str, list[dict[str, Any]]]:
+    """``fedavg+fedpredict+finetune:epochs=2`` as the method's spec and the values of the stages."""
+    method, *stages = spec.split("+")
+    parts = [split_method(stage) for stage in stages]
+    return method, [{"name": name, **settings} for name, settings in parts]
+
+
+def split_methods(text: str) -> list[str]:
+    """The specs of a list with commas; in ``fedprox:mu=1,adaptive=true`` the setting belongs to the method."""
+    found: list[str] = []
+    for piece in filter(None, split_commas(text)):
+        if found and ":" in found[-1] and "=" in piece and ":" not in piece:
+            found[-1] += f",{piece}"
+        else:
+            found.append(piece)
+    return found
+
+
+def split_commas(text: str) -> list[str]:
+    """Split at the commas that are in no brackets and no quotes."""
+    pieces, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        depth += (letter in "([{") - (letter in ")]}") if not quote else 0
+        if letter == "," and depth == 0 and not quote:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces]
+
+
+def with_method(values: Mapping[str, Any], spec: str) -> dict[str, Any]:
+    """A config's values with the method of a spec and, behind the stages that they have, the spec's stages.
+
+    The method's settings in ``values`` stay if they are of the same method.
+    """
+    method, stages = split_stages(spec)
+    name, settings = split_method(method)
+    given = values.get("method", {})
+    if isinstance(given, str):
+        given = {"name": given}
+    kept = given if given.get("name") in (None, name) else {}
+    before = values.get("prediction", [])
+    prediction = [*before, *stages] if isinstance(before, list | tuple) else before  # anything else is refused later
+    return {**values, "method": {**kept, "name": name, **settings}, "prediction": prediction}
+
+
+def label_of(spec: str | Algorithm | PredictionStage) -> str:
+    """The spec of a method or a stage in its shortest form: its name and the settings that are not the default."""
+    if isinstance(spec, str):
+        (method, settings), *stages = (split_method(part) for part in spec.split("+"))
+        first = _spec(canonical_method(method), settings)
+        return "+".join([first, *(_spec(canonical_stage(name), given) for name, given in stages)])
+    given = {f.name: getattr(spec, f.name) for f in fields(spec) if getattr(spec, f.name) != f.default}
+    return _spec(type(spec).__name__.lower(), given)
+
+
+def _spec(name: str, settings: Mapping[str, Any]) -> str:
+    return ":".join([name, ",".join(f"{key}={value}" for key, value in flatten(settings))]).rstrip(":")
+
+
+def spec_without_settings(spec: str) -> str:
+    """The method and the stages of a spec, without their settings."""
+    return "+".join(split_method(part)[0] for part in spec.split("+"))

@@ -1,0 +1,46 @@
+"""Run folders of other versions: their results are read, but only the version that began a run can go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fedloom
+from fedloom.core.errors import FedloomError
+from fedloom.core.validation import read_toml
+
+RENAMED_SINCE_0_4 = {"personal": "prediction"}
+"""Keys of a config that were renamed in 0.5."""
+
+
+def read_run_values(folder: Path) -> dict[str, Any]:
+    """The values of a run folder's config.toml, with today's keys."""
+    path = folder / "config.toml"
+    if not path.is_file():
+        raise FedloomError(f"{folder} is not a run's folder: it has no config.toml.")
+    return with_new_keys(read_toml(path))
+
+
+def with_new_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of an older version's config, or of its plan, with today's keys."""
+    if written_by(values) == fedloom.__version__:
+        return dict(values)
+    renamed = {RENAMED_SINCE_0_4.get(key, key): value for key, value in values.items()}
+    return {**renamed, "config": with_new_keys(renamed["config"])} if "config" in renamed else renamed
+
+
+def written_by(values: Mapping[str, Any]) -> str:
+    """The version that wrote a config or a plan."""
+    return str(values.get("made_by", {}).get("fedloom", "an unknown version"))
+
+
+def refuse_other_version(folder: Path, values: Mapping[str, Any]) -> None:
+    """Refuse to go on with what another version began."""
+    version = written_by(values)
+    if version != fedloom.__version__:
+        raise FedloomError(
+            f"{folder} was written by fedloom {version} and this is fedloom {fedloom.__version__}: only fedloom "
+            f"{version} can resume it to the same bytes. Install that version, or start a new run with the settings in "
+            "its config.toml."
+        )

@@ -1,0 +1,133 @@
+"""The one path from values to a run's configuration: ``resolve`` fills in every default.
+
+``fl.run``, the command line, comparisons, sweeps, advice, deployment and resuming all go through it, so the same values
+are the same run wherever they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.nested import set_nested
+from fedloom.core.task import Task
+from fedloom.core.user_classes import resolve_user_file
+from fedloom.core.validation import toml_value, validate
+from fedloom.methods.registry import canonical_method
+from fedloom.runs.config import RunConfig
+from fedloom.runs.method_spec import method_from, with_method
+from fedloom.runs.named_parts import make_selector, make_stage
+from fedloom.runs.old_folders import read_run_values, refuse_other_version
+from fedloom.selection.random import Random
+from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.registry import TASKS, canonical_task, task_builder
+from fedloom.tasks.task import build_task
+
+RENAMED_KEYS = {"personal": "prediction"}
+
+
+def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task: Task | None = None) -> RunConfig:
+    """The complete configuration of a run.
+
+    Args:
+        values: Any of the keys of a config, nested. ``method`` is a spec (``fedprox:mu=0.1``) or a section with a
+            name; ``selection`` and the stages in ``prediction`` are names, sections or objects.
+        where: What an error calls the values, for instance the path of their file.
+        task: The task object, where the section ``task`` does not build it. Its section then stays as it is.
+
+    Returns:
+        The config with every default of its task filled in, names in their usual spelling and absolute paths.
+    """
+    for old, new in RENAMED_KEYS.items():
+        if old in values:
+            raise FedloomError(f"{old} in {where}: {old} is called {new} now; write {new} instead.")
+    values = _with_split_spec(values)
+    stages = values.get("prediction", [])
+    if not isinstance(stages, list | tuple):
+        raise FedloomError(
+            f"prediction={stages!r} in {where}: give a list of stages, for instance [{{name='finetune'}}]."
+        )
+    parts = {
+        "selection": make_selector(values.get("selection", Random())),
+        "prediction": [make_stage(stage) for stage in stages],
+        "local": _with_task_defaults(values.get("local"), values.get("task")),
+    }
+    config: RunConfig = validate(RunConfig, {**values, **parts}, where)
+    config.check()
+    return config if task is not None else _with_complete_task(config)
+
+
+def _with_split_spec(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with the method as a section, its name in its usual spelling, its file with an absolute path."""
+    given = values.get("method", {"name": "fedavg"})
+    section = {"name": given} if isinstance(given, str) else given
+    if not isinstance(section, Mapping) or not isinstance(section.get("name"), str):
+        return dict(values)  # validation, or making the method, says what is wrong
+    settings = {key: value for key, value in section.items() if key != "name"}
+    values = with_method({**values, "method": settings}, section["name"])
+    name = resolve_user_file(canonical_method(values["method"]["name"]))
+    return {**values, "method": {**values["method"], "name": name}}
+
+
+def _with_task_defaults(local: Any, task: Any) -> Any:
+    """Local work with the task's usual settings below the given ones: a learning rate alone keeps the batch size."""
+    if local is not None and not isinstance(local, Mapping):
+        return local
+    name = str(task.get("name", "digits")) if isinstance(task, Mapping) else "digits"
+    builder = TASKS.get(canonical_task(name))
+    usual = asdict(builder.local) if builder is not None else {}
+    return {**usual, **(local or {})}
+
+
+def _with_complete_task(config: RunConfig) -> RunConfig:
+    complete = task_builder(config.task.name).complete(task_settings(config))
+    names = ("name", "model", "partition", "path")
+    section = config.task.model_copy(update={name: getattr(complete, name) for name in names})
+    return config.model_copy(update={"task": section})
+
+
+def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """The values with ``a.b=c`` settings applied; ``c`` is read as TOML, or as text if it is not a TOML value."""
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path.strip():
+            raise FedloomError(f"--set {setting}: write it as key=value, for instance local.lr=0.05.")
+        set_nested(values, path.strip(), toml_value(text), f"--set {setting}")
+    return values
+
+
+def task_settings(config: RunConfig) -> TaskSettings:
+    """The settings of a config's task; its seed is the run's unless it has one of its own."""
+    values = {name: getattr(config.task, name) for name in type(config.task).model_fields}
+    seed = config.seed if config.task.seed is None else config.task.seed
+    return TaskSettings(**values | {"name": canonical_task(config.task.name), "seed": seed})
+
+
+def task_from_config(config: RunConfig) -> Task:
+    """The task that a config names."""
+    return build_task(task_settings(config))
+
+
+def method_from_config(config: RunConfig) -> Algorithm:
+    """The method that a config names."""
+    settings = dict(config.method)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise FedloomError("method.name is missing: name a method, for instance fedavg (see fedloom list methods).")
+    return method_from(name, settings)
+
+
+def load_config(folder: Path, *, task: Task | None = None) -> RunConfig:
+    """The config of a run's folder, to read its results; folders of older versions are translated."""
+    path = folder / "config.toml"
+    return resolve(read_run_values(folder), str(path), task=task)
+
+
+def load_config_to_resume(folder: Path, *, task: Task | None = None) -> RunConfig:
+    """The config of a run's folder, to go on with the run; another version's folder is refused."""
+    refuse_other_version(folder, read_run_values(folder))
+    return load_config(folder, task=task)
