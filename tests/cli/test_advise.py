@@ -120,5 +120,5 @@ def test_a_folder_of_something_else_is_left_alone(fedloom, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     result = fedloom("advise", *SMALL, "--out", "a")
     assert result.returncode == 2
-    assert "already holds something else" in result.stderr
+    assert "already holds a run" in result.stderr
     assert sorted(tmp_path.rglob("*")) == before

@@ -261,7 +261,7 @@ def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_pat
     inside("run", *SMALL, "--out", "a")
     config = tmp_path / "a" / "config.toml"
     config.write_text(config.read_text().replace(f'fedloom = "{__version__}"', 'fedloom = "0.0.1"'))
-    assert "was made by fedloom 0.0.1" in refused(inside("resume", "a"))
+    assert "was written by fedloom 0.0.1" in refused(inside("resume", "a"))
     assert "not a run's folder" in refused(inside("resume", "."))
 
 

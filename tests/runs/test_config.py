@@ -60,7 +60,7 @@ def test_what_is_wrong_is_named_by_its_path(values, part):
 
 def test_python_settings_are_checked_like_a_file():
     task = fl.task("digits", clients=3, alpha=10)
-    with pytest.raises(FedloomError, match="Did you mean 'lr'"):
+    with pytest.raises(FedloomError, match=r"Did you mean 'local\.lr'"):
         fl.run(task, rounds=1, local={"lrr": 3})
     with pytest.raises(FedloomError, match="Did you mean 'selection'"):
         fl.run(task, rounds=1, selections={"fraction": 0.5})

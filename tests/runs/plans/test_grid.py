@@ -10,6 +10,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.data.partition.registry import partitioner
 from fedloom.runs.plans.grid import check_grid, combination_label, combinations, read_grid, with_settings
+from fedloom.runs.resolve import resolve
 from fedloom.tasks.registry import TASKS
 
 
@@ -38,8 +39,8 @@ def test_a_methods_settings_stay_with_it():
         (["local.lr=0.1,,1"], "empty value"),
         (["local.lr=0.1,0.10"], "has 0.1 twice"),
         (["local.epochs=1,1.0"], "has 1.0 twice"),
-        (["local.lr=0.1", "local.lr=1"], "has a grid already"),
-        (["seed=0,1"], "what --seeds is for"),
+        (["local.lr=0.1", "local.lr=1"], "is given twice"),
+        (["seed=0,1"], "use --seeds"),
     ],
 )
 def test_a_grid_that_means_nothing_gets_a_sentence(texts, part):
@@ -70,9 +71,10 @@ def test_a_combination_changes_its_keys_and_nothing_else():
     base = {"rounds": 5, "method": {"name": "fedprox", "mu": 1}, "local": {"momentum": 0.5}, "task": {"name": "mnist"}}
     before = json.dumps(base)
     values = with_settings(base, {"method.mu": 0.1, "local.lr": 0.3})
+    resolved = resolve(values)
     assert values["method"] == {"name": "fedprox", "mu": 0.1}
     assert (values["local"]["lr"], values["local"]["momentum"]) == (0.3, 0.5)
-    assert values["local"]["batch_size"] == TASKS["mnist"].local.batch_size
+    assert (resolved.local.lr, resolved.local.batch_size) == (0.3, TASKS["mnist"].local.batch_size)
     assert (values["rounds"], values["task"]) == (5, {"name": "mnist"})
     assert json.dumps(base) == before
 
@@ -81,7 +83,7 @@ def test_alpha_of_the_partition_means_what_the_option_means():
     assert with_settings({}, {"task.partition.alpha": 0.1})["task"]["partition"] == {"name": "dirichlet", "alpha": 0.1}
     given = with_settings({"task": {"partition": "dirichlet(5)"}}, {"task.partition.alpha": 0.1})["task"]["partition"]
     assert partitioner(given) == fl.dirichlet(0.1)
-    with pytest.raises(FedloomError, match="which partition"):
+    with pytest.raises(FedloomError, match="give the partition too"):
         with_settings({}, {"task.partition.per_client": 2})
 
 

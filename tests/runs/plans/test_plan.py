@@ -9,12 +9,12 @@ from fedloom.core.errors import FedloomError
 from fedloom.runs.plans.plan import (
     Member,
     RunFactory,
-    as_read,
-    begin,
     folder_name,
     is_finished,
+    read_plan,
     run_member,
     run_members,
+    write_plan,
 )
 from support.synthetic import federation, mlp
 
@@ -33,42 +33,70 @@ def test_runs_on_the_same_data_share_one_task_and_only_the_newest_stay():
     members = [Member(name, name, {"method": {"name": name}, "rounds": 1}) for name in ("fedavg", "local")]
     run_members(None, members, [0, 1], nobody, RunFactory(of))
     assert made == [0, 1]
-    workshop = RunFactory(of, remembers=2)
+    runs = RunFactory(of, kept_tasks=2)
     for seed in (0, 1, 0, 2, 1, 0):
-        workshop.ready(members[0], seed)
+        runs.prepare(members[0], seed)
     assert made[2:] == [0, 1, 2, 0]
-    assert len(workshop.tasks) == 2
+    assert len(runs.tasks) == 2
 
 
 def test_a_run_is_started_gone_on_with_or_read(tmp_path):
     task = fl.task_of(federation([9, 6]), mlp())
-    member, workshop = Member("a", "a", {"method": {"name": "fedavg"}, "rounds": 3}), RunFactory(lambda _: task)
-    whole = run_member(tmp_path / "whole", member, 0, nobody, workshop)
+    member, runs = Member("a", "a", {"method": {"name": "fedavg"}, "rounds": 3}), RunFactory(lambda _: task)
+    whole = run_member(tmp_path / "whole", member, 0, nobody, runs)
 
     def stop(record):
         if record["round"] == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_member(tmp_path / "cut", member, 0, lambda *_: [stop], workshop)
+        run_member(tmp_path / "cut", member, 0, lambda *_: [stop], runs)
     assert not is_finished(tmp_path / "cut")
     heard = []
-    on = run_member(tmp_path / "cut", member, 0, lambda *_: [lambda record: heard.append(record["round"])], workshop)
+    on = run_member(tmp_path / "cut", member, 0, lambda *_: [lambda record: heard.append(record["round"])], runs)
     assert on.records == whole.records
     assert is_finished(tmp_path / "cut")
-    run_member(tmp_path / "cut", member, 0, lambda *_: pytest.fail("a finished run is only read"), workshop)
+    run_member(tmp_path / "cut", member, 0, lambda *_: pytest.fail("a finished run is only read"), runs)
 
 
-def test_a_plan_is_compared_as_it_will_be_read(tmp_path):
+def test_a_plan_is_written_once_and_only_the_same_plan_may_go_on(tmp_path):
     plan = {"grid": {"a.b": (1, 2.0)}, "config": {"seed": 0}}
-    begin(tmp_path / "new", "plan.toml", plan)
-    assert as_read(plan) == {"grid": {"a.b": [1, 2.0]}, "config": {"seed": 0}}
+    write_plan(tmp_path / "new", "sweep.toml", plan)
+    write_plan(tmp_path / "new", "sweep.toml", plan)
+    made_by = {"fedloom": fl.__version__}
+    assert read_plan(tmp_path / "new", "sweep.toml") == {
+        "grid": {"a.b": [1, 2.0]},
+        "config": {"seed": 0},
+        "made_by": made_by,
+    }
+    with pytest.raises(FedloomError, match="holds another sweep"):
+        write_plan(tmp_path / "new", "sweep.toml", {**plan, "config": {"seed": 1}})
+    with pytest.raises(FedloomError, match="already holds a sweep"):
+        write_plan(tmp_path / "new", "comparison.toml", plan)
     with pytest.raises(FedloomError, match="give plain values"):
-        begin(tmp_path / "other", "plan.toml", {"config": object()})
+        write_plan(tmp_path / "other", "sweep.toml", {"config": {"rounds": object()}})
     assert not (tmp_path / "other").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(FedloomError, match="cannot be written"):
-        begin(tmp_path / "file" / "below", "plan.toml", plan)
+        write_plan(tmp_path / "file" / "below", "sweep.toml", plan)
+
+
+def test_a_plan_whose_task_is_an_object_goes_on_in_python_only(tmp_path):
+    task = fl.task_of(federation([9, 6]), mlp())
+    how = {"methods": ["fedavg", "local"], "rounds": 1, "out": tmp_path}
+    first = fl.compare(task, **how)
+    with pytest.raises(FedloomError, match="is a Python object"):
+        read_plan(tmp_path, "comparison.toml")
+    again = fl.compare(task, **how)
+    assert [runs[0].records for runs in again.values()] == [runs[0].records for runs in first.values()]
+
+
+def test_the_plan_of_another_version_is_refused(tmp_path):
+    write_plan(tmp_path, "comparison.toml", {"methods": ["fedavg"], "seeds": 1, "config": {}})
+    path = tmp_path / "comparison.toml"
+    path.write_text(path.read_text().replace(fl.__version__, "0.4.0"))
+    with pytest.raises(FedloomError, match=r"only fedloom 0\.4\.0 can resume it"):
+        read_plan(tmp_path, "comparison.toml")
 
 
 def test_folder_names_have_no_letters_that_a_shell_or_a_path_minds():

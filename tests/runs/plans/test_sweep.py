@@ -9,6 +9,7 @@ import pytest
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
+from fedloom.runs.plans import plan
 from fedloom.runs.plans import sweep as s
 from support.synthetic import federation, mlp
 
@@ -56,7 +57,7 @@ def test_the_data_are_swept_where_the_task_has_a_name(task):
     sizes = [[row["train"] for row in runs[0].clients] for runs in swept.runs.values()]
     assert sizes[0] == fl.task("digits", clients=4, alpha=0.1, seed=3).federation.train.sizes.tolist()
     assert sizes[1] == fl.task("digits", clients=4, alpha=100.0, seed=3).federation.train.sizes.tolist()
-    with pytest.raises(FedloomError, match="needs a task that is named"):
+    with pytest.raises(FedloomError, match="needs a named task"):
         fl.sweep(task, grid={"task.clients": [2, 3]}, rounds=1)
 
 
@@ -84,8 +85,8 @@ def test_a_stopped_sweep_goes_on_to_the_same_bytes(task, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    real = s.go_on.__globals__["played"]
-    monkeypatch.setitem(s.go_on.__globals__, "played", killed)
+    real = plan.run_member
+    monkeypatch.setattr(plan, "run_member", killed)
     with pytest.raises(KeyboardInterrupt):
         fl.sweep(task, out=tmp_path / "cut", **how)
     monkeypatch.undo()

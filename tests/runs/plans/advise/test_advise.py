@@ -109,7 +109,7 @@ def test_what_is_refused_diverges_or_breaks_is_an_outcome_with_a_sentence(screen
 
 def test_clients_of_one_size_are_one_group():
     rows = [{"client": k, "group": "small", "accuracy": 0.5, "loss": 1.0} for k in range(3)]
-    screening = a.Screening(None, {"task": {"seed": 3}}, {}, fixed=True)
+    screening = a.Screening(None, {"task": {"seed": 3}}, {}, one_task=True)
     screening.tasks.tasks.append((None, fl.task_of(federation([5, 5, 5]), mlp())))
     assert screening.by_group(rows, 2) == {"all": {"0": 0.5, "1": 0.5, "2": 0.5}}
     losses = [{"client": 0, "group": "small", "squared_error": 4.0, "loss": 2.0}]
