@@ -46,5 +46,5 @@ def test_the_report_of_a_run_with_a_found_threshold_has_the_picture(tmp_path):
 def test_a_run_in_memory_or_without_a_curve_says_why_there_is_no_picture(tmp_path):
     with pytest.raises(FedloomError, match="give the run a folder with out="):
         crossover_figure(history(None))
-    with pytest.raises(FedloomError, match="this run has no curve"):
+    with pytest.raises(FedloomError, match="this run has no size curve"):
         crossover_figure(history(tmp_path))
