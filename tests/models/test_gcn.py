@@ -11,8 +11,8 @@ from fedloom.models.sparse import Sparse
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph
 from fedloom.tasks.graphs.read import named_graph
 from fedloom.tasks.graphs.split import split_graph
-from fedloom.training.dropout import KeyedDropout, with_keyed_dropout
-from fedloom.training.network import FunctionalNetwork
+from fedloom.training.functional_network import FunctionalNetwork
+from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout
 from support.paths import DATA_FOLDER
 from support.small_graphs import clubs, random_graph, whole
 

@@ -17,8 +17,8 @@ from fedloom.core.task import Task
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
 from fedloom.runs import checkpoint
+from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
-from fedloom.runs.files import write_atomic
 from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}

@@ -9,7 +9,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models import build
-from fedloom.training.dropout import with_keyed_dropout
+from fedloom.training.keyed_dropout import with_keyed_dropout
 from support.synthetic import Branching, cohort, distance, federation, mlp, trained
 
 UNEQUAL = [100, 70, 64, 33, 7, 5]

@@ -53,7 +53,7 @@ def data(
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
     federation = _load(words[0], clients, alpha, partition, target, client_column, ignore or [], seed or 0)
-    from fedloom.data.figure import describe, plot_federation
+    from fedloom.data.federation_figure import describe, plot_federation
 
     told = describe(federation)
     path = png or (None if as_json else Path(f"{Path(words[0]).stem}.png"))

@@ -60,7 +60,7 @@ def show_split(
     divided = split_graph(source, clients, seed)
     told = _told(source, divided, seed)
     if out is not None:
-        from fedloom.tasks.graphs.figure import plot_split
+        from fedloom.tasks.graphs.split_figure import plot_split
 
         try:
             plot_split(source, divided, out)

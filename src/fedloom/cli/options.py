@@ -140,7 +140,7 @@ def _with_parameters(wrapper: Callable[..., None], parameters: list[inspect.Para
 def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     """The nested values of a config from a TOML file, then the options, then ``--set``."""
     from fedloom.core.errors import FedloomError
-    from fedloom.core.nested import set_nested
+    from fedloom.core.nested_keys import set_nested
     from fedloom.core.validation import read_toml
     from fedloom.runs.resolve import override
 
@@ -168,7 +168,7 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
 
 def _set_partition(values: Values, alpha: float | None, partition: str | None) -> None:
     from fedloom.core.errors import FedloomError
-    from fedloom.core.nested import set_nested
+    from fedloom.core.nested_keys import set_nested
     from fedloom.data.partition.registry import dirichlet, partition_config, partitioner
 
     if alpha is not None and partition is not None:

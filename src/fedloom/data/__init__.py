@@ -4,7 +4,7 @@ from fedloom.data.communal_set import with_communal
 from fedloom.data.datasets.registry import DATASETS, Dataset, dataset, load
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.figure import describe, plot_federation
+from fedloom.data.federation_figure import describe, plot_federation
 from fedloom.data.folder import data_folder
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.base import Partition, Partitioner

@@ -33,9 +33,9 @@ from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
 from fedloom.deploy.protocol.user_files import class_parts
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import load_site
+from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.client_model import client_model
 from fedloom.runs.config import RunConfig, Strict
-from fedloom.runs.files import write_atomic
 from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.resolve import load_config, method_from_config, task_settings
 from fedloom.tasks.deployment import input_transform

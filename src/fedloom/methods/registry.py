@@ -11,7 +11,7 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.names import canonical_name
-from fedloom.core.nested import set_nested
+from fedloom.core.nested_keys import set_nested
 from fedloom.core.user_classes import user_class, user_class_name
 from fedloom.core.validation import toml_value, validate
 

@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.files import write_atomic
+from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
 from fedloom.runs.resolve import override

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested import select_prefix
+from fedloom.core.nested_keys import select_prefix
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.files import write_atomic
+from fedloom.runs.atomic_write import write_atomic
 
 COMPACT = 4
 """When the changes on disk outgrow the kept rows this many times, all rows are written and older files go."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested import select_prefix
+from fedloom.core.nested_keys import select_prefix
 from fedloom.plotting.curves import curves_figure
 from fedloom.runs.checkpoint import load_tensors
 from fedloom.runs.old_folders import read_run_values

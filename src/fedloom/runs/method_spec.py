@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.nested import flatten
+from fedloom.core.nested_keys import flatten
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.methods.registry import canonical_method, make_method, split_method
 from fedloom.prediction.registry import canonical_stage

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested import set_nested
+from fedloom.core.nested_keys import set_nested
 from fedloom.core.task import Task
 from fedloom.core.user_classes import resolve_user_file
 from fedloom.core.validation import toml_value, validate

@@ -33,9 +33,9 @@ from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.metrics import accuracy_per_selected, size_limits
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
+from fedloom.runs.atomic_write import append_json, compact_json, write_atomic
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
 from fedloom.runs.config import RunConfig, as_plain, to_toml
-from fedloom.runs.files import append_json, compact_json, write_atomic
 from fedloom.runs.history import History
 from fedloom.training.execution import decide
 

@@ -20,7 +20,7 @@ from fedloom.core.pull import Affine, Pull
 from fedloom.core.task import Objective
 from fedloom.core.trainer import TrainingRequest
 from fedloom.training.batches import Assignment, lockstep
-from fedloom.training.dropout import KeyedDropout, step_key
+from fedloom.training.keyed_dropout import KeyedDropout, step_key
 from fedloom.training.optimizer import Optimizer
 from fedloom.training.stacked import NARROW, Chain, run_vmap
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from fedloom.core.local_work import LocalWork
 from fedloom.core.scores import Scores
 from fedloom.core.task import Task
-from fedloom.training.dropout import KeyedDropout, with_keyed_dropout
-from fedloom.training.network import FunctionalNetwork
+from fedloom.training.functional_network import FunctionalNetwork
+from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout
 from fedloom.training.optimizer import clip_
 from fedloom.training.stacked import chain_of, run_chain, run_vmap
 

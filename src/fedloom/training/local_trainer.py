@@ -20,9 +20,9 @@ from fedloom.core.task import Task
 from fedloom.core.trainer import TrainingRequest, TrainingResult
 from fedloom.training.batches import Assignment, BatchStep, interleave
 from fedloom.training.cycle_memory import CycleMemory
-from fedloom.training.dropout import KeyedDropout, step_key
 from fedloom.training.evaluation import Evaluator, gradients_of
-from fedloom.training.network import FunctionalNetwork
+from fedloom.training.functional_network import FunctionalNetwork
+from fedloom.training.keyed_dropout import KeyedDropout, step_key
 from fedloom.training.optimizer import Optimizer
 from fedloom.training.stacked import InPlace, run_chain, run_vmap
 

@@ -16,7 +16,7 @@ from fedloom.methods.fedgala.autoencoder import sample_non_edges
 from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, structure_loss
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.training.network import FunctionalNetwork
+from fedloom.training.functional_network import FunctionalNetwork
 from support import checkpoints
 from support.silent_clients import missing, played, prepared
 

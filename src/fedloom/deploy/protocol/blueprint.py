@@ -30,9 +30,9 @@ from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.user_files import copy_user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.settings import SiteSettings
 from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_tensors
 from fedloom.runs.config import RunConfig, as_plain, to_toml
-from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.resolve import method_from_config, resolve, task_from_config, task_settings

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from fedloom.core.message import Message
 from fedloom.deploy.flower import POLL, PollDelay, ReceivedMessage, ServerTransport
+from fedloom.deploy.protocol.message_validation import MODEL_REPLIES, ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
-from fedloom.deploy.protocol.validation import MODEL_REPLIES, ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.wire import (
     RejectedMessage,
     RequestKind,

@@ -28,8 +28,8 @@ from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
 from fedloom.rounds.composition import Composition
+from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_checkpoint
-from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.resolve import method_from_config
 from fedloom.runs.runner import Prepared, execute, prepare, resume

@@ -22,7 +22,7 @@ import fedloom
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.nested import select_prefix
+from fedloom.core.nested_keys import select_prefix
 from fedloom.core.threads import single_thread
 from fedloom.deploy import flower
 from fedloom.deploy.protocol.blueprint import Blueprint

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.files import write_atomic
+from fedloom.runs.atomic_write import write_atomic
 
 
 class StateLost(FedloomError):  # noqa: N818

@@ -16,7 +16,7 @@ import torch
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested import select_prefix
+from fedloom.core.nested_keys import select_prefix
 from fedloom.core.server_context import ServerContext
 from fedloom.methods.fedseq.fedseq import OWN, FedSeq, inner_state
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested import set_nested
+from fedloom.core.nested_keys import set_nested
 from fedloom.core.validation import toml_value
 from fedloom.data.partition.registry import partition_config, partitioner
 from fedloom.runs.method_spec import split_commas, split_methods, with_method

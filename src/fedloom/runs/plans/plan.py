@@ -21,8 +21,8 @@ from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
 from fedloom.prediction.registry import STAGES
 from fedloom.runs.api import task_section
+from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config import RunConfig, to_toml
-from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.named_parts import hyperparameters, part_values, without_none
 from fedloom.runs.old_folders import refuse_other_version

@@ -24,8 +24,8 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
 from fedloom.rounds.metrics import GROUPS
+from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config import RunConfig
-from fedloom.runs.files import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import split_methods, with_method
 from fedloom.runs.named_parts import hyperparameters

@@ -3,7 +3,7 @@
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested import flatten, select_prefix, set_nested
+from fedloom.core.nested_keys import flatten, select_prefix, set_nested
 
 
 def test_setting_by_a_dotted_path_adds_the_sections_on_the_way():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.data.figure import INK
+from fedloom.data.federation_figure import INK
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph
 from fedloom.tasks.graphs.split import GraphSplit
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from fedloom.training.dropout import KeyedDropout, _mix, _mix_words, step_key, with_keyed_dropout
+from fedloom.training.keyed_dropout import KeyedDropout, _mix, _mix_words, step_key, with_keyed_dropout
 
 
 def test_the_share_of_dropped_units_is_p_and_the_mean_is_kept():

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.conformance.general import world_of
+from fedloom.deploy.protocol.message_validation import LARGEST, ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import reply_form
-from fedloom.deploy.protocol.validation import LARGEST, ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.jobs import Job

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.network import features
-from fedloom.training.dropout import rewind
+from fedloom.training.keyed_dropout import rewind
 
 
 class FunctionalNetwork:
