@@ -26,12 +26,12 @@ def test_pictures_of_few_and_many_clients(tmp_path: Path, clients: int, classes:
     y = np.random.default_rng(0).integers(0, classes, 5000)
     made = fd.from_arrays(np.zeros((5000, 1)), y, clients=clients, partition="dirichlet(0.3)", classes=classes)
     path = tmp_path / "p.png"
-    fd.picture(made, path)
+    fd.plot_federation(made, path)
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_sequence_targets_are_drawn_by_size(tmp_path: Path) -> None:
     columns = {"x": torch.zeros(50, 4), "y": torch.zeros(50, 4, dtype=torch.int64)}
     made = fd.federate(fd.Samples(columns, 9), fd.power_law(), 5)
-    fd.picture(made, tmp_path / "p.png")
+    fd.plot_federation(made, tmp_path / "p.png")
     assert "effective_classes" not in fd.describe(made)

@@ -14,9 +14,11 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.datasets.registry import dataset
 from fedloom.data.federation import Federation, Ragged
+from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.dataset_task import DatasetBuilder
 from fedloom.tasks.own_data import task_of
 from fedloom.tasks.registry import TASKS, task_builder
+from fedloom.tasks.task import build_task
 from fedloom.tasks.transforms import CropFlip, Normalise
 from support.paths import DATA_FOLDER
 from support.synthetic import cohort
@@ -126,6 +128,28 @@ def test_what_cannot_be_is_one_sentence(settings, told):
         fl.task(**settings)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_your_own_table_is_a_task_like_the_others_and_is_built_again_from_its_settings(tmp_path):
+    rows = [f"{n % 7},{n % 5},{'yes' if n % 2 else 'no'},{n % 3}" for n in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["age,size,label,client", *rows]))
+    task = fl.task("own", path=str(tmp_path / "a.csv"), seed=3)
+    again = build_task(TaskSettings(**task.made_from))
+    assert again.federation.clients == 3
+    assert torch.equal(task.initial_row(), again.initial_row())
+    assert task.federation.train.order.equal(again.federation.train.order)
+
+
+def test_a_builder_writes_out_its_defaults():
+    complete = task_builder("digits").complete(TaskSettings("digits"))
+    assert (complete.model, complete.partition["name"]) == ("mlp", "dirichlet")
+    assert task_builder("own").complete(TaskSettings("own", path="a.csv")).path.startswith("/")
+
+
+@pytest.mark.parametrize("setting", ["partition", "augment", "communal_per_class"])
+def test_a_setting_that_a_task_does_not_use_is_refused(setting):
+    with pytest.raises(FedloomError, match=f"task flows: it divides its data by organisation; leave out {setting}"):
+        fl.task("flows", **{setting: "iid" if setting == "partition" else 1})
 
 
 @pytest.mark.slow

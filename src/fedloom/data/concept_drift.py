@@ -1,8 +1,8 @@
 """Concept drift with real data: from given rounds on, clients hold each other's samples.
 
-At each drift a share of the clients, in a drawn order, hand their train, validation and test parts to the next of
-them. So labels, sizes and styles change hands at once, no sample is lost or made up, and what the federation holds in
-all stays the same: only models that were fitted to a client's own data can suffer.
+At each drift a share of the clients, in a random order, pass their train, validation and test parts to the next one.
+Labels, sizes and styles change at once, no sample is lost or invented, and the data of the whole federation stay the
+same: only models that were fitted to a client's own data can get worse.
 """
 
 from __future__ import annotations
@@ -32,29 +32,35 @@ def with_concept_drift(federation: Federation, rounds: Sequence[int], share: flo
     """A federation in which, from each of ``rounds`` on, a share of the clients holds the data of others.
 
     Each drift comes on top of the ones before. Clients keep their names; a withheld class stays withheld in the data
-    it was taken from, whoever holds them.
+    it was taken from, whichever client holds them.
+
+    Args:
+        federation: The federation before the drift.
+        rounds: The rounds in which data change, from 1 on, in rising order.
+        share: The share of clients whose data change at each drift.
+        seed: The seed of the random order.
     """
     if not rounds or list(rounds) != sorted(set(rounds)) or rounds[0] < 1:
         raise FedloomError(f"drift rounds={list(rounds)}: name one or more rounds, from 1 on, in rising order.")
     if not 0 < share <= 1:
         raise FedloomError(f"drift share={share}: the share of clients whose data change is above 0 and at most 1.")
     if federation.later:
-        raise FedloomError("this federation drifts already: name all rounds in one call.")
+        raise FedloomError("this federation already has concept drift: name all rounds in one call.")
     number = round(share * federation.clients)
     if number < 2:
         raise FedloomError(
-            f"drift share={share} of {federation.clients} clients: at least two must change their data with each other."
+            f"drift share={share} of {federation.clients} clients: at least two must exchange their data."
         )
     holds = np.arange(federation.clients)
     later = []
     for since in rounds:
         circle = numpy_generator(seed, "drift", since).permutation(federation.clients)[:number]
         holds[circle] = holds[np.roll(circle, -1)]
-        later.append((since, _dealt(federation, holds)))
+        later.append((since, _exchange_data(federation, holds)))
     return replace(federation, later=tuple(later))
 
 
-def _dealt(federation: Federation, holds: np.ndarray) -> Federation:
+def _exchange_data(federation: Federation, holds: np.ndarray) -> Federation:
     """The federation whose client k holds what client ``holds[k]`` held."""
     parts = (federation.train, federation.test, federation.valid)
     train, test, valid = (Ragged.of([part[client] for client in holds.tolist()]) for part in parts)

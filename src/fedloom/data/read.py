@@ -1,4 +1,4 @@
-"""A user's own data: arrays, CSV, NPZ, parquet, LEAF's JSON, or a folder of one NPZ per client.
+"""``fl.read`` and ``fl.from_arrays``: a user's own data as a federation.
 
 Every reader ends in ``from_arrays``, which checks what a person can get wrong and says in one sentence which column
 and row it is. A client key per sample makes the natural clients; without one a partitioner divides the samples.
@@ -25,7 +25,8 @@ from fedloom.data.partition.natural import Natural
 from fedloom.data.partition.quantity_skew import Quantities
 from fedloom.data.partition.registry import partitioner
 from fedloom.data.readers.labels import number_labels
-from fedloom.data.readers.leaf import read_client_files, read_leaf
+from fedloom.data.readers.leaf import read_leaf
+from fedloom.data.readers.npz_per_client import read_npz_per_client
 from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
 
 
@@ -46,10 +47,23 @@ def from_arrays(
     communal_share: float = 0.0,
     title: str = "own data",
 ) -> Federation:
-    """A federation of arrays: ``x`` (samples first), ``y`` (whole numbers or names), optionally a client per sample.
+    """A federation of arrays.
 
-    With ``client`` and no ``partition`` each client is its own; otherwise the samples are divided by ``partition``
-    (iid when not given) among ``clients`` (10 when not given). ``own_test`` marks samples to be kept for testing.
+    Args:
+        x: Inputs, one sample per entry of the first axis.
+        y: One label per sample: whole numbers from 0, or names.
+        client: Whose sample each one is, as numbers or names. Without it, samples are divided by ``partition``.
+        classes: The number of classes, where the labels do not show it.
+        features: The names of the columns of ``x``, for error messages.
+        own_test: A mark on each sample that its client keeps for testing.
+        partition: How samples are divided; by ``client`` if that is given, else iid.
+        clients: How many clients share the samples (default 10).
+        seed: The seed of the division.
+        test_share: The share of each client's samples for testing.
+        valid_share: The share of each client's samples for validation.
+        global_share: The share of all samples for the global test set.
+        communal_share: The share of all samples that everyone may see.
+        title: What reports and errors call the data.
     """
     samples = samples_from_arrays(x, y, client, classes=classes, features=features, own_test=own_test, where=title)
     usual: Partitioner = Natural() if samples.natural is not None else Iid()
@@ -135,7 +149,7 @@ def _number_clients(holder: np.ndarray) -> tuple[list[str], np.ndarray]:
 
 
 def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> None:
-    """Refuse inputs with a number that is none, or infinite, and say which column and row it is."""
+    """Raise an error that names column and row if an input is NaN or infinite."""
     if inputs.dtype.kind != "f":
         return
     step = max(1, (1 << 22) // max(1, int(np.prod(inputs.shape[1:]))))
@@ -160,19 +174,25 @@ def read(
     classes: int | None = None,
     **options: Any,
 ) -> Federation:
-    """A federation of a user's file or folder, told apart by its ending and content.
+    """A federation from a user's file or folder. Its format is recognised by its ending and content.
 
-    ``.csv``, ``.tsv`` and ``.parquet`` need the column ``target`` and may have the column ``client``; every other
-    column that is not ignored is a number feature. ``.npz`` needs x and y and may have client. ``.json`` is LEAF's. A
-    folder holds LEAF's JSON files or one NPZ per client, with train and test parts where it has those subfolders.
-    ``options`` are those of ``from_arrays``: partition, clients, seed and the shares.
+    An ``.npz`` needs the arrays x and y and may have client. ``.json`` is LEAF's format. A folder holds LEAF's JSON
+    files or one NPZ per client; its sub-folders train and test, where it has them, are the clients' parts.
+
+    Args:
+        path: A .csv, .tsv, .parquet, .npz or .json file, or a folder.
+        target: The column of labels in a table.
+        client: The column of a table that says whose sample a row is; it may be missing if it is called ``client``.
+        ignore: Columns of a table that are left out. Every other column is a number feature.
+        classes: The number of classes, where the labels do not show it.
+        **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
     path = Path(path).expanduser()
     options.setdefault("title", path.name)
     if not path.exists():
         raise FedloomError(f"{path} does not exist: give a .csv, .npz, .parquet or .json file, or a folder of them.")
     if path.is_dir():
-        reader = read_client_files if any(path.rglob("*.npz")) else read_leaf
+        reader = read_npz_per_client if any(path.rglob("*.npz")) else read_leaf
         x, y, holder, test = reader(path)
         return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
     match path.suffix.lower():

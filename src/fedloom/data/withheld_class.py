@@ -1,7 +1,7 @@
-"""A class that some clients will only meet when they predict.
+"""A class that some clients have no training data of, and meet only when they predict.
 
 It is taken out of their training and validation parts; their test part keeps it. The recall of that class
-(``client_model/own_test/withheld_recall``) then says whether a client can predict what others have taught.
+(``client_model/own_test/withheld_recall``) then shows whether a client can predict what only others trained on.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ class Withhold:
 def with_withheld_class(federation: Federation, label: int, clients: Sequence[int] | int, seed: int = 0) -> Federation:
     """A federation in which some clients have no sample of a class in their train and validation parts.
 
-    ``clients`` are their numbers, or how many of them to draw among those who have the class in train and test and
-    something else to train on.
+    Args:
+        federation: The federation with all classes.
+        label: The number of the class.
+        clients: The clients' numbers, or how many to draw among those that have the class in their train and test
+            parts and some other class to train on.
+        seed: The seed of the draw.
     """
     y = federation.columns["y"]
     if y.dim() > 1 or y.is_floating_point():
@@ -40,22 +44,22 @@ def with_withheld_class(federation: Federation, label: int, clients: Sequence[in
         raise FedloomError(f"withhold label={label}: the data have the classes 0 to {federation.classes - 1}.")
     if federation.later or federation.withheld is not None:
         raise FedloomError("withhold one class, once, and before the data drift.")
-    victims = _drawn(federation, label, clients, seed) if isinstance(clients, int) else sorted(clients)
-    if not victims or len(set(victims)) < len(victims):
+    affected = _draw_clients(federation, label, clients, seed) if isinstance(clients, int) else sorted(clients)
+    if not affected or len(set(affected)) < len(affected):
         raise FedloomError(f"withhold clients={clients}: name at least one client, and each once.")
-    for client in victims:
+    for client in affected:
         reason = _obstacle(federation, label, client)
         if reason is not None:
             raise FedloomError(f"withhold label={label} from client {client}: {reason}; name other clients.")
 
     def without(part: Ragged) -> Ragged:
-        return Ragged.of([part[k][y[part[k]] != label] if k in victims else part[k] for k in range(len(part))])
+        return Ragged.of([part[k][y[part[k]] != label] if k in affected else part[k] for k in range(len(part))])
 
     train, valid = without(federation.train), without(federation.valid)
-    return replace(federation, train=train, valid=valid, withheld=(label, tuple(victims)))
+    return replace(federation, train=train, valid=valid, withheld=(label, tuple(affected)))
 
 
-def _drawn(federation: Federation, label: int, number: int, seed: int) -> list[int]:
+def _draw_clients(federation: Federation, label: int, number: int, seed: int) -> list[int]:
     able = [k for k in range(federation.clients) if _obstacle(federation, label, k) is None]
     if not 1 <= number <= len(able):
         raise FedloomError(
@@ -67,7 +71,7 @@ def _drawn(federation: Federation, label: int, number: int, seed: int) -> list[i
 
 
 def _obstacle(federation: Federation, label: int, client: int) -> str | None:
-    """Why a class cannot be withheld from a client, if it cannot."""
+    """Why a class cannot be withheld from a client; None if it can."""
     if not 0 <= client < federation.clients:
         return f"there are only the clients 0 to {federation.clients - 1}"
     y = federation.columns["y"]

@@ -30,11 +30,11 @@ class Members:
             self._called.setdefault(name.rpartition("/")[2], []).append(name)
 
     def names(self, ending: str = "") -> list[str]:
-        """The members whose name ends so, sorted."""
+        """The sorted names of the members that end with ``ending``."""
         return sorted(name for name in self.files if name.endswith(ending))
 
     def find(self, *endings: str) -> str | None:
-        """The first member that is called so, with or without .gz, in any folder of the source."""
+        """The first member with one of these names, with or without .gz, in any folder of the source."""
         for ending in endings:
             for wanted in (ending, ending + ".gz"):
                 for name in self._called.get(wanted.rpartition("/")[2], ()):
@@ -43,7 +43,7 @@ class Members:
         return None
 
     def read(self, *endings: str) -> bytes:
-        """The bytes of the first member that is called so, gunzipped, or an error that names it."""
+        """The bytes of the first member with one of these names, gunzipped; an error if there is none."""
         name = self.find(*endings)
         if name is None:
             raise FedloomError(f"{self.source} has no file '{endings[0]}': give the official files, complete.")
@@ -73,7 +73,7 @@ def open_members(path: Path) -> Iterator[Members]:
             files: dict[str, Callable[[], bytes]] = {}
             for inside in sorted(p for p in path.rglob("*") if p.is_file()):
                 if inside.suffix == ".zip" and zipfile.is_zipfile(inside):
-                    files |= _zipped(opened.enter_context(zipfile.ZipFile(inside)))
+                    files |= _open_zip(opened.enter_context(zipfile.ZipFile(inside)))
                 else:
                     files[inside.relative_to(path).as_posix()] = _disk(inside)
             yield Members(str(path), files)
@@ -81,14 +81,14 @@ def open_members(path: Path) -> Iterator[Members]:
         raise FedloomError(f"{path} does not exist: give an archive, a file or a folder with the official files.")
     elif zipfile.is_zipfile(path) and path.suffix != ".npz":
         with zipfile.ZipFile(path) as archive:
-            yield Members(str(path), _zipped(archive))
+            yield Members(str(path), _open_zip(archive))
     elif path.suffix != ".npz" and tarfile.is_tarfile(path):
         with tarfile.open(path) as packed:
             try:
                 inside_tar = packed.getmembers()
             except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
                 raise FedloomError(f"{path} is damaged: download it again.") from error
-            yield Members(str(path), {m.name: _tarred(packed, m) for m in inside_tar if m.isfile()})
+            yield Members(str(path), {m.name: _open_tar(packed, m) for m in inside_tar if m.isfile()})
     else:
         yield Members(str(path), {path.name: _disk(path)})
 
@@ -101,14 +101,14 @@ def _disk(path: Path) -> Callable[[], bytes]:
     return read
 
 
-def _zipped(archive: zipfile.ZipFile, depth: int = 0) -> dict[str, Callable[[], bytes]]:
+def _open_zip(archive: zipfile.ZipFile, depth: int = 0) -> dict[str, Callable[[], bytes]]:
     files: dict[str, Callable[[], bytes]] = {}
     for member in archive.infolist():
         if member.is_dir():
             continue
         if depth == 0 and PurePosixPath(member.filename).suffix == ".zip":  # UCI wraps its archive in another one
             _allow(member.filename, member.file_size)
-            files |= _zipped(zipfile.ZipFile(io.BytesIO(archive.read(member))), depth + 1)
+            files |= _open_zip(zipfile.ZipFile(io.BytesIO(archive.read(member))), depth + 1)
         else:
             files[member.filename] = _unzip(archive, member)
     return files
@@ -122,7 +122,7 @@ def _unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Callable[[], by
     return read
 
 
-def _tarred(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], bytes]:
+def _open_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], bytes]:
     def read() -> bytes:
         _allow(member.name, member.size)
         stream = archive.extractfile(member)

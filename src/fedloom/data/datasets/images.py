@@ -36,7 +36,7 @@ def read_images(path: Path, classes: int, labels: str = "labels", names: Sequenc
     needed = [f"{part}_{what}" for part in ("train", "test") for what in ("images", labels)]
     optional = [names] if isinstance(names, str) else []
     arrays = read_arrays(path, needed, [*optional, "train_writer", "test_writer"])
-    images = _joined(path, arrays.pop("train_images"), arrays.pop("test_images"))
+    images = _concatenate(path, arrays.pop("train_images"), arrays.pop("test_images"))
     targets = np.concatenate([arrays[f"train_{labels}"], arrays[f"test_{labels}"]]).astype(np.int64)
     if len(targets) != len(images):
         raise FedloomError(f"{path}: {len(images)} images and {len(targets)} labels: make the file again.")
@@ -58,7 +58,7 @@ def read_images(path: Path, classes: int, labels: str = "labels", names: Sequenc
     )
 
 
-def _joined(path: Path, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+def _concatenate(path: Path, train: np.ndarray, test: np.ndarray) -> np.ndarray:
     if train.dtype != np.uint8 or train.ndim not in (3, 4) or train.shape[1:] != test.shape[1:]:
         raise FedloomError(
             f"{path}: images must be uint8 of one shape, (N, H, W) or (N, C, H, W), and are "

@@ -1,7 +1,7 @@
-"""Data that other frameworks have already divided: LEAF's JSON, and folders with one NPZ per client.
+"""LEAF's JSON files: data that are already divided among clients.
 
-Both answer with inputs, labels, a client per sample and, where there are ``train`` and ``test`` folders, a mark on the
-samples for testing. PFLlib's own NPZ files hold a pickled dictionary and are refused with the line that re-saves them.
+The reader returns inputs, labels, a client per sample and, where there are ``train`` and ``test`` folders, a mark on
+the samples for testing.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.folder import read_arrays
 
-Divided = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]
+ClientArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]
 
 
-def read_leaf(path: Path) -> Divided:
+def read_leaf(path: Path) -> ClientArrays:
     """LEAF's ``users``, ``user_data`` files: one file, a folder of files, or folders ``train`` and ``test``."""
     parts = []
-    for part, files in _parts(path, "*.json"):
+    for part, files in list_parts(path, "*.json"):
         for file in files:
             try:
                 users: dict[str, Any] = json.loads(file.read_bytes())["user_data"]
@@ -31,30 +30,11 @@ def read_leaf(path: Path) -> Divided:
                     f"{file} is not a LEAF file: it needs user_data with x and y for each user."
                 ) from error
             parts += [(user, _inputs(x, user, file), _labels(y, user, file), part) for user, x, y in pairs if len(x)]
-    return _together(path, parts)
+    return combine_clients(path, parts)
 
 
-def read_client_files(path: Path) -> Divided:
-    """One NPZ with plain arrays x and y per client, in the folder or in its ``train`` and ``test`` folders."""
-    parts = []
-    for part, files in _parts(path, "*.npz"):
-        for file in sorted(files, key=lambda f: (not f.stem.isdigit(), f.stem.zfill(12))):
-            try:
-                arrays = read_arrays(file)
-            except FedloomError as error:
-                if "pickled" not in str(error):
-                    raise
-                raise FedloomError(
-                    f"{file} holds a pickled object, which Fedloom never loads: where you trust it, open it with numpy "
-                    "(its 'data' is a dictionary) and re-save the arrays, numpy.savez(file, x=data['x'], y=data['y'])."
-                ) from None
-            if not {"x", "y"} <= set(arrays):
-                raise FedloomError(f"{file} has the arrays {', '.join(arrays) or 'none'}: it needs x and y.")
-            parts.append((file.stem, arrays["x"], arrays["y"], part))
-    return _together(path, parts)
-
-
-def _parts(path: Path, pattern: str) -> list[tuple[str, list[Path]]]:
+def list_parts(path: Path, pattern: str) -> list[tuple[str, list[Path]]]:
+    """The files of each part: those of the folders ``train`` and ``test``, or all of the folder as the part ""."""
     if path.is_file():
         return [("", [path])]
     if (path / "train").is_dir():
@@ -88,7 +68,8 @@ def _labels(y: Any, user: str, file: Path) -> np.ndarray:
         raise FedloomError(f"{file}: the labels of user {user} differ in shape: give one label per sample.") from None
 
 
-def _together(path: Path, parts: list[tuple[str, np.ndarray, np.ndarray, str]]) -> Divided:
+def combine_clients(path: Path, parts: list[tuple[str, np.ndarray, np.ndarray, str]]) -> ClientArrays:
+    """One array of inputs and one of labels from many clients' (client, inputs, labels, part)."""
     if not parts:
         raise FedloomError(f"{path} has no samples: give at least one client with samples.")
     shape = parts[0][1].shape[1:]

@@ -34,14 +34,14 @@ class GraphFederation(Federation):
         graphs, parts, ids = divided.graphs, source.parts, divided.graphs.ids
         copies = [graphs.positions(block) for block in range(graphs.clients + 1)]
 
-        def held(part: str) -> Ragged:
+        def positions(part: str) -> Ragged:
             return Ragged.of([some[parts[part][ids[some]]] for some in copies[:-1]])
 
         return GraphFederation(
             columns={"x": torch.arange(graphs.copies), "y": source.labels[ids]},
-            train=held("train"),
-            test=held("test"),
-            valid=held("valid"),
+            train=positions("train"),
+            test=positions("test"),
+            valid=positions("valid"),
             classes=source.classes,
             global_test=copies[-1][parts["test"][ids[copies[-1]]]],
             names=divided.names,

@@ -22,7 +22,7 @@ import fedloom.data as fd
 from fedloom.core.errors import FedloomError
 from fedloom.data.datasets import archive
 from fedloom.data.datasets import download as get
-from fedloom.data.datasets.convert import ACTIVITIES, CHANNELS, IDX_FILES
+from fedloom.data.datasets.official_files import ACTIVITIES, CHANNELS, IDX_FILES
 
 random = np.random.default_rng(0)
 

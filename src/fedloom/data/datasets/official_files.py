@@ -1,4 +1,4 @@
-"""Official distribution files in, the product's plain files out.
+"""Converts the files that a data set's publisher distributes into plain files of the data folder.
 
 MNIST and Fashion-MNIST are idx files, CIFAR its binary archives (the Python ones are pickled and refused), UCI HAR a
 zip of text tables, GTSRB a zip of PPM images; Shakespeare comes from LEAF's JSON or a table of lines, Stack Exchange
@@ -177,11 +177,11 @@ def _signs(members: Members) -> dict[str, np.ndarray]:
             raise FedloomError(f"{members.source} has no test labels (GT-final_test.csv) and fewer than five tracks.")
         return {f"{p}_{n}": a[m] for p, m in (("train", ~test), ("test", test)) for n, a in arrays.items()}
     rows = list(csv.DictReader(io.StringIO(members.read(truth).decode("ascii", "replace")), delimiter=";"))
-    tested = {f"test_{name}": array for name, array in _tested(members, rows).items()}
+    tested = {f"test_{name}": array for name, array in _test_set(members, rows).items()}
     return {f"train_{name}": array for name, array in arrays.items()} | tested
 
 
-def _tested(members: Members, rows: list[dict[str, str]]) -> dict[str, np.ndarray]:
+def _test_set(members: Members, rows: list[dict[str, str]]) -> dict[str, np.ndarray]:
     try:
         labels = np.array([int(row["ClassId"]) for row in rows], np.uint8)
         names = [members.find(f"Final_Test/Images/{row['Filename']}") for row in rows]
