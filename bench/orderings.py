@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import fedloom as fl
-from fedloom.conformance.play import played
+from fedloom.conformance.run_method import run_method
 from fedloom.prediction.fedpredict import FedPredict
 from fedloom.runs.statistics import CLIENTS, GLOBAL
 
@@ -33,14 +33,14 @@ def fedpredict(alpha: float, selector: str, seeds: int, rounds: int = 20, model:
     chosen = {"name": selector, "number": 6}
     for seed in range(seeds):
         data = fl.task("gtsrb", clients=20, alpha=alpha, model=model, seed=seed)
-        game = played(
+        run = run_method(
             data, fl.FedAvg(), 0, local, selection=chosen, prediction=[FedPredict()], seed=seed, rounds=rounds
         )
         scores: Results = {name: [] for name in found}
         for _ in range(rounds // 2):
-            game = game.on(2)
+            run = run.continue_for(2)
             for name, stages in (("fedavg", False), ("fedavg+fedpredict", True)):
-                scores[name].append(game.accuracy(stages))
+                scores[name].append(run.accuracy(stages))
         for name, values in scores.items():
             found[name].append(float(np.mean(values)))
     return found

@@ -12,7 +12,7 @@ import time
 import torch
 
 import fedloom as fl
-from fedloom.conformance.play import played
+from fedloom.conformance.run_method import run_method
 from measure import arguments
 
 CLIENTS, PER_ROUND, SAMPLES = 10_000, 100, 2
@@ -30,7 +30,7 @@ def main() -> None:
     before, began = own_memory(), time.process_time()
     turns = [list(range(first, first + PER_ROUND)) for first in range(0, CLIENTS, PER_ROUND)]
     local = {"steps": 1, "batch_size": SAMPLES, "lr": 0.01}
-    run = played(task, fl.FedPer(), len(turns), local, selection=lambda pool: fl.Choice(turns[pool.round - 1]))
+    run = run_method(task, fl.FedPer(), len(turns), local, selection=lambda pool: fl.Choice(turns[pool.round - 1]))
     heads = run.state.client_states.rows["head"]
     found = {
         "clients_with_a_head": int(run.state.client_states.has["head"].sum()),

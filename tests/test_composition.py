@@ -16,7 +16,7 @@ import fedloom as fl
 from fedloom.methods.registry import METHODS
 from fedloom.prediction.registry import STAGES
 from fedloom.selection.registry import SELECTORS
-from support.compositions import SELECTION, SETTINGS, world_of
+from support.compositions import SELECTION, SETTINGS, task_for
 from support.paths import DOCS
 
 PAGE = DOCS / "composition.md"
@@ -28,7 +28,7 @@ NOTHING = "no stage"
 def attempt(method: str, selector: str, stage: str, optimizer: str) -> str | None:
     """None when two rounds run; the sentence when the combination is refused."""
     spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
-    task, work = world_of(method)
+    task, work = task_for(method)
     try:
         history = fl.run(
             task,

@@ -9,7 +9,7 @@ import pytest
 import fedloom as fl
 from fedloom.methods.registry import METHODS
 from fedloom.selection.registry import SELECTORS
-from support.compositions import SELECTION, SETTINGS, world_of
+from support.compositions import SELECTION, SETTINGS, task_for
 
 COMPARED = ("metrics.jsonl", "clients.json")
 
@@ -18,7 +18,7 @@ def play(folder: Path, method: str, **settings: object) -> None:
     spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
     stage = "" if METHODS[method].has_personal_models or method in ("local", "centralised", "fedsgd") else "+fedpredict"
     settings = {"selection": {"number": 2}, **settings}
-    task, work = world_of(method)
+    task, work = task_for(method)
     fl.run(task, spec + stage, rounds=4, seed=2, local=work, out=folder, **settings)  # type: ignore[arg-type]
 
 
@@ -44,7 +44,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(method, tmp_path):
     play(tmp_path / "whole", method)
     with pytest.raises(Stop):
         play(tmp_path / "stopped", method, observers=[stop_after(3)])
-    fl.resume(tmp_path / "stopped", task=world_of(method)[0])
+    fl.resume(tmp_path / "stopped", task=task_for(method)[0])
     assert left_in(tmp_path / "stopped") == left_in(tmp_path / "whole")
 
 
@@ -54,5 +54,5 @@ def test_what_a_selector_remembers_survives_a_stop(selector, tmp_path):
     play(tmp_path / "whole", "fedavg", selection=chosen)
     with pytest.raises(Stop):
         play(tmp_path / "stopped", "fedavg", selection=chosen, observers=[stop_after(3)])
-    fl.resume(tmp_path / "stopped", task=world_of("fedavg")[0])
+    fl.resume(tmp_path / "stopped", task=task_for("fedavg")[0])
     assert left_in(tmp_path / "stopped") == left_in(tmp_path / "whole")

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 import fedloom as fl
 from fedloom.cli.app import app
+from fedloom.conformance.any_method import GENERAL
 from fedloom.conformance.claim import PRECISE
-from fedloom.conformance.general import GENERAL
 from fedloom.conformance.quadratics import STEPS, Quadratics, relative
-from fedloom.conformance.shared import FEDAVG, OPTIMUM, OPTIMUM_FEW, WORLD
+from fedloom.conformance.shared_models import FEDAVG, OPTIMUM, OPTIMUM_FEW, PROBLEM
 from fedloom.conformance.suite import SPECIFIC, known_methods
 from fedloom.core.cohort import Cohort
 from fedloom.methods.registry import METHODS
@@ -42,14 +42,14 @@ def test_every_method_has_a_claim_of_its_own():
 
 
 def test_the_points_that_are_told_apart_are_far_apart():
-    optimum, fedavg, prox = WORLD.optimum, WORLD.fedavg().fixed, WORLD.fedprox(1.0).fixed
+    optimum, fedavg, prox = PROBLEM.optimum, PROBLEM.fedavg().fixed_point, PROBLEM.fedprox(1.0).fixed_point
     for one, other in ((optimum, fedavg), (fedavg, prox), (optimum, prox)):
         assert relative(one, other) > 10 * PRECISE
 
 
 def test_the_samples_of_a_quadratic_client_have_its_loss_and_gradient():
-    world = Quadratics.drawn(clients=3)
-    task = world.task()
+    problem = Quadratics.random(clients=3)
+    task = problem.task()
     point = torch.tensor([0.3, -1.2, 2.0])
     from support.synthetic import cohort
 
@@ -57,17 +57,17 @@ def test_the_samples_of_a_quadratic_client_have_its_loss_and_gradient():
     losses = some.evaluate(some.spread(point), "train").mean_loss
     gradients = some.gradient(some.spread(point))
     for k in range(3):
-        away = point.double().numpy() - world.optima[k]
-        assert float(losses[k]) == pytest.approx(0.5 * away @ world.curvatures[k] @ away, rel=1e-5)
-        assert relative(gradients[k], world.curvatures[k] @ away) < 1e-5
+        away = point.double().numpy() - problem.optima[k]
+        assert float(losses[k]) == pytest.approx(0.5 * away @ problem.curvatures[k] @ away, rel=1e-5)
+        assert relative(gradients[k], problem.curvatures[k] @ away) < 1e-5
 
 
 def test_a_proximal_map_is_its_steps_one_by_one():
-    start = WORLD.optima[1]
+    start = PROBLEM.optima[1]
     point = start
     for _ in range(STEPS):
-        point = WORLD.descent(0, near=0.7, at=start)(point)
-    assert relative(WORLD.proximal(0, 0.7)(start), point) < 1e-12
+        point = PROBLEM.descent(0, near=0.7, at=start)(point)
+    assert relative(PROBLEM.proximal(0, 0.7)(start), point) < 1e-12
 
 
 # -- what is wrong in the wild

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fedloom as fl
-from fedloom.conformance.general import labelled
+from fedloom.conformance.any_method import labelled_task
 from fedloom.core.task import Task
 from fedloom.deploy.explain import SCORING, SELECTION, WORK, Explanation, explain, explanation_text
 from fedloom.deploy.protocol.reply_forms import reply_form
@@ -27,7 +27,7 @@ COSTS = ("bytes_down", "bytes_up", "bytes_between")
 
 def three() -> Task:
     """Three clients of unequal size, of whom not all have all classes."""
-    task = labelled()
+    task = labelled_task()
     held = task.federation
     train, valid, test = (type(held.train).of([part[c] for c in range(3)]) for part in (held.train, held.valid, held.test))  # fmt: skip # noqa: E501
     return replace(task, federation=replace(held, train=train, valid=valid, test=test))

@@ -363,9 +363,9 @@ def test_there_is_no_single_model_that_a_server_optimiser_could_move(name):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: fl.FeSEM(clusters=0), "clusters=0: there must be at least one"),
-        (lambda: fl.CFL(eps1=0), "eps1=0: a bound on the length of updates must be positive"),
-        (lambda: fl.CFL(eps2=math.nan), "eps2=nan: a bound on the length of updates must be positive"),
+        (lambda: fl.FeSEM(clusters=0), "clusters=0: it must be at least 1"),
+        (lambda: fl.CFL(eps1=0), "eps1=0: the bound on the norm of updates must be positive"),
+        (lambda: fl.CFL(eps2=math.nan), "eps2=nan: the bound on the norm of updates must be positive"),
         (lambda: fl.CFL(warmup=-1), "warmup=-1: the number of rounds before a split must not be negative"),
         (lambda: fl.run(small(), fl.IFCA(clusters=5), rounds=1), "clusters=5 for 4 clients"),
     ],

@@ -36,5 +36,5 @@ def test_training_does_not_notice():
 
 
 def test_it_is_refused_where_clients_have_no_model_of_their_own():
-    with pytest.raises(FedloomError, match="drop own"):
+    with pytest.raises(FedloomError, match="drop lastlocalmodel"):
         fl.run(quadratic(OPTIMA), "centralised+own", rounds=1)

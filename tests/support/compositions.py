@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedloom.conformance.overlap import overlapping
+from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
 from fedloom.methods.registry import METHODS
@@ -20,7 +20,7 @@ SETTINGS = {
 SELECTION = {"random": {"number": 2}, "powerofchoice": {"number": 2}}
 
 
-def world_of(method: str) -> tuple[Task, dict[str, object]]:
+def task_for(method: str) -> tuple[Task, dict[str, object]]:
     """The task on which a method is tried, and the local work there."""
     if METHODS[method].on_graphs:
         return GRAPHS, {"batch_size": 0, "lr": 0.05}
@@ -38,4 +38,4 @@ def world() -> Task:
 
 
 TASK = world()
-GRAPHS = overlapping()
+GRAPHS = overlapping_task()

@@ -10,7 +10,7 @@ import typer
 from fedloom.cli import options as o
 
 if TYPE_CHECKING:
-    from fedloom.conformance.claim import Finding
+    from fedloom.conformance.claim import ClaimResult
 
 
 def conform(
@@ -65,7 +65,7 @@ def conform(
         raise typer.Exit(1)
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[ClaimResult]) -> None:
     from rich.table import Table
 
     from fedloom.cli.progress import printer

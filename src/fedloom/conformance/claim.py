@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fedloom.conformance.play import Played, played
 from fedloom.conformance.quadratics import LR, STEPS, Quadratics
+from fedloom.conformance.run_method import MethodRun, run_method
 from fedloom.core.algorithm import Algorithm
 
 WORK: dict[str, Any] = {"lr": LR, "steps": STEPS, "batch_size": 0}
@@ -29,7 +29,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimResult:
     """What became of a claim."""
 
     method: str
@@ -44,6 +44,6 @@ class Finding:
         return self.error <= self.within
 
 
-def settled(method: Algorithm, world: Quadratics, rounds: int = ROUNDS, **settings: Any) -> Played:
+def settle(method: Algorithm, problem: Quadratics, rounds: int = ROUNDS, **settings: Any) -> MethodRun:
     """A method after so many rounds on quadratics that it has stopped moving."""
-    return played(world.task(), method, rounds, WORK, **settings)
+    return run_method(problem.task(), method, rounds, WORK, **settings)

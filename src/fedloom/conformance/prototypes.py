@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedloom.conformance.any_method import CLASSES, WORK, labelled_task
 from fedloom.conformance.claim import Claim
-from fedloom.conformance.general import CLASSES, WORK, labelled
-from fedloom.conformance.play import played
 from fedloom.conformance.quadratics import relative
+from fedloom.conformance.run_method import run_method
 from fedloom.core.algorithm import Algorithm
 
 
 def to_class_means(method: Algorithm) -> float:
     """The distance of the prototypes after one round from the mean features of each class over all samples."""
-    task = labelled()
-    run = played(task, method, 1, WORK)
+    task = labelled_task()
+    run = run_method(task, method, 1, WORK)
     sums, counts = np.zeros((CLASSES, 5)), np.zeros(CLASSES)
-    for client, row in enumerate(run.predicting()):
+    for client, row in enumerate(run.prediction_rows()):
         views = {name: view.double().numpy() for name, view in task.layout.views(row).items()}
         own = task.federation.train[client]
         inputs, labels = task.inputs(own).double().numpy(), task.targets(own).numpy()

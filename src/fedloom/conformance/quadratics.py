@@ -1,4 +1,4 @@
-"""A world in which every method has a known answer: clients whose losses are quadratics.
+"""A problem in which every method has a known answer: clients whose losses are quadratics.
 
 Client k minimises ``F_k(w) = 1/2 (w - m_k)' A_k (w - m_k)`` with a curvature and an optimum of its own. Gradient
 descent is then an affine map, so where a method must end can be solved for, exactly, in double precision. The
@@ -23,7 +23,7 @@ LR, STEPS = 0.1, 5
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineMap:
     """The map ``w -> matrix @ w + offset``."""
 
     matrix: Matrix
@@ -33,26 +33,26 @@ class Affine:
         """The image of a point."""
         return np.asarray(self.matrix @ w + self.offset)
 
-    def then(self, other: Affine) -> Affine:
+    def then(self, other: AffineMap) -> AffineMap:
         """First this map, then another."""
-        return Affine(other.matrix @ self.matrix, other(self.offset))
+        return AffineMap(other.matrix @ self.matrix, other(self.offset))
 
-    def times(self, number: int) -> Affine:
+    def times(self, number: int) -> AffineMap:
         """This map again and again."""
-        result = Affine(np.eye(len(self.offset)), np.zeros_like(self.offset))
+        result = AffineMap(np.eye(len(self.offset)), np.zeros_like(self.offset))
         for _ in range(number):
             result = result.then(self)
         return result
 
     @property
-    def fixed(self) -> Matrix:
+    def fixed_point(self) -> Matrix:
         """The point that stays where it is."""
         return np.linalg.solve(np.eye(len(self.offset)) - self.matrix, self.offset)
 
 
-def mixture(weights: Matrix, maps: list[Affine]) -> Affine:
+def mixture(weights: Matrix, maps: list[AffineMap]) -> AffineMap:
     """The weighted mean of maps: what averaging does."""
-    return Affine(
+    return AffineMap(
         np.asarray(sum(p * one.matrix for p, one in zip(weights, maps, strict=True))),
         np.asarray(sum(p * one.offset for p, one in zip(weights, maps, strict=True))),
     )
@@ -67,7 +67,7 @@ class Quadratics:
     copies: tuple[int, ...]
 
     @staticmethod
-    def drawn(clients: int = 5, width: int = 3, copies: tuple[int, ...] | None = None, seed: int = 5) -> Quadratics:
+    def random(clients: int = 5, width: int = 3, copies: tuple[int, ...] | None = None, seed: int = 5) -> Quadratics:
         """Random clients: eigenvalues between 1 and 4, in directions that do not agree; optima far apart."""
         rng = np.random.default_rng(seed)
         curvatures = []
@@ -88,7 +88,7 @@ class Quadratics:
         return np.asarray(self.copies) / sum(self.copies)
 
     def task(self) -> Task:
-        """The same world as samples and a linear model that starts at zero."""
+        """The same problem as samples and a linear model that starts at zero."""
         width = self.optima.shape[1]
         inputs, targets, sizes = [], [], []
         for curvature, optimum, copies in zip(self.curvatures, self.optima, self.copies, strict=True):
@@ -108,25 +108,25 @@ class Quadratics:
 
     # -- what methods do to a point, as maps
 
-    def descent(self, client: int, lr: float = LR, near: float = 0.0, at: Matrix | None = None) -> Affine:
+    def descent(self, client: int, lr: float = LR, near: float = 0.0, at: Matrix | None = None) -> AffineMap:
         """One gradient step on ``F_k(w) + near/2 ||w - at||^2``."""
         curvature, optimum = self.curvatures[client], self.optima[client]
         width = len(optimum)
         anchor = np.zeros(width) if at is None else at
         slope = curvature + near * np.eye(width)
-        return Affine(np.eye(width) - lr * slope, lr * (curvature @ optimum + near * anchor))
+        return AffineMap(np.eye(width) - lr * slope, lr * (curvature @ optimum + near * anchor))
 
-    def proximal(self, client: int, near: float, steps: int = STEPS, lr: float = LR) -> Affine:
+    def proximal(self, client: int, near: float, steps: int = STEPS, lr: float = LR) -> AffineMap:
         """``steps`` gradient steps from w on ``F_k + near/2 ||. - w||^2``, as a map of w."""
         width = self.optima.shape[1]
-        free, result = self.descent(client, lr, near), Affine(np.eye(width), np.zeros(width))
+        free, result = self.descent(client, lr, near), AffineMap(np.eye(width), np.zeros(width))
         for _ in range(steps):  # the anchor is the point that the map is applied to
-            result = Affine(
+            result = AffineMap(
                 free.matrix @ result.matrix + lr * near * np.eye(width), free.matrix @ result.offset + free.offset
             )
         return result
 
-    def local(self, steps: int = STEPS, lr: float = LR) -> list[Affine]:
+    def local(self, steps: int = STEPS, lr: float = LR) -> list[AffineMap]:
         """What ``steps`` local gradient steps do, for every client."""
         return [self.descent(client, lr).times(steps) for client in range(self.clients)]
 
@@ -138,11 +138,11 @@ class Quadratics:
         whole = np.einsum("k,kij->ij", self.weights, self.curvatures)
         return np.linalg.solve(whole, np.einsum("k,kij,kj->i", self.weights, self.curvatures, self.optima))
 
-    def fedavg(self) -> Affine:
+    def fedavg(self) -> AffineMap:
         """One round of FedAvg with everybody."""
         return mixture(self.weights, self.local())
 
-    def fedprox(self, mu: float) -> Affine:
+    def fedprox(self, mu: float) -> AffineMap:
         """One round of FedProx with everybody."""
         return mixture(self.weights, [self.proximal(client, mu) for client in range(self.clients)])
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from fedloom.conformance.claim import Claim, Finding
-from fedloom.conformance.decoupled import DECOUPLED
-from fedloom.conformance.general import GENERAL
-from fedloom.conformance.graphs import GRAPHS
-from fedloom.conformance.personal import PERSONAL
+from fedloom.conformance.any_method import GENERAL
+from fedloom.conformance.claim import Claim, ClaimResult
+from fedloom.conformance.overlapping_graphs import GRAPHS
+from fedloom.conformance.partial_sharing import DECOUPLED
+from fedloom.conformance.personal_models import PERSONAL
 from fedloom.conformance.prototypes import PROTOTYPES
-from fedloom.conformance.shared import SHARED
+from fedloom.conformance.shared_models import SHARED
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import Diverged, FedloomError, unknown
 from fedloom.methods.registry import METHODS, canonical_method
@@ -41,7 +41,7 @@ def claims_for(name: str, like: str | None = None) -> tuple[Claim, ...]:
     return SPECIFIC.get(known, ()) + GENERAL
 
 
-def conform(method: Algorithm, name: str, like: str | None = None) -> Iterator[Finding]:
+def conform(method: Algorithm, name: str, like: str | None = None) -> Iterator[ClaimResult]:
     """Check every claim about a method, one after the other. A method that diverges is infinitely wrong."""
     for claim in claims_for(name, like):
         began = time.perf_counter()
@@ -49,7 +49,7 @@ def conform(method: Algorithm, name: str, like: str | None = None) -> Iterator[F
             error = claim.error(method)
         except (Diverged, KeyError):  # KeyError: it keeps no state of the name that the claim is about
             error = float("inf")
-        yield Finding(name, claim.says, error, claim.within, time.perf_counter() - began)
+        yield ClaimResult(name, claim.says, error, claim.within, time.perf_counter() - began)
 
 
 def known_methods() -> Iterator[tuple[str, Algorithm]]:

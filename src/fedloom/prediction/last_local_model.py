@@ -23,13 +23,13 @@ ROW = "own/row"
 
 @dataclass(frozen=True)
 class LastLocalModel(PredictionStage):
-    """Predict with the model that the client itself trained last; who never trained predicts as the method says."""
+    """Predict with the model that the client trained last; clients that never trained predict as the method says."""
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         if not algorithm.communicates or not algorithm.trains_locally:
             raise FedloomError(
-                f"own predicts with the model that a client last trained, and in {type(algorithm).__name__.lower()} "
-                "clients train none or keep no other: drop own."
+                "lastlocalmodel predicts with the model that a client last trained, and in "
+                f"{type(algorithm).__name__.lower()} clients train none or keep no other: drop lastlocalmodel."
             )
 
     def after_update(self, cohort: Cohort) -> None:

@@ -87,13 +87,13 @@ class RAWCS:
         arrived = worked
         while not arrived.any():
             link = links.random(pool.size)
-            now = self._drawn(pool, devices, battery, link, luck)
+            now = self._draw(pool, devices, battery, link, luck)
             battery, worked = devices.after_round(battery, now), worked | now
             arrived = now & (link >= ARRIVES)
         places, lost = (np.flatnonzero(some).tolist() for some in (arrived, worked & ~arrived))
         return Choice(places, {"battery": torch.from_numpy(battery)}, lost)
 
-    def _drawn(self, pool: Pool, devices: Devices, battery: Array, link: Array, luck: np.random.Generator) -> Mask:
+    def _draw(self, pool: Pool, devices: Devices, battery: Array, link: Array, luck: np.random.Generator) -> Mask:
         """Who takes part: eligible devices by chance; or the least accurate of them; or of all that have battery."""
         level, time = LEVELS[self.level], devices.latency / devices.latency.max()
         charged = battery - devices.energy >= level.battery * devices.capacity

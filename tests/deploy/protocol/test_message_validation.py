@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedloom as fl
-from fedloom.conformance.general import world_of
+from fedloom.conformance.any_method import task_for
 from fedloom.deploy.protocol.message_validation import LARGEST, ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import reply_form
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer
@@ -227,7 +227,7 @@ def test_what_a_selection_asks_for_is_never_missing():
 
 @pytest.mark.parametrize("method", [fl.FedAvg(), fl.SCAFFOLD(), fl.FedRep(), fl.FedProto(), fl.FedSGD(theta=1e-6)])
 def test_what_methods_really_send_is_taken(method):
-    task, work = world_of(method)
+    task, work = task_for(method)
     run = prepare(task, method, resolve({"local": work, "rounds": 4}, "the test")).composition
     runtime, message = run.runtime(), method.broadcast(method.start(task), [1])
     for kind in ("update", "ask", "score"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fedloom as fl
-from fedloom.conformance.general import world_of
+from fedloom.conformance.any_method import task_for
 from fedloom.conformance.suite import known_methods
 from fedloom.core.message import Message
 from fedloom.core.task import Task
@@ -83,7 +83,7 @@ def compared(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: obje
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_every_answer_of_every_method_has_the_rehearsed_form(name, execution):
-    task, work = world_of(EVERY[name])
+    task, work = task_for(EVERY[name])
     seen = compared(task, EVERY[name], local=work, execution=execution)
     assert seen.wrong == []
     assert {kind for kind, *_ in seen.asked} >= {"update", "score"}
@@ -102,7 +102,7 @@ QUICK = [
 
 @pytest.mark.parametrize("method", QUICK, ids=lambda method: type(method).__name__)
 def test_every_answer_has_the_rehearsed_form(method):
-    task, work = world_of(method)
+    task, work = task_for(method)
     asks = {"name": "powerofchoice", "fraction": 0.4}
     seen = compared(task, method, local=work, selection=asks, clients_on_global=True)
     assert (seen.wrong, seen.unknown) == ([], set())
@@ -117,7 +117,7 @@ def test_a_client_without_a_test_sample_and_one_with_a_single_sample_have_the_sa
 
 
 def fedavg_forms(**settings: object) -> tuple[ReplyForms, Task]:
-    task = world_of(fl.FedAvg())[0]
+    task = task_for(fl.FedAvg())[0]
     return ReplyForms(prepare(hollow(task), fl.FedAvg(), resolve(settings, "the test")).composition.runtime()), task
 
 
@@ -158,7 +158,7 @@ class Stubborn(fl.FedAvg):
 
 
 def test_what_cannot_be_rehearsed_is_unknown_and_said_once(caplog):
-    task = world_of(fl.FedAvg())[0]
+    task = task_for(fl.FedAvg())[0]
     forms = ReplyForms(prepare(hollow(task), Stubborn(), resolve({}, "the test")).composition.runtime())
     with caplog.at_level("INFO", "fedloom"):
         for number in (1, 2):

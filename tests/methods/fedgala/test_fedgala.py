@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import fedloom as fl
-from fedloom.conformance.overlap import overlapping
+from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.core.errors import FedloomError
 from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, nearest_nodes
 from fedloom.methods.fedgala.autoencoder import sample_non_edges
@@ -25,18 +25,18 @@ NEVER = {"tolerance": 0.0, "first_tolerance": 0.0}
 
 
 def final(folder: Path, method, rounds: int = 6) -> RunState:
-    return checkpoints.final(folder, method, overlapping(), rounds=rounds, local=WORK)
+    return checkpoints.final(folder, method, overlapping_task(), rounds=rounds, local=WORK)
 
 
 def run(method, rounds: int = 6, **settings) -> fl.History:
-    return fl.run(overlapping(), method, rounds=rounds, seed=3, local=WORK, **settings)
+    return fl.run(overlapping_task(), method, rounds=rounds, seed=3, local=WORK, **settings)
 
 
 # -- phase 1
 
 
 def test_the_combined_loss_is_half_autoencoder_and_half_cross_entropy():
-    task = overlapping()
+    task = overlapping_task()
     graphs, x = task.federation.graphs, task.federation.train[1]
     graph = graphs.graph(1)
     model = task.model.eval()
@@ -83,7 +83,7 @@ def test_edges_lead_from_anchors_to_the_nodes_nearest_to_what_is_known_of_them(t
     rounds = 2  # one of phase 1, then the task's
     state = final(tmp_path / "one", fl.FedGala(augment=augment, **NEVER), rounds)
     plain = final(tmp_path / "none", fl.FedGala(augment="none", **NEVER), rounds)
-    task = overlapping()
+    task = overlapping_task()
     graphs = task.federation.graphs
     # after one round of phase 1 the models are those of a run of one round
     first = final(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
@@ -105,7 +105,7 @@ def test_edges_lead_from_anchors_to_the_nodes_nearest_to_what_is_known_of_them(t
 
 
 def test_what_is_sent_about_anchors_is_their_number_times_the_classes():
-    task = overlapping()
+    task = overlapping_task()
     anchors = sum(len(some) for some in task.federation.graphs.anchors)
     sent = [run(fl.FedGala(augment=a, **NEVER), 2).records[1]["bytes_up"] for a in ("anchors", "own", "none")]
     assert sent[0] - sent[2] == anchors * 3 * 4
@@ -113,7 +113,7 @@ def test_what_is_sent_about_anchors_is_their_number_times_the_classes():
 
 
 def test_a_client_is_scored_on_the_graph_that_it_augmented():
-    method, task = fl.FedGala(**NEVER), overlapping()
+    method, task = fl.FedGala(**NEVER), overlapping_task()
     history = fl.run(task, method, rounds=3, seed=3, local=WORK)
     graphs = task.federation.graphs
     added = [graphs.graph(k).edges.shape[1] - graphs.original(k).edges.shape[1] for k in range(3)]
@@ -129,11 +129,11 @@ def test_a_client_is_scored_on_the_graph_that_it_augmented():
 
 
 def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_nothing(tmp_path):
-    run = prepared(overlapping(), fl.FedGala(**NEVER), rounds=2, local=WORK, eval_every=0)
+    run = prepared(overlapping_task(), fl.FedGala(**NEVER), rounds=2, local=WORK, eval_every=0)
     played(run, lambda job: job.kind == "update" and job.turn == 1 and job.ids == [1], tmp_path / "run")
     state = load_checkpoint(tmp_path / "run", 3)
     assert state.client_states.has[CHOSEN].tolist() == [1, 0, 1]
-    task = overlapping()
+    task = overlapping_task()
     graphs, there = task.federation.graphs, [0, 2]
     first = final(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
     told, z = torch.zeros(2, graphs.most_anchors, 3), {}
@@ -149,9 +149,9 @@ def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_no
 
 
 def test_a_client_that_misses_a_round_is_weighed_by_its_last_model(tmp_path):
-    run = prepared(overlapping(), fl.FedGala(**NEVER), rounds=3, local=WORK, eval_every=0)
+    run = prepared(overlapping_task(), fl.FedGala(**NEVER), rounds=3, local=WORK, eval_every=0)
     played(run, missing(r3=[2]), tmp_path / "run")
-    server, held = load_checkpoint(tmp_path / "run", 3).server, overlapping().federation
+    server, held = load_checkpoint(tmp_path / "run", 3).server, overlapping_task().federation
     omega = held.train.sizes * held.graphs.sizes / (held.train.sizes * held.graphs.sizes).sum()
     assert torch.allclose(server["row"], omega.float() @ server["models"], atol=1e-6)
 
@@ -160,7 +160,7 @@ def test_a_client_that_misses_a_round_is_weighed_by_its_last_model(tmp_path):
 
 
 def test_the_shared_model_is_the_mean_of_all_last_models_by_labels_times_nodes(tmp_path):
-    server, held = final(tmp_path, fl.FedGala(), 5).server, overlapping().federation
+    server, held = final(tmp_path, fl.FedGala(), 5).server, overlapping_task().federation
     omega = held.train.sizes * held.graphs.sizes / (held.train.sizes * held.graphs.sizes).sum()
     assert float(omega.sum()) == pytest.approx(1)
     assert torch.allclose(server["row"], omega.float() @ server["models"], atol=1e-6)
@@ -168,7 +168,7 @@ def test_the_shared_model_is_the_mean_of_all_last_models_by_labels_times_nodes(t
 
 def test_weights_that_do_not_sum_to_one_shrink_the_model_away():
     """As printed (s_k/s · n_k/n) they sum to about 1/K: what the thesis' formula would do, and why it is normalised."""
-    held = overlapping().federation
+    held = overlapping_task().federation
     s, n = held.train.sizes.double(), held.graphs.sizes.double()
     printed = (s / s.sum()) * (n / n.sum())
     assert float(printed.sum()) == pytest.approx(1 / 3, abs=0.02)
@@ -188,7 +188,7 @@ def test_mu_goes_on_and_its_counters_begin_anew_with_the_task(tmp_path):
 
 @pytest.mark.parametrize("method", ["fedgala", "fedgalap", "fedgala:augment=own"])
 def test_two_workers_and_a_stop_change_no_byte(tmp_path, method):
-    task = overlapping()
+    task = overlapping_task()
 
     def stop(record):
         if record["round"] == 4:
@@ -197,7 +197,7 @@ def test_two_workers_and_a_stop_change_no_byte(tmp_path, method):
     whole = fl.run(task, f"{method}+own", rounds=6, local=WORK, out=tmp_path / "whole", workers=2)
     with pytest.raises(KeyboardInterrupt):
         fl.run(task, f"{method}+own", rounds=6, local=WORK, out=tmp_path / "part", observers=[stop])
-    part = fl.resume(tmp_path / "part", task=overlapping())
+    part = fl.resume(tmp_path / "part", task=overlapping_task())
     assert part.records == whole.records
     assert torch.equal(part.row, whole.row)
 
@@ -205,7 +205,7 @@ def test_two_workers_and_a_stop_change_no_byte(tmp_path, method):
 @pytest.mark.parametrize("method", ["fedrep", "scaffold", "fedavg+fedpredict", "ditto", "lgfedavg", "moon", "fedproto"])
 def test_other_methods_train_graphs_as_they_train_everything_else(method):
     local = {**WORK, "optimizer": "sgd", "lr": 0.1}
-    history = fl.run(overlapping(), method, rounds=2, local=local, clients_on_global=True)
+    history = fl.run(overlapping_task(), method, rounds=2, local=local, clients_on_global=True)
     assert history.last("client_model/own_test/accuracy/mean") is not None
     assert all(0 <= row["global_accuracy"] <= 1 for row in history.clients)
 
@@ -220,7 +220,7 @@ def test_it_is_refused_where_there_are_no_graphs():
 
 def test_small_batches_are_refused():
     with pytest.raises(FedloomError, match="use batch_size=0"):
-        fl.run(overlapping(), "fedgala", rounds=1, local={**WORK, "batch_size": 4})
+        fl.run(overlapping_task(), "fedgala", rounds=1, local={**WORK, "batch_size": 4})
 
 
 def test_a_negative_tolerance_is_refused():

@@ -11,59 +11,59 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim, settled
-from fedloom.conformance.play import played
+from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim, settle
 from fedloom.conformance.quadratics import STEPS, Quadratics, relative
+from fedloom.conformance.run_method import run_method
 from fedloom.core.algorithm import Algorithm
 from fedloom.methods.fedadagrad import FedAdagrad
 from fedloom.methods.fedadam import FedAdam
 from fedloom.methods.fedprox import FedProx
 from fedloom.methods.fedproxexit import FedProxExit
 
-WORLD = Quadratics.drawn()
-ALONE = Quadratics.drawn(clients=1)
+PROBLEM = Quadratics.random()
+ALONE = Quadratics.random(clients=1)
 
 
 def to_fedavg(method: Algorithm) -> float:
     """The distance to FedAvg's biased fixed point."""
-    return relative(settled(method, WORLD, 6 * ROUNDS if method.server else ROUNDS).row, WORLD.fedavg().fixed)
+    return relative(settle(method, PROBLEM, 6 * ROUNDS if method.server else ROUNDS).row, PROBLEM.fedavg().fixed_point)
 
 
 def to_optimum(method: Algorithm) -> float:
     """The distance to the optimum, everybody taking part."""
-    return relative(settled(method, WORLD, 3 * ROUNDS).row, WORLD.optimum)
+    return relative(settle(method, PROBLEM, 3 * ROUNDS).row, PROBLEM.optimum)
 
 
 def to_optimum_with_few(method: Algorithm) -> float:
     """The distance to the optimum, two clients of five taking part."""
-    return relative(settled(method, WORLD, 6 * ROUNDS, selection=FEW).row, WORLD.optimum)
+    return relative(settle(method, PROBLEM, 6 * ROUNDS, selection=FEW).row, PROBLEM.optimum)
 
 
 def to_descent(method: Algorithm) -> float:
     """The distance of one client's run from plain gradient descent, after ten rounds."""
     wanted = ALONE.descent(0).times(10 * STEPS)(np.zeros(3))
-    return relative(settled(method, ALONE, 10).row, wanted)
+    return relative(settle(method, ALONE, 10).row, wanted)
 
 
 def to_proximal(method: Algorithm) -> float:
     """The distance of FedProx (with mu = 1) from its own fixed point."""
     mu = method.mu if isinstance(method, FedProx | FedProxExit) and method.mu > 0.1 else 1.0
     near = replace(method, mu=mu) if isinstance(method, FedProx | FedProxExit) else method
-    return relative(settled(near, WORLD).row, WORLD.fedprox(mu).fixed)
+    return relative(settle(near, PROBLEM).row, PROBLEM.fedprox(mu).fixed_point)
 
 
-def to_pooled(method: Algorithm) -> float:
+def to_descent_on_all_data(method: Algorithm) -> float:
     """The distance of centralised training from gradient descent on the mean loss, after ten rounds."""
-    whole = np.einsum("k,kij->ij", WORLD.weights, WORLD.curvatures)
-    pooled = Quadratics(whole[None], WORLD.optimum[None], (1,))
-    return relative(settled(method, WORLD, 10).row, pooled.descent(0).times(10 * STEPS)(np.zeros(3)))
+    whole = np.einsum("k,kij->ij", PROBLEM.weights, PROBLEM.curvatures)
+    pooled = Quadratics(whole[None], PROBLEM.optimum[None], (1,))
+    return relative(settle(method, PROBLEM, 10).row, pooled.descent(0).times(10 * STEPS)(np.zeros(3)))
 
 
 def to_one_step(method: Algorithm) -> float:
     """The distance of FedSGD from gradient descent on the mean loss: one step per round, ten rounds."""
-    whole = np.einsum("k,kij->ij", WORLD.weights, WORLD.curvatures)
-    pooled = Quadratics(whole[None], WORLD.optimum[None], (1,))
-    return relative(settled(method, WORLD, 10).row, pooled.descent(0).times(10)(np.zeros(3)))
+    whole = np.einsum("k,kij->ij", PROBLEM.weights, PROBLEM.curvatures)
+    pooled = Quadratics(whole[None], PROBLEM.optimum[None], (1,))
+    return relative(settle(method, PROBLEM, 10).row, pooled.descent(0).times(10)(np.zeros(3)))
 
 
 def to_server_rule(method: Algorithm) -> float:
@@ -73,7 +73,7 @@ def to_server_rule(method: Algorithm) -> float:
     row, m, v = np.zeros(3), np.zeros(3), np.full(3, method.tau**2)
     beta1, beta2 = (method.beta1, method.beta2) if isinstance(method, FedAdam) else (0.0, 0.0)
     for _ in range(2):
-        change = WORLD.fedavg()(row) - row
+        change = PROBLEM.fedavg()(row) - row
         m = beta1 * m + (1 - beta1) * change
         if isinstance(method, FedAdagrad):
             v = v + change**2
@@ -82,27 +82,27 @@ def to_server_rule(method: Algorithm) -> float:
         else:
             v = beta2 * v + (1 - beta2) * change**2
         row = row + method.server_lr * m / (np.sqrt(v) + method.tau)
-    return relative(settled(method, WORLD, 2).row, row)
+    return relative(settle(method, PROBLEM, 2).row, row)
 
 
 def mean_control(method: Algorithm) -> float:
     """How far SCAFFOLD's server variate is from the mean of the clients', after each of ten partial rounds."""
-    return _mean_kept(method, "c", "c")
+    return _distance_from_mean(method, "c", "c")
 
 
 def mean_regulariser(method: Algorithm) -> float:
     """How far FedDyn's h is from the mean of the clients' linear terms, after each of ten partial rounds."""
-    return _mean_kept(method, "g", "h")
+    return _distance_from_mean(method, "g", "h")
 
 
-def _mean_kept(method: Algorithm, kept: str, held: str) -> float:
-    run, worst = played(WORLD.task(), method, 1, WORK, selection=FEW), 0.0
-    shares = torch.from_numpy(WORLD.weights).float()
+def _distance_from_mean(method: Algorithm, kept: str, held: str) -> float:
+    run, worst = run_method(PROBLEM.task(), method, 1, WORK, selection=FEW), 0.0
+    shares = torch.from_numpy(PROBLEM.weights).float()
     for _ in range(10):
         rows = run.state.client_states.rows[kept]
         here = run.state.server[held]
         worst = max(worst, float((shares @ rows - here).norm() / here.norm()))
-        run = run.on(1)
+        run = run.continue_for(1)
     return worst
 
 
@@ -113,7 +113,7 @@ OPTIMUM = Claim("reaches the global optimum, everybody taking part", to_optimum)
 OPTIMUM_FEW = Claim("reaches the global optimum, two clients of five taking part", to_optimum_with_few)
 
 SHARED: dict[str, tuple[Claim, ...]] = {
-    "centralised": (Claim("is gradient descent on the mean of all losses", to_pooled),),
+    "centralised": (Claim("is gradient descent on the mean of all losses", to_descent_on_all_data),),
     "fedsgd": (Claim("is gradient descent on the mean of all losses, a step per round", to_one_step),),
     "fedavg": (FEDAVG, DESCENT),
     "fedprox": (PROXIMAL,),

@@ -23,7 +23,7 @@ from fedloom.training.local_trainer import LocalTrainer
 
 
 @dataclass(frozen=True)
-class Played:
+class MethodRun:
     """A composition after some rounds."""
 
     run: Composition
@@ -35,14 +35,14 @@ class Played:
         """The shared model."""
         return self.state.server["row"]
 
-    def predicting(self, stages: Sequence[PredictionStage] = ()) -> Tensor:
+    def prediction_rows(self, stages: Sequence[PredictionStage] = ()) -> Tensor:
         """The row that each client predicts with, the run's own stages and some more behind the method."""
         return self._rows(self._everybody(), [*self.run.stages, *stages])
 
-    def accuracy(self, staged: bool) -> float:
+    def accuracy(self, with_stages: bool) -> float:
         """The mean score of clients' models on their own test parts, with or without the run's stages."""
         cohort = self._everybody()
-        rows = self._rows(cohort, self.run.stages if staged else ())
+        rows = self._rows(cohort, self.run.stages if with_stages else ())
         return float(cohort.evaluate(rows).mean_score.nanmean())
 
     def _everybody(self) -> Cohort:
@@ -60,14 +60,14 @@ class Played:
             rows = stage.weights(rows, message, cohort)
         return rows
 
-    def on(self, rounds: int) -> Played:
+    def continue_for(self, rounds: int) -> MethodRun:
         """The same after some more rounds."""
         return _rounds(self.run, self.state, rounds, self.records)
 
 
-def played(
+def run_method(
     task: Task, method: Algorithm, play: int, local: Mapping[str, Any], *, rounds: int | None = None, **settings: Any
-) -> Played:
+) -> MethodRun:
     """A method after ``play`` rounds of a run of ``rounds`` (by default those); ``settings`` are keys of its config."""
     values = {"rounds": rounds or max(play, 1), "local": dict(local), "eval_every": 0, **settings}
     run = prepare(task, method, resolve(values, "the check", task=task)).composition
@@ -77,8 +77,8 @@ def played(
     return _rounds(run, state, play, [])
 
 
-def _rounds(run: Composition, state: RunState, rounds: int, before: list[dict[str, Any]]) -> Played:
+def _rounds(run: Composition, state: RunState, rounds: int, before: list[dict[str, Any]]) -> MethodRun:
     with single_thread():
         engine = Inline(run.runtime())
         records = [play_round(run, engine, state) for _ in range(rounds)]
-    return Played(run, state, [*before, *records])
+    return MethodRun(run, state, [*before, *records])

@@ -14,22 +14,22 @@ import numpy as np
 from torch import Tensor, nn
 
 from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim
-from fedloom.conformance.play import Played, played
-from fedloom.conformance.quadratics import STEPS, Affine, Matrix, Quadratics, relative
+from fedloom.conformance.quadratics import STEPS, AffineMap, Matrix, Quadratics, relative
+from fedloom.conformance.run_method import MethodRun, run_method
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.task import Task
 from fedloom.methods.fedhybridavglg import FedHybridAvgLG
 from fedloom.methods.moon import MOON
 from fedloom.methods.partial_sharing import PartialSharing
 
-WORLD = Quadratics.drawn()
+PROBLEM = Quadratics.random()
 BODY, HEAD = [0, 1], [2]
 Phase = tuple[Sequence[int], int]
 """Which columns move, and for how many gradient steps."""
 JOINT: tuple[Phase, ...] = ((BODY + HEAD, STEPS),)
 
 
-class Split(nn.Module):
+class TwoPartModel(nn.Module):
     """``body . x[:2] + head . x[2:]``: the linear model of the quadratics, in two parts."""
 
     parts = {"head": ["head"]}  # noqa: RUF012
@@ -52,29 +52,29 @@ class Split(nn.Module):
 
 
 def task() -> Task:
-    """The world with a model of two parts."""
-    return replace(WORLD.task(), model=Split())
+    """The problem with a model of two parts."""
+    return replace(PROBLEM.task(), model=TwoPartModel())
 
 
-def phases_of(client: int, phases: Sequence[Phase]) -> Affine:
+def phases_of(client: int, phases: Sequence[Phase]) -> AffineMap:
     """Gradient steps of one client, each on some columns only."""
-    whole = Affine(np.eye(3), np.zeros(3))
-    step = WORLD.descent(client)
+    whole = AffineMap(np.eye(3), np.zeros(3))
+    step = PROBLEM.descent(client)
     for columns, steps in phases:
         moves = np.isin(np.arange(3), columns)[:, None]
-        masked = Affine(np.where(moves, step.matrix, np.eye(3)), np.where(moves[:, 0], step.offset, 0.0))
+        masked = AffineMap(np.where(moves, step.matrix, np.eye(3)), np.where(moves[:, 0], step.offset, 0.0))
         whole = whole.then(masked.times(steps))
     return whole
 
 
-def fixed(shared: Sequence[int], phases: Sequence[Phase] = JOINT) -> Matrix:
+def fixed_points(shared: Sequence[int], phases: Sequence[Phase] = JOINT) -> Matrix:
     """Where clients' models (K×3) end when the columns ``shared`` are averaged and the others stay with clients."""
-    clients, width = WORLD.clients, 3
+    clients, width = PROBLEM.clients, 3
     average = np.eye(clients * width)
     for column in shared:
         for k in range(clients):
             average[k * width + column] = 0
-            average[k * width + column, column::width] = WORLD.weights
+            average[k * width + column, column::width] = PROBLEM.weights
     maps = [phases_of(k, phases) for k in range(clients)]
     apart = np.zeros((clients * width, clients * width))
     for k, one in enumerate(maps):
@@ -88,43 +88,43 @@ def fixed(shared: Sequence[int], phases: Sequence[Phase] = JOINT) -> Matrix:
     return found.reshape(clients, width)
 
 
-def settled(method: Algorithm, rounds: int = 3 * ROUNDS) -> Played:
+def run_two_parts(method: Algorithm, rounds: int = 3 * ROUNDS) -> MethodRun:
     """A method after so many rounds that it has stopped moving."""
-    return played(task(), method, rounds, WORK)
+    return run_method(task(), method, rounds, WORK)
 
 
 def to_fedper(method: Algorithm) -> float:
     """A shared body and own heads, trained together."""
-    return relative(settled(method).predicting(), fixed(BODY))
+    return relative(run_two_parts(method).prediction_rows(), fixed_points(BODY))
 
 
 def to_lg(method: Algorithm) -> float:
     """A shared head and own bodies, trained together."""
-    return relative(settled(method).predicting(), fixed(HEAD))
+    return relative(run_two_parts(method).prediction_rows(), fixed_points(HEAD))
 
 
 def to_fedrep(method: Algorithm) -> float:
     """A shared body and own heads: one step of the head (an epoch), then the body's steps."""
-    return relative(settled(method).predicting(), fixed(BODY, ((HEAD, 1), (BODY, STEPS))))
+    return relative(run_two_parts(method).prediction_rows(), fixed_points(BODY, ((HEAD, 1), (BODY, STEPS))))
 
 
 def to_fedbabu(method: Algorithm) -> float:
     """A shared body under a head that never moves."""
-    return relative(settled(method).predicting(), fixed(BODY, ((BODY, STEPS),)))
+    return relative(run_two_parts(method).prediction_rows(), fixed_points(BODY, ((BODY, STEPS),)))
 
 
-def untouched(method: Algorithm) -> float:
+def unshared_changes(method: Algorithm) -> float:
     """How many bytes of unshared columns changed that nobody trained: on the server, and at clients who sat out."""
     if not isinstance(method, PartialSharing):
         return float("nan")
-    run = played(task(), method, 1, WORK, selection=FEW)
+    run = run_method(task(), method, 1, WORK, selection=FEW)
     own = HEAD if method.shared == "body" else BODY
     changed = 0
     for _ in range(5):
         before = {name: rows.clone() for name, rows in run.state.client_states.rows.items()}
-        run = run.on(1)
+        run = run.continue_for(1)
         busy = run.records[-1]["selected"]
-        idle = [k for k in range(WORLD.clients) if k not in busy]
+        idle = [k for k in range(PROBLEM.clients) if k not in busy]
         changed += int((run.row[own] != task().initial_row()[own]).sum())
         for name, rows in before.items():
             changed += int((run.state.client_states.rows[name][idle] != rows[idle]).sum())
@@ -135,25 +135,27 @@ def hybrid_small(method: Algorithm) -> float:
     """A hybrid whose clients are all small: FedAvg's fixed point, shared and for every client."""
     if not isinstance(method, FedHybridAvgLG):
         return float("nan")
-    run, wanted = settled(replace(method, threshold=float("inf"))), WORLD.fedavg().fixed
-    return max(relative(run.row, wanted), relative(run.predicting(), np.stack([wanted] * WORLD.clients)))
+    run, wanted = run_two_parts(replace(method, threshold=float("inf"))), PROBLEM.fedavg().fixed_point
+    return max(relative(run.row, wanted), relative(run.prediction_rows(), np.stack([wanted] * PROBLEM.clients)))
 
 
 def hybrid_large(method: Algorithm) -> float:
     """A hybrid whose clients are all large: LG-FedAvg's fixed point for every client."""
     if not isinstance(method, FedHybridAvgLG):
         return float("nan")
-    return relative(settled(replace(method, threshold=0)).predicting(), fixed(HEAD))
+    return relative(run_two_parts(replace(method, threshold=0)).prediction_rows(), fixed_points(HEAD))
 
 
 def moon_alone(method: Algorithm) -> float:
     """MOON without its contrast: FedAvg's fixed point."""
     if not isinstance(method, MOON):
         return float("nan")
-    return relative(settled(replace(method, mu=0.0), ROUNDS).row, WORLD.fedavg().fixed)
+    return relative(run_two_parts(replace(method, mu=0.0), ROUNDS).row, PROBLEM.fedavg().fixed_point)
 
 
-UNTOUCHED = Claim("leaves unshared columns untouched to the byte where nobody trains them", untouched, within=0.0)
+UNTOUCHED = Claim(
+    "leaves unshared columns untouched to the byte where nobody trains them", unshared_changes, within=0.0
+)
 SMALL = Claim("with only small clients is FedAvg", hybrid_small)
 LARGE = Claim("with only large clients is LG-FedAvg", hybrid_large)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedloom.conformance.claim import Claim
-from fedloom.conformance.overlap import CLIENTS, overlapping
-from fedloom.conformance.play import Played, played
+from fedloom.conformance.overlapping_task import CLIENTS, overlapping_task
+from fedloom.conformance.run_method import MethodRun, run_method
 from fedloom.core.algorithm import Algorithm
 from fedloom.methods.fedgala.fedgala import CHOSEN, FedGala
 from fedloom.tasks.graphs.federation import GraphFederation
@@ -18,15 +18,15 @@ from fedloom.tasks.graphs.federation import GraphFederation
 WORK: dict[str, Any] = {"epochs": 3, "batch_size": 0, "optimizer": "adam", "lr": 0.01}
 
 
-def _played(method: Algorithm, rounds: int, of: int) -> Played:
+def _run_gala(method: Algorithm, rounds: int, of: int) -> MethodRun:
     if not isinstance(method, FedGala):
         raise KeyError("only methods with Fed-GALA's phases are asked about them")
-    return played(overlapping(), replace(method, tolerance=0.0, first_tolerance=0.0), rounds, WORK, rounds=of)
+    return run_method(overlapping_task(), replace(method, tolerance=0.0, first_tolerance=0.0), rounds, WORK, rounds=of)
 
 
 def to_labels_times_nodes(method: Algorithm) -> float:
     """How far the shared model is from the mean of all clients' last models by labels times nodes."""
-    end = _played(method, 4, 4)
+    end = _run_gala(method, 4, 4)
     held = end.run.task.federation
     weights = (held.train.sizes * held.points).double()
     wanted = (weights / weights.sum()) @ end.state.server["models"].double()
@@ -35,7 +35,7 @@ def to_labels_times_nodes(method: Algorithm) -> float:
 
 def from_nearest(method: Algorithm) -> float:
     """How many anchors were joined to another node than the nearest to the mean of their owners' embeddings."""
-    end = _played(method, 1, 2)  # the one round of phase 1, and the edges at its end
+    end = _run_gala(method, 1, 2)  # the one round of phase 1, and the edges at its end
     task, models = end.run.task, end.state.server["models"]
     held = task.federation
     assert isinstance(held, GraphFederation)  # noqa: S101

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedloom.conformance.claim import ROUNDS, WORK, Claim, settled
-from fedloom.conformance.play import played
-from fedloom.conformance.quadratics import LR, Affine, Matrix, Quadratics, mixture, relative
-from fedloom.conformance.shared import FEDAVG, WORLD
+from fedloom.conformance.claim import ROUNDS, WORK, Claim, settle
+from fedloom.conformance.quadratics import LR, AffineMap, Matrix, Quadratics, mixture, relative
+from fedloom.conformance.run_method import run_method
+from fedloom.conformance.shared_models import FEDAVG, PROBLEM
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.local_work import LocalWork
 from fedloom.methods.cfl import CFL
@@ -24,37 +24,37 @@ from fedloom.methods.pfedme import PFedMe
 from fedloom.prediction.fedpredict import FedPredict
 from fedloom.prediction.finetune import FineTune
 
-LINE = Quadratics.drawn(width=1, copies=(4, 4, 8, 4, 8))
+LINE = Quadratics.random(width=1, copies=(4, 4, 8, 4, 8))
 """One-dimensional clients whose samples are all alike, so that every part of a batch has the same gradient."""
 
 
 def to_own_descent(method: Algorithm) -> float:
     """Local training: every client on its own path of gradient descent, ten rounds."""
-    wanted = np.stack([one.times(10)(np.zeros(3)) for one in WORLD.local()])
-    return relative(settled(method, WORLD, 10).predicting(), wanted)
+    wanted = np.stack([one.times(10)(np.zeros(3)) for one in PROBLEM.local()])
+    return relative(settle(method, PROBLEM, 10).prediction_rows(), wanted)
 
 
 def to_ditto(method: Algorithm) -> float:
     """Ditto's personal models: ``(A_k + lam)^-1 (A_k m_k + lam w)`` around FedAvg's fixed point w."""
     lam = method.lam if isinstance(method, Ditto) else 0.1
-    w, eye = WORLD.fedavg().fixed, np.eye(3)
-    pairs = zip(WORLD.curvatures, WORLD.optima, strict=True)
+    w, eye = PROBLEM.fedavg().fixed_point, np.eye(3)
+    pairs = zip(PROBLEM.curvatures, PROBLEM.optima, strict=True)
     wanted = np.stack([np.linalg.solve(a + lam * eye, a @ m + lam * w) for a, m in pairs])
-    return relative(settled(method, WORLD).predicting(), wanted)
+    return relative(settle(method, PROBLEM).prediction_rows(), wanted)
 
 
 def to_fedu(method: Algorithm) -> float:
     """FedU with strength s and all clients related: the fixed point of ``(I - s L) descent``, all clients at once."""
     if not isinstance(method, FedU):
         return float("nan")
-    strength, clients, maps = 0.05, WORLD.clients, WORLD.local()
+    strength, clients, maps = 0.05, PROBLEM.clients, PROBLEM.local()
     laplacian = clients * np.eye(clients) - np.ones((clients, clients))
     mix = np.kron(np.eye(clients) - strength * laplacian, np.eye(3))
     whole = np.zeros((3 * clients, 3 * clients))
     for k, one in enumerate(maps):
         whole[3 * k : 3 * k + 3, 3 * k : 3 * k + 3] = one.matrix
-    wanted = Affine(mix @ whole, mix @ np.concatenate([one.offset for one in maps])).fixed
-    return relative(settled(replace(method, strength=strength, relations="full"), WORLD).predicting(), wanted)
+    wanted = AffineMap(mix @ whole, mix @ np.concatenate([one.offset for one in maps])).fixed_point
+    return relative(settle(replace(method, strength=strength, relations="full"), PROBLEM).prediction_rows(), wanted)
 
 
 def to_pfedme(method: Algorithm) -> float:
@@ -62,12 +62,12 @@ def to_pfedme(method: Algorithm) -> float:
     if not isinstance(method, PFedMe):
         return float("nan")
     move, eye = method.eta * method.lam, np.eye(3)
-    inner = [WORLD.proximal(k, method.lam, method.inner_steps) for k in range(WORLD.clients)]
-    rounds = [Affine((1 - move) * eye + move * one.matrix, move * one.offset) for one in inner]
-    w = mixture(WORLD.weights, rounds).fixed
-    run = played(WORLD.task(), method, 4 * ROUNDS, {**WORK, "steps": 1})
+    inner = [PROBLEM.proximal(k, method.lam, method.inner_steps) for k in range(PROBLEM.clients)]
+    rounds = [AffineMap((1 - move) * eye + move * one.matrix, move * one.offset) for one in inner]
+    w = mixture(PROBLEM.weights, rounds).fixed_point
+    run = run_method(PROBLEM.task(), method, 4 * ROUNDS, {**WORK, "steps": 1})
     wanted = np.stack([one(w) for one in inner])
-    return max(relative(run.row, w), relative(run.predicting(), wanted))
+    return max(relative(run.row, w), relative(run.prediction_rows(), wanted))
 
 
 def to_meta(method: Algorithm) -> float:
@@ -78,10 +78,10 @@ def to_meta(method: Algorithm) -> float:
     for order, power in (("first", 1), ("hessian-free", 2)):
         curvatures = LINE.curvatures * (1 - alpha * LINE.curvatures) ** power
         meta = Quadratics(curvatures, LINE.optima, LINE.copies)
-        wanted = meta.fedavg().fixed
-        run = played(LINE.task(), replace(method, alpha=alpha, order=order), ROUNDS, WORK)  # type: ignore[arg-type]
+        wanted = meta.fedavg().fixed_point
+        run = run_method(LINE.task(), replace(method, alpha=alpha, order=order), ROUNDS, WORK)  # type: ignore[arg-type]
         own = np.stack([LINE.descent(k, alpha)(wanted) for k in range(LINE.clients)])
-        worst = max(worst, relative(run.row, wanted), relative(run.predicting(), own))
+        worst = max(worst, relative(run.row, wanted), relative(run.prediction_rows(), own))
     return worst
 
 
@@ -89,32 +89,32 @@ def to_chain(method: Algorithm) -> float:
     """FedSeq with everybody in one fixed chain: the clients' maps, one after the other."""
     if not isinstance(method, FedSeq):
         return float("nan")
-    everyone = [list(range(WORLD.clients))]
+    everyone = [list(range(PROBLEM.clients))]
     chain = replace(method, chains=everyone, reshuffle=False, inner="fedavg")
-    whole = WORLD.local()[0]
-    for one in WORLD.local()[1:]:
+    whole = PROBLEM.local()[0]
+    for one in PROBLEM.local()[1:]:
         whole = whole.then(one)
-    return relative(settled(chain, WORLD, 3).row, whole.times(3)(np.zeros(3)))
+    return relative(settle(chain, PROBLEM, 3).row, whole.times(3)(np.zeros(3)))
 
 
 def to_chains(method: Algorithm) -> float:
     """FedSeq with two fixed chains: the fixed point of the weighted mean of two composed maps."""
     if not isinstance(method, FedSeq):
         return float("nan")
-    maps, sizes = WORLD.local(), WORLD.weights
+    maps, sizes = PROBLEM.local(), PROBLEM.weights
     pair, rest = maps[0].then(maps[1]), maps[2].then(maps[3]).then(maps[4])
-    wanted = mixture(np.asarray([sizes[:2].sum(), sizes[2:].sum()]), [pair, rest]).fixed
+    wanted = mixture(np.asarray([sizes[:2].sum(), sizes[2:].sum()]), [pair, rest]).fixed_point
     chains = replace(method, chains=[[0, 1], [2, 3, 4]], reshuffle=False, inner="fedavg")
     if isinstance(chains, FedSeqInter):
         chains = replace(chains, period=1)
-    return relative(settled(chains, WORLD).row, wanted)
+    return relative(settle(chains, PROBLEM).row, wanted)
 
 
 def to_two_clusters(method: Algorithm) -> float:
     """IFCA and FeSEM with two far-apart groups: each group ends at the fixed point of its own FedAvg."""
     if not isinstance(method, IFCA | FeSEM):
         return float("nan")
-    left, right = (Quadratics.drawn(clients=3, seed=seed) for seed in (1, 2))
+    left, right = (Quadratics.random(clients=3, seed=seed) for seed in (1, 2))
     both = Quadratics(
         np.concatenate([left.curvatures, right.curvatures]),
         np.concatenate([left.optima + 20, right.optima - 20]),
@@ -124,45 +124,45 @@ def to_two_clusters(method: Algorithm) -> float:
     wanted: list[Matrix] = []
     for side in sides:
         half = Quadratics(both.curvatures[side], both.optima[side], both.copies[side])
-        wanted += [half.fedavg().fixed] * 3
-    return relative(settled(replace(method, clusters=2), both).predicting(), np.stack(wanted))
+        wanted += [half.fedavg().fixed_point] * 3
+    return relative(settle(replace(method, clusters=2), both).prediction_rows(), np.stack(wanted))
 
 
 def to_convex_mix(method: Algorithm) -> float:
     """FedPredict behind a method: ``g * global + (1 - g) * own`` with ``g = exp(-1/nt - t/T)``, per client."""
-    run = played(WORLD.task(), method, 7, WORK, selection={"number": 2}, prediction=[FedPredict()])
-    last = [max((r["round"] for r in run.records if k in r["selected"]), default=0) for k in range(WORLD.clients)]
+    run = run_method(PROBLEM.task(), method, 7, WORK, selection={"number": 2}, prediction=[FedPredict()])
+    last = [max((r["round"] for r in run.records if k in r["selected"]), default=0) for k in range(PROBLEM.clients)]
     kept = run.state.client_states.rows["fedpredict/row"]
     wanted = []
     for client, trained in enumerate(last):
         age = 7 - trained
         weight = 1.0 if trained == 0 else 0.0 if age == 0 else np.exp(-1 / age - 1.0)
         wanted.append((weight * run.row + (1 - weight) * kept[client]).double().numpy())
-    return relative(run.predicting(), np.stack(wanted))
+    return relative(run.prediction_rows(), np.stack(wanted))
 
 
-def to_tuned(method: Algorithm) -> float:
+def to_finetune(method: Algorithm) -> float:
     """Fine-tuning behind a method: as many gradient steps from the shared model as an epoch has batches."""
-    run = settled(method, WORLD, 5)
+    run = settle(method, PROBLEM, 5)
     shared = run.row.double().numpy()
-    wanted = np.stack([WORLD.descent(k)(shared) for k in range(WORLD.clients)])
+    wanted = np.stack([PROBLEM.descent(k)(shared) for k in range(PROBLEM.clients)])
     tuned = replace(run.run, setting=replace(run.run.setting, work=LocalWork(lr=LR, batch_size=0)))
-    return relative(replace(run, run=tuned).predicting([FineTune(epochs=1)]), wanted)
+    return relative(replace(run, run=tuned).prediction_rows([FineTune(epochs=1)]), wanted)
 
 
 def to_one_cluster(method: Algorithm) -> float:
     """CFL that never splits: FedAvg's fixed point for every client."""
     if not isinstance(method, CFL):
         return float("nan")
-    run = settled(replace(method, warmup=ROUNDS), WORLD)
-    return relative(run.predicting(), np.stack([WORLD.fedavg().fixed] * WORLD.clients))
+    run = settle(replace(method, warmup=ROUNDS), PROBLEM)
+    return relative(run.prediction_rows(), np.stack([PROBLEM.fedavg().fixed_point] * PROBLEM.clients))
 
 
 PERSONAL: dict[str, tuple[Claim, ...]] = {
     "local": (Claim("is every client's own gradient descent", to_own_descent),),
     "fedavg": (
         Claim("with FedPredict predicts with the convex mix of the formula", to_convex_mix),
-        Claim("with fine-tuning predicts one epoch of gradient steps from the shared model", to_tuned),
+        Claim("with fine-tuning predicts one epoch of gradient steps from the shared model", to_finetune),
     ),
     "perfedavg": (Claim("stops where the meta-gradient vanishes on average, first-order and Hessian-free", to_meta),),
     "pfedme": (Claim("stops at the fixed point of its Moreau envelopes, w and theta", to_pfedme),),

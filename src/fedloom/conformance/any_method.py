@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from fedloom.conformance.claim import Claim
-from fedloom.conformance.overlap import overlapping
-from fedloom.conformance.play import played
+from fedloom.conformance.overlapping_task import overlapping_task
+from fedloom.conformance.run_method import run_method
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
@@ -27,7 +27,7 @@ SIZES = (30, 12, 21, 17, 26)
 FEATURES, CLASSES = 6, 3
 
 
-def labelled() -> Task:
+def labelled_task() -> Task:
     """A small classification problem: five clients of unequal size with some classes more than others."""
     rng = np.random.default_rng(11)
     total = sum(SIZES)
@@ -45,15 +45,15 @@ def labelled() -> Task:
     return Task("labelled", federation, model)
 
 
-def world_of(method: Algorithm) -> tuple[Task, dict[str, object]]:
+def task_for(method: Algorithm) -> tuple[Task, dict[str, object]]:
     """A small problem that a method means something for, and local work that fits it."""
-    return (overlapping(), WHOLE) if method.on_graphs else (labelled(), WORK)
+    return (overlapping_task(), WHOLE) if method.on_graphs else (labelled_task(), WORK)
 
 
 def between_executions(method: Algorithm) -> float:
     """The largest relative difference between what clients predict with after training vectorised and in a loop."""
-    task, work = world_of(method)
-    rows = [played(task, method, 2, work, execution=how).predicting() for how in ("vectorised", "loop")]
+    task, work = task_for(method)
+    rows = [run_method(task, method, 2, work, execution=how).prediction_rows() for how in ("vectorised", "loop")]
     return float((rows[0] - rows[1]).abs().max() / rows[1].abs().max())
 
 
@@ -62,7 +62,7 @@ def between_workers(method: Algorithm) -> float:
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder, "one"), Path(folder, "two")
         for where, workers in ((one, 1), (two, 2)):
-            task, work = world_of(method)
+            task, work = task_for(method)
             run(task, method, rounds=2, local=work, selection={"number": 3}, workers=workers, out=where)
         return _differences(one, two)
 
@@ -80,7 +80,7 @@ def after_a_stop(method: Algorithm) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         whole, part = Path(folder, "whole"), Path(folder, "part")
-        task, work = world_of(method)
+        task, work = task_for(method)
         settings = {"rounds": 3, "local": work, "selection": {"number": 3}}
         run(task, method, out=whole, **settings)  # type: ignore[arg-type]
         try:

@@ -13,7 +13,7 @@ ACROSS = ((0, 13), (14, 25), (26, 1), (5, 17), (18, 30), (31, 6))
 """Edges between the clients' pieces."""
 
 
-def overlapping() -> Task:
+def overlapping_task() -> Task:
     """Rings with chords, joined by a few edges; a node's features tell its class, with noise."""
     nodes = np.arange(PIECE * CLIENTS)
     starts, steps = nodes - nodes % PIECE, (1, 4)
