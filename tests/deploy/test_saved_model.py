@@ -136,7 +136,7 @@ def test_a_full_disk_is_told_and_leaves_the_older_model(
 
     save(tmp_path / "model", blueprint, round=1)
     with monkeypatch.context() as patched:
-        patched.setattr(saving, "write_whole", full)
+        patched.setattr(saving, "write_atomic", full)
         with pytest.raises(FedloomError, match=r"cannot be saved .*No space left on device"):
             save(tmp_path / "model", blueprint, round=2)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -123,9 +123,9 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
         self.seen: list[str] = []
-        for place in ("runs.checkpoint.write_whole", "runs.runner.write_whole", "deploy.server.tickets.write_whole"):
+        for place in ("runs.checkpoint.write_atomic", "runs.runner.write_atomic", "deploy.server.tickets.write_atomic"):
             self._watch(monkeypatch, f"fedloom.{place}", place)
-        self._watch(monkeypatch, "fedloom.runs.runner._append", "append")
+        self._watch(monkeypatch, "fedloom.runs.runner.append_json", "append")
         self._watch(monkeypatch, "support.local_transport.LocalTransport.send", "send")
 
     def _watch(self, monkeypatch: pytest.MonkeyPatch, target: str, name: str) -> None:
@@ -172,9 +172,9 @@ def test_a_server_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(tmp_pat
         moment += 1
     ends_as(local, wanted)
     assert {name: watch.seen.count(name) for name in set(watch.seen)} == {
-        "runs.runner.write_whole": 3,  # partition, config, clients
-        "runs.checkpoint.write_whole": 2,
-        "deploy.server.tickets.write_whole": 3 + 2 * works,  # a round begins three times
+        "runs.runner.write_atomic": 3,  # partition, config, clients
+        "runs.checkpoint.write_atomic": 2,
+        "deploy.server.tickets.write_atomic": 3 + 2 * works,  # a round begins three times
         "append": 4,
         "send": 3 + 2 * works,
     }

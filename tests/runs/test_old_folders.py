@@ -1,0 +1,74 @@
+"""Folders that fedloom 0.4 wrote: their results are read, and resuming them is refused.
+
+``version_0_4/run`` was written by fedloom 0.4.0 with ``fedloom run --task digits --clients 3 --alpha 1 --model mlp
+--set task.model_options.hidden=2 --rounds 2 --method fedavg+own+finetune --seed 1``, and ``predictions.json`` with
+``fedloom predict run digits.npz --client 1 --all --json``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fedloom as fl
+from fedloom.cli.app import app
+from fedloom.core.errors import FedloomError
+from fedloom.runs.resolve import load_config, resolve
+
+WRITTEN = Path(__file__).parent / "version_0_4"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Path(shutil.copytree(WRITTEN / "run", tmp_path / "run"))
+
+
+def test_resume_refuses_it_and_names_the_version_that_can(folder):
+    with pytest.raises(FedloomError, match=r"written by fedloom 0\.4\.0.*only fedloom 0\.4\.0 can resume it"):
+        fl.resume(folder)
+    refused = CliRunner().invoke(app, ["resume", str(folder)])
+    assert "only fedloom 0.4.0 can resume it to the same bytes" in str(refused.exception)
+
+
+def test_its_history_is_read_with_todays_keys(folder):
+    history = fl.History.load(folder)
+    assert history.config["prediction"] == [{"name": "own"}, {"name": "finetune", "epochs": 1}]
+    assert "personal" not in history.config
+    assert [record["round"] for record in history.records] == [0, 1, 2]
+    stages = load_config(folder).prediction
+    assert [type(stage).__name__ for stage in stages] == ["LastLocalModel", "FineTune"]
+
+
+def test_a_report_is_written_about_it(folder):
+    done = CliRunner().invoke(app, ["report", str(folder), "--json"])
+    assert done.exit_code == 0, done.output
+    row = json.loads(done.stdout)["methods"][0]
+    assert row["method"] == "fedavg+lastlocalmodel+finetune"
+    assert row["client_accuracy"] == fl.History.load(folder).last("client_model/own_test/accuracy/mean")
+    assert (folder / "report.html").exists()
+
+
+def test_its_models_predict_what_they_predicted(folder):
+    arguments = ["predict", str(folder), str(WRITTEN / "digits.npz"), "--client", "1", "--all", "--json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    before, now = json.loads((WRITTEN / "predictions.json").read_text()), json.loads(done.stdout)
+    assert [one["class"] for one in now["predictions"]] == [one["class"] for one in before["predictions"]]
+    for one, other in zip(now["predictions"], before["predictions"], strict=True):
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
+
+
+def test_a_new_run_with_its_config_is_told_the_renamed_key(folder):
+    done = CliRunner().invoke(app, ["run", str(folder / "config.toml"), "--out", str(folder / "new")])
+    assert "personal is called prediction now" in str(done.exception)
+
+
+def test_a_renamed_key_is_refused_with_the_new_name():
+    with pytest.raises(FedloomError, match="personal is called prediction now"):
+        resolve({"personal": [{"name": "finetune"}]})
+    with pytest.raises(FedloomError, match="personal is called prediction now"):
+        fl.run("digits", rounds=1, personal=["finetune"])
