@@ -83,7 +83,14 @@ _WHERE = {
     "fedloom.data.withheld_class": ("with_withheld_class",),
     "fedloom.core.errors": ("FedloomError",),
 }  # fmt: skip
-_RENAMED = {"own": "read", "drifting": "with_concept_drift", "withholding": "with_withheld_class"}
+_RENAMED = {
+    "own": "read",
+    "Own": "LastLocalModel",
+    "Site": "ServerContext",
+    "Stage": "PredictionStage",
+    "drifting": "with_concept_drift",
+    "withholding": "with_withheld_class",
+}
 """Public names of earlier versions, and what they are called now."""
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = sorted(_HOME)

@@ -1,0 +1,17 @@
+"""What ``import fedloom`` offers, and what it says about names of earlier versions."""
+
+import pytest
+
+import fedloom
+
+
+@pytest.mark.parametrize("name", fedloom.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(fedloom, name) is not None
+
+
+@pytest.mark.parametrize(("old", "new"), fedloom._RENAMED.items())
+def test_an_old_name_is_refused_with_the_new_one(old, new):
+    with pytest.raises(AttributeError, match=f"fedloom.{old} is now called fedloom.{new}"):
+        getattr(fedloom, old)
+    assert new in fedloom.__all__
