@@ -61,7 +61,7 @@ class Shell:
             )  # fmt: skip
         self.end, self.typed = time.monotonic() + LIMIT, 0
 
-    def printable_line(self, since: int) -> str:
+    def output(self, since: int) -> str:
         """What has appeared since some place."""
         with open(self.seen, "rb") as screen:
             screen.seek(since)
@@ -83,16 +83,16 @@ class Shell:
         self.process.stdin.write(f"{command}\necho typed-{self.typed} $?\n".encode())
         self.process.stdin.flush()
         code = self._wait(rf"typed-{self.typed} (\d+)", since)[1]
-        assert code == "0", f"$ {command}\n{self.shown(since)}"
+        assert code == "0", f"$ {command}\n{self.output(since)}"
 
     def _wait(self, pattern: str, since: int) -> re.Match[str]:
         while time.monotonic() < self.end:
-            found = re.search(pattern, self.printable_line(since))
+            found = re.search(pattern, self.output(since))
             if found:
                 return found
-            assert self.process.poll() is None, f"the shell ended:\n{self.shown(0)}"
+            assert self.process.poll() is None, f"the shell ended:\n{self.output(0)}"
             time.sleep(0.05)
-        raise AssertionError(f"never seen: {pattern}\n{self.shown(0)}")
+        raise AssertionError(f"never seen: {pattern}\n{self.output(0)}")
 
     def close(self) -> None:
         """End the shell and whatever was started in it."""

@@ -51,7 +51,7 @@ class Machines:
         self.root, self.port = folder / "deploy", port
         self.programs: list[Program] = []
 
-    def start_program(self, *command: str, until: str) -> Program:
+    def start(self, *command: str, until: str) -> Program:
         """Start a command of ours and wait until it says something; it ends with the test, however that ends."""
         log = self.root / f"{'-'.join(command)}.log"
         program = start_program(" ".join(command), [*FEDLOOM, "deploy", *command], log, os.environ, self.root)
