@@ -58,7 +58,7 @@ class Sparse(Inline):
 def prepared(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0, **settings: Any) -> Prepared:
     """A run whose jobs are of one client each."""
     values = {"rounds": 3, "seed": 3, "task": {"name": task.name, "clients": task.federation.clients}, **settings}
-    run = prepare(task, method, resolve({"method": {"name": "fedavg"}, **values}))
+    run = prepare(task, method, resolve({"method": {"name": "fedavg"}, **values}, task=task))
     composition = replace(
         run.composition,
         execution=replace(run.composition.execution, cohort=1),
