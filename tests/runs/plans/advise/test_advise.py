@@ -95,7 +95,7 @@ def test_costs_are_per_client_and_round(screening):
 
 def test_what_is_refused_diverges_or_breaks_is_an_outcome_with_a_sentence(screening, monkeypatch):
     screening.values = {**screening.values, "local": {"lr": 0.1, "momentum": 0.9}}
-    assert "plain SGD" in screening.play("scaffold lr=0.1", 2, 0).failed
+    assert "plain gradient steps" in screening.play("scaffold lr=0.1", 2, 0).failed
     screening.names = {"fedavg lr=1e+20": c.Candidate("fedavg", 1e20), **screening.names}
     assert "diverged" in screening.play("fedavg lr=1e+20", 2, 0).failed
     assert "diverged" in screening.play("fedavg lr=1e+20", 2, 0).failed  # also when it is only read

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fedloom.runs.plans.advise.evidence import SURE, Scores, probability_better
 from fedloom.runs.plans.advise.halving import OVERALL, Outcome, Rung, Tournament
 from fedloom.runs.plans.advise.text import advice_text
-from fedloom.runs.plans.evidence import SURE, Scores, probability_better
 from fedloom.runs.statistics import mean_and_std
 
 LEVEL = 0.01

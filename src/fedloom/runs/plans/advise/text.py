@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedloom.runs.plans.advise.candidates import method_of
-from fedloom.runs.plans.evidence import SURE
+from fedloom.runs.plans.advise.evidence import SURE
 from fedloom.runs.statistics import join_names
 
 if TYPE_CHECKING:

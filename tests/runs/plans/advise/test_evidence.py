@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedloom.runs.plans.evidence import probability_better
+from fedloom.runs.plans.advise.evidence import probability_better
 
 
 def scores(values: np.ndarray) -> dict[tuple[int, str], float]:
