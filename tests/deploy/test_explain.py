@@ -17,8 +17,8 @@ from fedloom.engines.inline import Inline
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
+from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve import resolve
-from fedloom.runs.runner import Prepared, prepare
 
 WIDTH = 6 * 5 + 5 + 5 * 3 + 3
 HEAD = 5 * 3 + 3

@@ -19,12 +19,13 @@ from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.task import Task
+from fedloom.core.threads import single_thread
 from fedloom.engines.inline import Inline
 from fedloom.engines.processes import Processes
 from fedloom.models import build
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job
-from fedloom.runs import runner
+from fedloom.runs import prepare as prepare_module
 from fedloom.runs.resolve import resolve
 from fedloom.training.execution import Execution
 from fedloom.training.local_trainer import LocalTrainer
@@ -33,7 +34,7 @@ from support.synthetic import federation
 
 
 def runtime(task: Task, method: fl.Algorithm) -> ClientRuntime:
-    made = runner.prepare(task, method, resolve({"local": WORK, "execution": "loop"})).composition
+    made = prepare_module.prepare(task, method, resolve({"local": WORK, "execution": "loop"})).composition
     trainer = LocalTrainer(task, "loop")
     return ClientRuntime(method, trainer, trainer, made.setting)
 
@@ -48,7 +49,7 @@ def everything(task: Task) -> Message:
 
 def inline(task: Task, method: fl.Algorithm) -> list[dict[str, torch.Tensor]]:
     """The same jobs in this process, with one thread as a run has it."""
-    with runner.single_thread():
+    with single_thread():
         return Inline(runtime(task, method)).run(jobs(task), everything(task), {})
 
 
@@ -65,7 +66,7 @@ def children(pid: int) -> list[int]:
     ids=["fedavg", "local", "adaptive fedprox", "fedyogi", "selective fedsgd"],
 )  # fmt: skip
 def test_the_number_of_workers_changes_no_byte(tmp_path, monkeypatch, method, execution):
-    monkeypatch.setattr(runner, "decide", lambda _, wanted, __: Execution(wanted, "", 2))  # work for everybody
+    monkeypatch.setattr(prepare_module, "decide", lambda _, wanted, __: Execution(wanted, "", 2))  # work for everybody
     settings = {"execution": execution, "selection": {"fraction": 0.7}}
     alone = run(tmp_path / "1", method, workers=1, **settings)
     assert run(tmp_path / "2", method, workers=2, **settings) == alone

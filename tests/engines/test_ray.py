@@ -19,7 +19,7 @@ import fedloom as fl
 from fedloom import engines as engine
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
-from fedloom.runs import runner
+from fedloom.runs import prepare as prepare_module
 from fedloom.runs.resolve import resolve
 from fedloom.training.execution import Execution
 from support.engine_runs import FEDLOOM, Faulty, Mortal, Refusing, alive, eventually, run, small, written
@@ -60,7 +60,7 @@ def cluster():
 
 def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cohorts of two clients, so that there is work for everybody."""
-    monkeypatch.setattr(runner, "decide", lambda _, wanted, __: Execution(wanted, "", 2))
+    monkeypatch.setattr(prepare_module, "decide", lambda _, wanted, __: Execution(wanted, "", 2))
 
 
 def descendants(pid: int) -> list[int]:

@@ -24,7 +24,7 @@ from fedloom.methods.cfl import bipartition
 from fedloom.methods.clustered import NO_CLUSTER, Clustered, trained_weights
 from fedloom.methods.ifca import draw_row
 from fedloom.runs.config import RunConfig
-from fedloom.runs.runner import prepare
+from fedloom.runs.prepare import prepare
 from support.checkpoints import final, same
 from support.synthetic import cohort, federation, mlp
 

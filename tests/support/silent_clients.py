@@ -16,8 +16,9 @@ from fedloom.engines.inline import Inline
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.runs.history import History
+from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve import resolve
-from fedloom.runs.runner import Prepared, execute, prepare, resume
+from fedloom.runs.runner import execute, resume
 
 Deaf = Callable[[Job], bool]
 """Whether a job of one client stays undone."""

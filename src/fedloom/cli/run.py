@@ -35,8 +35,9 @@ def run(
     """
     from fedloom.runs.history import History
     from fedloom.runs.method_spec import with_method
+    from fedloom.runs.prepare import prepare
     from fedloom.runs.resolve import method_from_config, resolve, task_from_config
-    from fedloom.runs.runner import execute, prepare
+    from fedloom.runs.runner import execute
 
     if method is not None:
         values = with_method(values, method)

@@ -31,8 +31,8 @@ from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.config import RunConfig
 from fedloom.runs.history import History
+from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve import method_from_config, task_from_config
-from fedloom.runs.runner import Prepared, prepare
 
 SELECTION, WORK, SCORING = "selection", "work", "scoring"
 """The purposes of messages to sites."""

@@ -12,8 +12,9 @@ from fedloom.core.task import Task
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from
 from fedloom.runs.named_parts import hyperparameters
+from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve import load_config_to_resume, method_from_config, resolve, task_from_config
-from fedloom.runs.runner import Observer, execute, prepare
+from fedloom.runs.runner import Observer, execute
 from fedloom.runs.runner import resume as resume_prepared
 from fedloom.tasks.task import task as named_task
 

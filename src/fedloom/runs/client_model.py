@@ -18,8 +18,8 @@ from fedloom.core.threads import single_thread
 from fedloom.rounds.client_runtime import PREDICTING
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
+from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve import load_config, method_from_config, task_from_config
-from fedloom.runs.runner import prepare
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.registry import TASKS
 

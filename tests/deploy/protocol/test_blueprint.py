@@ -16,8 +16,9 @@ from fedloom.rounds.jobs import Job, LocalEngine
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
+from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve import method_from_config, resolve, task_from_config
-from fedloom.runs.runner import _partition, execute, prepare
+from fedloom.runs.runner import execute, partition_counts
 from fedloom.tasks.graphs.read import save_graph
 from fedloom.tasks.graphs.split import split_graph
 from support.small_graphs import clubs
@@ -147,7 +148,11 @@ def test_a_hollow_federation_has_sizes_and_no_labels():
     assert federation.points.tolist() == [20, 1, 6]
     assert not task.inputs(federation.train[0][:0]).numel()
     assert not federation.columns["x"][federation.train.order].any()
-    assert _partition(task) == {"counts": [[7], [1], [5]], "class_names": ["all classes"], "client_names": list(SITES)}
+    assert partition_counts(task) == {
+        "counts": [[7], [1], [5]],
+        "class_names": ["all classes"],
+        "client_names": list(SITES),
+    }
 
 
 def test_sizes_that_sites_only_claim_take_no_memory():

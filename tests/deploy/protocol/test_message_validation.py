@@ -18,8 +18,8 @@ from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.metrics import over_clients
+from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve import resolve
-from fedloom.runs.runner import prepare
 
 SERVER = ServerSettings(sites=["a", "b", "c"])
 ANSWER = SiteAnswer(run="run", ticket="ticket", client=1, round=4)

@@ -19,8 +19,8 @@ from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
+from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve import resolve
-from fedloom.runs.runner import prepare
 from support.synthetic import federation, mlp
 
 EVERY = dict(known_methods())

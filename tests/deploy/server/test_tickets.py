@@ -125,7 +125,7 @@ class Watch:
         self.seen: list[str] = []
         for place in ("runs.checkpoint.write_atomic", "runs.runner.write_atomic", "deploy.server.tickets.write_atomic"):
             self._watch(monkeypatch, f"fedloom.{place}", place)
-        self._watch(monkeypatch, "fedloom.runs.runner.append_json", "append")
+        self._watch(monkeypatch, "fedloom.runs.metrics_file._append", "append")
         self._watch(monkeypatch, "support.local_transport.LocalTransport.send", "send")
 
     def _watch(self, monkeypatch: pytest.MonkeyPatch, target: str, name: str) -> None:

@@ -35,8 +35,8 @@ from fedloom.runs.checkpoint import load_tensors
 from fedloom.runs.config import RunConfig, as_plain, to_toml
 from fedloom.runs.history import History
 from fedloom.runs.old_folders import with_new_keys
+from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve import method_from_config, resolve, task_from_config, task_settings
-from fedloom.runs.runner import prepare
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
 from fedloom.tasks.registry import task_builder

@@ -31,8 +31,9 @@ from fedloom.rounds.composition import Composition
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
+from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve import method_from_config
-from fedloom.runs.runner import Prepared, execute, prepare, resume
+from fedloom.runs.runner import execute, resume
 
 log = logging.getLogger("fedloom")
 

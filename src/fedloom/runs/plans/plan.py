@@ -26,8 +26,9 @@ from fedloom.runs.config import RunConfig, to_toml
 from fedloom.runs.history import History
 from fedloom.runs.named_parts import hyperparameters, part_values, without_none
 from fedloom.runs.old_folders import refuse_other_version
+from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve import load_config_to_resume, method_from_config, resolve, task_from_config
-from fedloom.runs.runner import Observer, Prepared, execute, prepare, resume
+from fedloom.runs.runner import Observer, execute, resume
 from fedloom.selection.registry import SELECTORS
 
 PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.toml": "advice"}

@@ -26,6 +26,7 @@ from fedloom.core.validation import read_toml
 from fedloom.rounds.metrics import GROUPS
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config import RunConfig
+from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import split_methods, with_method
 from fedloom.runs.named_parts import hyperparameters
@@ -45,7 +46,7 @@ from fedloom.runs.plans.plan import (
     save_plan,
 )
 from fedloom.runs.resolve import resolve
-from fedloom.runs.runner import fingerprint, rescore
+from fedloom.runs.runner import rescore
 
 PLAN = "advice.toml"
 

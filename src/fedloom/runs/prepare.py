@@ -1,0 +1,113 @@
+"""From a task, a method and a config to a run that is ready to start. What cannot run is refused here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import fedloom
+from fedloom import engines as engine
+from fedloom.aggregation.mean import weighted_mean
+from fedloom.aggregation.weighting import weights
+from fedloom.core.algorithm import Algorithm, ServerStep
+from fedloom.core.cohort import RunSetting
+from fedloom.core.errors import FedloomError
+from fedloom.core.seeds import numpy_generator
+from fedloom.core.selector import Choice
+from fedloom.core.task import Task
+from fedloom.rounds.composition import Composition
+from fedloom.rounds.metrics import size_limits
+from fedloom.runs.config import RunConfig, as_plain
+from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.runner import log
+from fedloom.training.execution import decide
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is ready to start."""
+
+    composition: Composition
+    config: RunConfig
+    plain: dict[str, Any]
+
+
+def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | None = None) -> Prepared:
+    """Put a run together; everything that can be refused is refused here, before any work.
+
+    ``made_of`` says what the task is made of, where its data do not: it stands for their fingerprint.
+    """
+    engine.check(config.engine, config.ray_address)
+    work = config.local
+    execution = decide(task, config.execution, work.batch_size)
+    log.info("execution: %s (%s)", execution.name, execution.reason)
+    made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
+    config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
+    new = _new_clients(task, config)
+    clients = algorithm.trains_on(task.federation, new).clients
+    if clients > 1 and hasattr(config.selection, "per_round"):
+        config.selection.per_round(clients - len(new))
+    if clients > 1 and hasattr(config.selection, "check"):
+        config.selection.check(task, algorithm)
+    size_limits(task.federation.train.sizes, config.size_groups)
+    if config.clients_on_global and not len(task.federation.global_test):
+        raise FedloomError("clients_on_global=true needs a global test set, and the task has none: leave it off.")
+    algorithm.check(task, work)
+    if execution.name == "compiled" and not algorithm.compiles:
+        raise FedloomError(
+            f"{config.method.get('name')} has local steps of its own, and execution 'compiled' takes plain ones: use "
+            "vectorised or loop."
+        )
+    late = [since for since, _ in task.federation.later if since > config.rounds]
+    if late:
+        log.warning("the drift of round %s never comes: the run has %s rounds", late[0], config.rounds)
+    for stage in config.prediction:
+        stage.check(algorithm, task)
+    optimizer = _server_step(algorithm, config, task)
+    composition = Composition(
+        task=task,
+        algorithm=algorithm,
+        setting=RunSetting(work, config.seed, config.rounds),
+        execution=execution,
+        select=config.selection if clients > 1 else lambda _: Choice([0]),
+        weigh=lambda samples, steps: weights(config.weight_by, samples, steps),
+        aggregator=weighted_mean,
+        optimize=optimizer,
+        stages=tuple(config.prediction),
+        new_clients=new,
+        eval_every=config.eval_every,
+        eval_clients=config.eval_clients,
+        size_bounds=config.size_groups,
+        clients_on_global=config.clients_on_global,
+    )
+    return Prepared(composition, config, as_plain(config, algorithm))
+
+
+def _new_clients(task: Task, config: RunConfig) -> tuple[int, ...]:
+    """Clients held out of training, drawn by the run's seed."""
+    clients, number = task.federation.clients, config.new_clients
+    if number >= clients:
+        raise FedloomError(
+            f"new_clients={number} of {clients} clients are held out: at least one must be left to train."
+        )
+    drawn = numpy_generator(config.seed, "new clients").choice(clients, number, replace=False)
+    return tuple(sorted(int(client) for client in drawn))
+
+
+def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerStep | None:
+    """The run's server optimiser or the method's own; both at once, or one without a shared model, is refused."""
+    name = config.method.get("name", "the method")
+    if (config.server_optimizer or algorithm.server) is not None and not algorithm.averages_every_round:
+        raise FedloomError(
+            f"{name} averages only every few rounds, and a server optimiser steps after every average: drop it, or set "
+            "period = 1."
+        )
+    if config.server_optimizer is None:
+        return algorithm.server
+    if algorithm.server is not None:
+        raise FedloomError(f"{name} has a server optimiser of its own: drop server_optimizer, or use fedavg with it.")
+    if "row" not in algorithm.start(task):
+        raise FedloomError(f"{name} has no shared model that a server optimiser could move: drop server_optimizer.")
+    return config.server_optimizer
