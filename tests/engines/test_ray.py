@@ -186,9 +186,9 @@ def test_an_address_at_which_nobody_answers_is_refused_soon_and_before_any_work(
     ("values", "told"),
     [
         ({"engine": "rai"}, "unknown engine 'rai'. Did you mean 'ray'?"),
-        ({"engine": "inline", "workers": 2}, "engine=inline works alone: use workers=1"),
-        ({"ray_address": "auto"}, "ray_address=auto is for engine=ray, and this is auto"),
-        ({"engine": "processes", "ray_address": "a:1"}, "ray_address=a:1 is for engine=ray, and this is processes"),
+        ({"engine": "inline", "workers": 2}, "engine=inline has one process: use workers=1"),
+        ({"ray_address": "auto"}, "ray_address=auto is for engine=ray, and engine is auto"),
+        ({"engine": "processes", "ray_address": "a:1"}, "ray_address=a:1 is for engine=ray, and engine is processes"),
         ({"engine": "ray", "ray_address": "ray://a:1"}, "ray_address=ray://a:1: write host:port"),
         ({"engine": "ray", "ray_address": "somewhere"}, "ray_address=somewhere: write host:port"),
     ],
@@ -209,7 +209,7 @@ def test_resume_may_change_where_a_run_is_computed_but_not_to_something_impossib
     run(tmp_path / "run", "fedavg")
     with pytest.raises(FedloomError, match="is for engine=ray"):
         fl.resume(tmp_path / "run", task=small(), ray_address="127.0.0.1:6379")
-    with pytest.raises(FedloomError, match="works alone"):
+    with pytest.raises(FedloomError, match="has one process"):
         fl.resume(tmp_path / "run", task=small(), engine="inline", workers=2)
     assert fl.resume(tmp_path / "run", task=small(), engine="processes", workers=2).records[-1]["round"] == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,9 @@ from fedloom.rounds.composition import Composition
 from fedloom.rounds.metrics import size_limits
 from fedloom.runs.config import RunConfig, as_plain
 from fedloom.runs.fingerprint import fingerprint
-from fedloom.runs.runner import log
 from fedloom.training.execution import decide
+
+log = logging.getLogger("fedloom")
 
 
 @dataclass(frozen=True)
