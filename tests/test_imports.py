@@ -40,9 +40,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """What each folder of ``fedloom`` may import besides itself and the package's version."""
 
-ALLOWANCE: set[tuple[str, str]] = set()
-"""Known violations, ``(folder, imported folder)``: remove a line with its last import. It never grows."""
-
 
 def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
     """The line and the full name of every ``fedloom`` module that a source imports, wherever the import stands."""
@@ -91,15 +88,8 @@ def sources() -> dict[str, str]:
 
 
 def test_imports_point_one_way() -> None:
-    wrong = [
-        one for one in violations(sources(), MAY_IMPORT) if (folder_of(one[0]), folder_of(one[2])) not in ALLOWANCE
-    ]
+    wrong = violations(sources(), MAY_IMPORT)
     assert not wrong, "\n".join(f"{module}, line {line}: imports {imported}" for module, line, imported in wrong)
-
-
-def test_the_allowance_holds_no_violation_that_is_gone() -> None:
-    there = {(folder_of(module), folder_of(imported)) for module, _, imported in violations(sources(), MAY_IMPORT)}
-    assert there >= ALLOWANCE, sorted(ALLOWANCE - there)
 
 
 def test_every_folder_has_an_entry_and_every_entry_a_folder() -> None:
