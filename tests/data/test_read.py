@@ -204,3 +204,10 @@ def test_an_old_public_name_is_refused_with_the_new_one(old, new):
     with pytest.raises(AttributeError, match=rf"fedloom\.{old} is now called fedloom\.{new}"):
         getattr(fedloom, old)
     assert callable(getattr(fedloom, new))
+
+
+@pytest.mark.parametrize(("old", "new"), fd.RENAMED.items())
+def test_an_old_name_of_the_data_package_is_refused_with_the_new_one(old, new):
+    with pytest.raises(AttributeError, match=rf"fedloom\.data\.{old} is now called fedloom\.data\.{new}"):
+        getattr(fd, old)
+    assert new in fd.__all__

@@ -1,5 +1,7 @@
 """Federations, partitioners, data sets and a user's own data."""
 
+from typing import Any
+
 from fedloom.data.communal_set import with_communal
 from fedloom.data.datasets.registry import DATASETS, Dataset, dataset, load
 from fedloom.data.federate import Samples, federate
@@ -53,3 +55,13 @@ __all__ = [
     "with_communal",
     "with_feature_skew",
 ]
+
+RENAMED = {"own": "read", "picture": "plot_federation"}
+"""Names of earlier versions, and what they are called now."""
+
+
+def __getattr__(name: str) -> Any:
+    """Refuse a name of an earlier version with the new one."""
+    if name in RENAMED:
+        raise AttributeError(f"fedloom.data.{name} is now called fedloom.data.{RENAMED[name]}: use the new name.")
+    raise AttributeError(f"module 'fedloom.data' has no attribute '{name}'")
