@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from fedloom.cli.app import app
 from fedloom.methods.registry import METHODS
-from fedloom.runs.config import RunConfig, TaskConfig
-from fedloom.runs.resolve import resolve
+from fedloom.runs.config_schema import RunConfig, TaskConfig
+from fedloom.runs.resolve_config import resolve
 from support.paths import REPOSITORY
 from test_imports import MAY_IMPORT
 

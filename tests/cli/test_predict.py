@@ -24,7 +24,7 @@ from fedloom.deploy.saved_model import save_model
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
 from fedloom.runs.client_model import client_model
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import method_from_config, task_from_config
+from fedloom.runs.resolve_config import method_from_config, task_from_config
 from fedloom.runs.runner import execute
 from support import small_tables
 

@@ -67,7 +67,7 @@ def test_the_task_setting_takes_them_from_everyone_who_is_compared(tmp_path):
 
 
 def test_data_of_ones_own_take_the_setting_too(tmp_path):
-    from fedloom.runs.resolve import resolve, task_from_config
+    from fedloom.runs.resolve_config import resolve, task_from_config
 
     path = tmp_path / "own.csv"
     path.write_text("a,label\n" + "".join(f"{number},{number % 2}\n" for number in range(200)))

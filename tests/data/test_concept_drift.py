@@ -17,9 +17,9 @@ from fedloom.core.task import Task
 from fedloom.data.concept_drift import with_concept_drift
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.withheld_class import with_withheld_class
-from fedloom.runs.config import as_plain
+from fedloom.runs.config_schema import as_plain
 from fedloom.runs.fingerprint import fingerprint
-from fedloom.runs.resolve import method_from_config, resolve, task_from_config
+from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
 from support.synthetic import federation, mlp, quadratic
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}

@@ -21,7 +21,7 @@ import pytest
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import ServerSettings, Settings, SiteData, SiteSettings
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 from support.paths import DOCS, REPOSITORY
 
 PAGE = DOCS / "deploy.md"

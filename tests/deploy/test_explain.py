@@ -18,7 +18,7 @@ from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 
 WIDTH = 6 * 5 + 5 + 5 * 3 + 3
 HEAD = 5 * 3 + 3

@@ -18,7 +18,7 @@ from fedloom.deploy import saved_model as saving
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.saved_model import load_model, model_at, save_model
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.runs.resolve import resolve, task_from_config
+from fedloom.runs.resolve_config import resolve, task_from_config
 from fedloom.tasks.graphs.read import save_graph
 from support import small_graphs, small_tables
 

@@ -26,7 +26,7 @@ from fedloom.models import build
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job
 from fedloom.runs import prepare as prepare_module
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 from fedloom.training.execution import Execution
 from fedloom.training.local_trainer import LocalTrainer
 from support.engine_runs import FEDLOOM, SIZES, WORK, Faulty, Mortal, Refusing, alive, eventually, run, small, written

@@ -20,7 +20,7 @@ from fedloom import engines as engine
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.runs import prepare as prepare_module
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 from fedloom.training.execution import Execution
 from support.engine_runs import FEDLOOM, Faulty, Mortal, Refusing, alive, eventually, run, small, written
 

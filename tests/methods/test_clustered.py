@@ -23,7 +23,7 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.cfl import bipartition
 from fedloom.methods.clustered import NO_CLUSTER, Clustered, trained_weights
 from fedloom.methods.ifca import draw_row
-from fedloom.runs.config import RunConfig
+from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.prepare import prepare
 from support.checkpoints import final, same
 from support.synthetic import cohort, federation, mlp

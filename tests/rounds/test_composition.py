@@ -17,7 +17,7 @@ from fedloom.rounds.loop import play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 
 CLIENTS, PER_ROUND = 500, 7
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
-from fedloom.runs.resolve import load_config, resolve
+from fedloom.runs.resolve_config import load_config, resolve
 
 WRITTEN = Path(__file__).parent / "version_0_4"
 

@@ -36,7 +36,7 @@ from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import with_method
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import method_from_config, resolve, task_from_config
+from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
 from fedloom.runs.runner import execute
 
 SITES = ["north", "south", "west"]

@@ -17,7 +17,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 from fedloom.runs.runner import execute, resume
 
 Deaf = Callable[[Job], bool]

@@ -62,7 +62,7 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
     from fedloom.cli.live import LiveTable
     from fedloom.report.run_page import write_report
     from fedloom.report.summary_table import summary, verdict
-    from fedloom.runs.config import RunConfig
+    from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.compare import PLAN, resume_comparison
     from fedloom.runs.plans.plan import read_plan
 

@@ -81,7 +81,7 @@ def explain(
     from fedloom.deploy.explain import explanation_text
     from fedloom.deploy.participant_folder import SERVER_FILE
     from fedloom.deploy.settings import load_server
-    from fedloom.runs.resolve import resolve
+    from fedloom.runs.resolve_config import resolve
 
     config = resolve(read_toml(run_file), str(run_file))
     beside = run_file.parent

@@ -142,7 +142,7 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     from fedloom.core.errors import FedloomError
     from fedloom.core.nested_keys import set_nested
     from fedloom.core.validation import read_toml
-    from fedloom.runs.resolve import override
+    from fedloom.runs.resolve_config import override
 
     values: Values = read_toml(file) if file is not None else {}
     for section in ("task", "local", "selection"):

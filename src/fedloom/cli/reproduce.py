@@ -42,7 +42,7 @@ def reproduce(
     from fedloom.core.errors import unknown
     from fedloom.reproduce import STUDIES
     from fedloom.reproduce.study import StudyRequest, run_study
-    from fedloom.runs.config import RunConfig
+    from fedloom.runs.config_schema import RunConfig
 
     if name is None:
         _list()

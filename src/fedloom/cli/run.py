@@ -36,7 +36,7 @@ def run(
     from fedloom.runs.history import History
     from fedloom.runs.method_spec import with_method
     from fedloom.runs.prepare import prepare
-    from fedloom.runs.resolve import method_from_config, resolve, task_from_config
+    from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
     from fedloom.runs.runner import execute
 
     if method is not None:
@@ -69,7 +69,7 @@ def resume(
         _finish_plan(PLAN_FILES[file], folder, workers, as_json, quiet)
         return
     from fedloom.runs.api import resume as resume_run
-    from fedloom.runs.resolve import load_config_to_resume
+    from fedloom.runs.resolve_config import load_config_to_resume
 
     rounds = load_config_to_resume(folder).rounds
     where: dict[str, Any] = {"workers": workers, "engine": engine, "ray_address": ray_address}

@@ -63,7 +63,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     """Run what is left of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable
     from fedloom.report.sweep_page import write_sweep_page
-    from fedloom.runs.config import RunConfig
+    from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.plan import RunFactory, read_plan
     from fedloom.runs.plans.sweep import PLAN, members, run_sweep
     from fedloom.runs.plans.sweep_table import sweep_verdict

@@ -18,7 +18,7 @@ from fedloom.rounds.composition import Composition
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 from fedloom.training.local_trainer import LocalTrainer
 
 

@@ -29,10 +29,10 @@ from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models
-from fedloom.runs.config import RunConfig
+from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve import method_from_config, task_from_config
+from fedloom.runs.resolve_config import method_from_config, task_from_config
 
 SELECTION, WORK, SCORING = "selection", "work", "scoring"
 """The purposes of messages to sites."""

@@ -35,9 +35,9 @@ from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import load_site
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.client_model import client_model
-from fedloom.runs.config import RunConfig, Strict
+from fedloom.runs.config_schema import RunConfig, Strict
 from fedloom.runs.old_folders import with_new_keys
-from fedloom.runs.resolve import load_config, method_from_config, task_settings
+from fedloom.runs.resolve_config import load_config, method_from_config, task_settings
 from fedloom.tasks.deployment import input_transform
 from fedloom.tasks.registry import task_builder
 from fedloom.training.evaluation import EVALUATION_BATCH

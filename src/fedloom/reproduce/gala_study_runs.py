@@ -16,7 +16,7 @@ from fedloom.runs.history import History
 from fedloom.runs.method_spec import with_method
 from fedloom.runs.plans.plan import Member, RunFactory, folder_name
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import load_config, method_from_config
+from fedloom.runs.resolve_config import load_config, method_from_config
 from fedloom.runs.runner import rescore
 from fedloom.runs.statistics import GLOBAL
 

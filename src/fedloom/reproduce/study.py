@@ -18,7 +18,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
-from fedloom.runs.resolve import override
+from fedloom.runs.resolve_config import override
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from
 from fedloom.runs.named_parts import hyperparameters
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import load_config_to_resume, method_from_config, resolve, task_from_config
+from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
 from fedloom.runs.runner import Observer, execute
 from fedloom.runs.runner import resume as resume_prepared
 from fedloom.tasks.task import task as named_task

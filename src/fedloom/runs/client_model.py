@@ -19,7 +19,7 @@ from fedloom.rounds.client_runtime import PREDICTING
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import load_config, method_from_config, task_from_config
+from fedloom.runs.resolve_config import load_config, method_from_config, task_from_config
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.registry import TASKS
 

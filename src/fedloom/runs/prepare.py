@@ -20,7 +20,7 @@ from fedloom.core.selector import Choice
 from fedloom.core.task import Task
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.metrics import size_limits
-from fedloom.runs.config import RunConfig, as_plain
+from fedloom.runs.config_schema import RunConfig, as_plain
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.training.execution import decide
 

@@ -20,7 +20,7 @@ from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
-from fedloom.runs.config import to_toml
+from fedloom.runs.config_schema import to_toml
 from fedloom.runs.history import History
 from fedloom.runs.metrics_file import append_record, append_stop, compact_json, rewrite_records
 from fedloom.runs.prepare import Prepared

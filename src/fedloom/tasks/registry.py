@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fedloom.core.errors import unknown
 from fedloom.core.local_work import LocalWork
+from fedloom.core.names import canonical_name
 from fedloom.tasks.builder import TaskBuilder
 from fedloom.tasks.dataset_task import DatasetBuilder
 from fedloom.tasks.flows.learning.flow_task import FlowBuilder
@@ -41,7 +42,7 @@ TASKS: dict[str, TaskBuilder] = {
 
 def canonical_task(name: str) -> str:
     """A task's name as this project writes it: ``MNIST_Writers`` and ``mnist-writers`` are the same."""
-    return name.strip().lower().replace("_", "-")
+    return canonical_name(name.strip(), TASKS)
 
 
 def task_builder(name: str) -> TaskBuilder:

@@ -17,7 +17,7 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import method_from_config, resolve, task_from_config
+from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
 from fedloom.runs.runner import execute, partition_counts
 from fedloom.tasks.graphs.read import save_graph
 from fedloom.tasks.graphs.split import split_graph

@@ -19,7 +19,7 @@ from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.metrics import over_clients
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 
 SERVER = ServerSettings(sites=["a", "b", "c"])
 ANSWER = SiteAnswer(run="run", ticket="ticket", client=1, round=4)

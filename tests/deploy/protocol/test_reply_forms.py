@@ -20,7 +20,7 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 from support.synthetic import federation, mlp
 
 EVERY = dict(known_methods())

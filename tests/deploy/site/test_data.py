@@ -16,7 +16,7 @@ from fedloom.data.schema import ClientSizes, DataSchema
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.rounds.jobs import Job
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 from fedloom.tasks.graphs.read import save_graph
 from support.small_graphs import clubs
 

@@ -32,11 +32,11 @@ from fedloom.deploy.settings import SiteSettings
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_tensors
-from fedloom.runs.config import RunConfig, as_plain, to_toml
+from fedloom.runs.config_schema import RunConfig, as_plain, to_toml
 from fedloom.runs.history import History
 from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve import method_from_config, resolve, task_from_config, task_settings
+from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config, task_settings
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
 from fedloom.tasks.registry import task_builder

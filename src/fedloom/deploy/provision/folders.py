@@ -23,7 +23,7 @@ from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
 from fedloom.deploy.provision.proxy import nginx_config
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 
 if TYPE_CHECKING:
     from fedloom.deploy.provision.certificates import Authority

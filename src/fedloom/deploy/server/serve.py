@@ -32,7 +32,7 @@ from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve import method_from_config
+from fedloom.runs.resolve_config import method_from_config
 from fedloom.runs.runner import execute, resume
 
 log = logging.getLogger("fedloom")

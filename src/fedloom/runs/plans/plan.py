@@ -22,12 +22,12 @@ from fedloom.core.validation import read_toml
 from fedloom.prediction.registry import STAGES
 from fedloom.runs.api import task_section
 from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.config import RunConfig, to_toml
+from fedloom.runs.config_schema import RunConfig, to_toml
 from fedloom.runs.history import History
 from fedloom.runs.named_parts import hyperparameters, part_values, without_none
 from fedloom.runs.old_folders import refuse_other_version
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve import load_config_to_resume, method_from_config, resolve, task_from_config
+from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
 from fedloom.runs.runner import Observer, execute, resume
 from fedloom.selection.registry import SELECTORS
 

@@ -25,7 +25,7 @@ from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
 from fedloom.rounds.metrics import GROUPS
 from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.config import RunConfig
+from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import split_methods, with_method
@@ -45,7 +45,7 @@ from fedloom.runs.plans.plan import (
     run_member,
     save_plan,
 )
-from fedloom.runs.resolve import resolve
+from fedloom.runs.resolve_config import resolve
 from fedloom.runs.runner import rescore
 
 PLAN = "advice.toml"

@@ -18,7 +18,7 @@ from fedloom.core.task import Task
 from fedloom.core.user_classes import resolve_user_file
 from fedloom.core.validation import toml_value, validate
 from fedloom.methods.registry import canonical_method
-from fedloom.runs.config import RunConfig
+from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.method_spec import method_from, with_method
 from fedloom.runs.named_parts import make_selector, make_stage
 from fedloom.runs.old_folders import read_run_values, refuse_other_version

@@ -7,9 +7,9 @@ import pytest
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.methods.registry import split_method
-from fedloom.runs.config import as_plain, to_toml
+from fedloom.runs.config_schema import as_plain, to_toml
 from fedloom.runs.method_spec import label_of, method_from
-from fedloom.runs.resolve import method_from_config, override, resolve
+from fedloom.runs.resolve_config import method_from_config, override, resolve
 
 
 def test_a_config_written_out_reads_back_as_itself():

@@ -1,7 +1,7 @@
 """The schema of a run's configuration, and a configuration as plain values.
 
-``resolve`` (``runs/resolve.py``) makes one: it fills in every default. An unknown key, a wrong type or an impossible
-value ends in one sentence with the key's path.
+``resolve`` (``runs/resolve_config.py``) makes one: it fills in every default. An unknown key, a wrong type or an
+impossible value ends in one sentence with the key's path.
 """
 
 from __future__ import annotations
