@@ -63,7 +63,7 @@ def test_advice_is_printed_as_text_and_left_as_json_and_a_page(fedloom, tmp_path
 
 def test_an_advice_that_was_stopped_goes_on_by_the_same_command_and_by_resume(fedloom, tmp_path, monkeypatch):
     whole = json.loads(fedloom("advise", *SMALL, "--out", "whole", "--json").stdout)
-    real, played = a.Screening.play, []
+    real, played = a.Screening.run_candidate, []
 
     def stopped(self, *run):
         played.append(run)
@@ -71,13 +71,13 @@ def test_an_advice_that_was_stopped_goes_on_by_the_same_command_and_by_resume(fe
             raise KeyboardInterrupt
         return real(self, *run)
 
-    monkeypatch.setattr(a.Screening, "play", stopped)
+    monkeypatch.setattr(a.Screening, "run_candidate", stopped)
     result = fedloom("advise", *SMALL, "--out", "cut")
     assert result.returncode == 130
     assert "fedloom resume cut" in result.stderr
     assert len(list((tmp_path / "cut" / "screening").iterdir())) == 3
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "cut").rglob("metrics.jsonl")}
-    monkeypatch.setattr(a.Screening, "play", real)
+    monkeypatch.setattr(a.Screening, "run_candidate", real)
     told = json.loads(fedloom("resume", "cut", "--json").stdout)
     assert without_time({**told, "folder": "whole"}) == without_time(whole)
     assert {p: p.stat().st_mtime_ns for p in before} == before

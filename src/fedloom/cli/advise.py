@@ -78,7 +78,7 @@ def _live_table(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]
     from rich.table import Table
 
     def table(move: Move) -> Table:
-        shown = Table(caption=f"{max(0.0, move.left):.0f} of {seconds:.0f} s left")
+        shown = Table(caption=f"{max(0.0, move.seconds_left):.0f} of {seconds:.0f} s left")
         for heading in ("rung", "candidate", "rounds", "seed", "done in this rung"):
             shown.add_column(heading)
         cells = (f"{move.rung}/{move.rungs}", move.candidate, str(move.rounds), str(move.seed))

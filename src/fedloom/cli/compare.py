@@ -19,7 +19,7 @@ ACCURACIES = {
     "worst_decile": "worst\ntenth",
     "client_spread": "spread over\nclients",
 }
-SOMETIMES = {
+OPTIONAL_COLUMNS = {
     "new_accuracy": "new clients' models,\nown tests",
     "withheld_recall": "recall of\nwithheld class",
     "efficiency": "accuracy per selected\nclient, mean of rounds",
@@ -99,11 +99,11 @@ def print_table(rows: list[dict[str, Any]], words: str) -> None:
     headings = [*ACCURACIES.values(), "MB\nsent", "local\nsteps", "rounds"]
     caption = "mean ± standard deviation over seeds; accuracies in %; sent: down, up and between clients"
     console.print(_table(rows, headings, cells, caption))
-    there = {key: heading for key, heading in SOMETIMES.items() if any(row[key] is not None for row in rows)}
+    there = {key: heading for key, heading in OPTIONAL_COLUMNS.items() if any(row[key] is not None for row in rows)}
     reach = rows[0].get("reach")
     if there or reach is not None:
         asked = [] if reach is None else [f"rounds to {100 * reach:g} %\non own tests"]
-        more = [[*(accuracy_text(row, k) for k in there), *(_reached(row) for _ in asked)] for row in rows]
+        more = [[*(accuracy_text(row, k) for k in there), *(_rounds_to_text(row) for _ in asked)] for row in rows]
         console.print(_table(rows, [*there.values(), *asked], more, ""))
     for row in rows:
         if row["stopped"]:
@@ -123,7 +123,7 @@ def _table(rows: list[dict[str, Any]], headings: list[str], cells: list[list[str
     return table
 
 
-def _reached(row: dict[str, Any]) -> str:
+def _rounds_to_text(row: dict[str, Any]) -> str:
     """After how many rounds a method reached what was asked for, and how many of its seeds did."""
     if row["rounds_to"] is None:
         return "never"

@@ -55,19 +55,19 @@ def data(
     federation = _load(words[0], clients, alpha, partition, target, client_column, ignore or [], seed or 0)
     from fedloom.data.federation_figure import describe, plot_federation
 
-    told = describe(federation)
+    summary = describe(federation)
     path = png or (None if as_json else Path(f"{Path(words[0]).stem}.png"))
     if path is not None:
         try:
             plot_federation(federation, path)
         except OSError as error:
             raise FedloomError(f"{path} cannot be written ({error.strerror}): name another place with --png.") from None
-        told["picture"] = str(path)
+        summary["picture"] = str(path)
     if as_json:
         counts = federation.counts().tolist()
-        typer.echo(json.dumps({**told, "counts": counts}))
+        typer.echo(json.dumps({**summary, "counts": counts}))
         return
-    _print(federation, told)
+    _print(federation, summary)
 
 
 def _get(name: str, source: str, sha256: str | None, as_json: bool) -> None:
@@ -110,14 +110,14 @@ def _load(
     return load(name, clients=clients, partition=chosen, seed=seed)
 
 
-def _print(federation: Federation, told: dict[str, Any]) -> None:
+def _print(federation: Federation, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
     from fedloom.cli.progress import printer
 
     console = printer()
-    facts = Table(show_header=False, title=told["title"])
-    for key, value in told.items():
+    facts = Table(show_header=False, title=summary["title"])
+    for key, value in summary.items():
         facts.add_row(key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
     console.print(facts)
     counts = federation.counts()

@@ -1,4 +1,4 @@
-"""``fedloom graphs``: how a graph is divided among clients who share its border nodes."""
+"""``fedloom graphs``: how a graph is split among clients who share its border nodes."""
 
 from __future__ import annotations
 
@@ -57,32 +57,32 @@ def show_split(
     if (name is None) == (data is None):
         raise FedloomError("say which graph: a name (fedloom graphs split cora) or a file of your own (--data FILE).")
     source = named_graph(name.strip().lower()) if name is not None else read_graph(data)  # type: ignore[arg-type]
-    divided = split_graph(source, clients, seed)
-    told = _told(source, divided, seed)
+    split = split_graph(source, clients, seed)
+    summary = _summary(source, split, seed)
     if out is not None:
         from fedloom.tasks.graphs.split_figure import plot_split
 
         try:
-            plot_split(source, divided, out)
+            plot_split(source, split, out)
         except OSError as error:
             raise FedloomError(f"{out} cannot be written ({error.strerror}): name another place with --out.") from None
-        told["picture"] = str(out)
+        summary["picture"] = str(out)
     if as_json:
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(summary))
     else:
-        _print(source, told)
+        _print(source, summary)
 
 
-def _told(source: LabelledGraph, divided: GraphSplit, seed: int) -> dict[str, Any]:
+def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, Any]:
     """What is printed, ready for JSON."""
     from dataclasses import asdict
 
     from fedloom.tasks.graphs.split import TABLE_4_2
 
-    held = divided.statistics
-    count = divided.graphs.clients
+    held = split.statistics
+    count = split.graphs.clients
     printed = TABLE_4_2.get((source.name, count))
-    ids = [divided.graphs.original(client).nodes for client in range(count)]
+    ids = [split.graphs.original(client).nodes for client in range(count)]
     labelled = [] if source.parts is None else [int(source.parts["train"][some].sum()) for some in ids]
     return {
         "graph": source.name,
@@ -94,41 +94,43 @@ def _told(source: LabelledGraph, divided: GraphSplit, seed: int) -> dict[str, An
         "repeated_edges_left_out": source.repeated,
         "clients": count,
         "seed": seed,
-        "names": list(divided.names) or [str(client) for client in range(count)],
+        "names": list(split.names) or [str(client) for client in range(count)],
         "per_client": {**{name: list(column) for name, column in asdict(held).items()}, "labelled": labelled},
         "means": held.means(),
         "thesis": None if printed is None else asdict(printed),
     }
 
 
-def _print(source: LabelledGraph, told: dict[str, Any]) -> None:
+def _print(source: LabelledGraph, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
     from fedloom.cli.progress import printer
 
-    console, held = printer(), told["per_client"]
-    table = Table(title=f"{source.name}: {told['nodes']:,} nodes, {told['edges']:,} edges, {told['classes']} classes")
+    console, held = printer(), summary["per_client"]
+    table = Table(
+        title=f"{source.name}: {summary['nodes']:,} nodes, {summary['edges']:,} edges, {summary['classes']} classes"
+    )
     table.add_column("client")
     for column in (*COLUMNS[:-1], "anchors / nodes", *(["labelled"] if held["labelled"] else [])):
         table.add_column(column, justify="right")
-    for client, name in enumerate(told["names"]):
+    for client, name in enumerate(summary["names"]):
         ratio = held["anchors"][client] / max(held["nodes"][client], 1)
         row = [f"{held[column][client]:,}" for column in COLUMNS[:-1]] + [f"{ratio:.3f}"]
         table.add_row(name, *row, *([str(held["labelled"][client])] if held["labelled"] else []), end_section=False)
     table.add_section()
     empty = [""] if held["labelled"] else []
-    table.add_row(f"mean (seed {told['seed']})", *_means(told["means"]), *empty)
-    if told["thesis"] is not None:
-        table.add_row("thesis, table 4.2", *_means(told["thesis"]), *empty)
+    table.add_row(f"mean (seed {summary['seed']})", *_means(summary["means"]), *empty)
+    if summary["thesis"] is not None:
+        table.add_row("thesis, table 4.2", *_means(summary["thesis"]), *empty)
     console.print(table)
-    if told["thesis"] is not None and told["thesis"]["note"]:
-        console.print(f"table 4.2: {told['thesis']['note']}.")
+    if summary["thesis"] is not None and summary["thesis"]["note"]:
+        console.print(f"table 4.2: {summary['thesis']['note']}.")
     left = {"self-loops": source.loops, "repeated edges": source.repeated}
     for what, number in left.items():
         if number:
             console.print(f"{number:,} {what} left out.")
-    if "picture" in told:
-        console.print(f"picture: {told['picture']}")
+    if "picture" in summary:
+        console.print(f"picture: {summary['picture']}")
 
 
 def _means(means: dict[str, float]) -> list[str]:

@@ -59,7 +59,7 @@ def _rows(kind: str) -> list[dict[str, Any]]:
     if kind == "methods":
         from fedloom.methods.registry import METHODS
 
-        return [_of_class(name, made) for name, made in METHODS.items()]
+        return [_class_row(name, part) for name, part in METHODS.items()]
     if kind == "tasks":
         from fedloom.tasks.registry import TASKS
 
@@ -77,19 +77,19 @@ def _rows(kind: str) -> list[dict[str, Any]]:
     if kind == "partitions":
         from fedloom.data.partition.registry import PARTITIONS
 
-        return [_of_class(name, made) for name, made in PARTITIONS.items()]
+        return [_class_row(name, part) for name, part in PARTITIONS.items()]
     if kind == "selectors":
         from fedloom.selection.registry import SELECTORS
 
-        return [_of_class(name, made) for name, made in SELECTORS.items()]
+        return [_class_row(name, part) for name, part in SELECTORS.items()]
     if kind == "stages":
         from fedloom.prediction.registry import STAGES
 
-        return [_of_class(name, made) for name, made in STAGES.items()]
-    return [{"name": name, "about": about} for name, about in _tables(kind).items()]
+        return [_class_row(name, part) for name, part in STAGES.items()]
+    return [{"name": name, "about": about} for name, about in _descriptions(kind).items()]
 
 
-def _tables(kind: str) -> dict[str, str]:
+def _descriptions(kind: str) -> dict[str, str]:
     if kind == "engines":
         from fedloom.engines import ENGINES
 
@@ -107,14 +107,14 @@ def _tables(kind: str) -> dict[str, str]:
     return TRACKERS
 
 
-def _of_class(name: str, made: Any) -> dict[str, Any]:
+def _class_row(name: str, part: Any) -> dict[str, Any]:
     """A class's first docstring line, its paper if the docstring names one, and its settings with defaults."""
     from dataclasses import fields
 
-    text = inspect.getdoc(made) or ""
+    text = inspect.getdoc(part) or ""
     settings = {}
-    for item in fields(made):
-        parameter = inspect.signature(made).parameters[item.name]
+    for item in fields(part):
+        parameter = inspect.signature(part).parameters[item.name]
         if parameter.default is not inspect.Parameter.empty:
             settings[item.name] = parameter.default
     return {"name": name, "about": text.splitlines()[0] if text else "", "text": text, "settings": settings}

@@ -99,7 +99,7 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
     table = Table(caption="mean ± standard deviation over seeds" if rows[0]["seeds"] > 1 else "one seed: no spread")
     for heading in short_keys(swept.grid).values():
         table.add_column(heading, justify="right", overflow="fold")
-    for heading in (*(_folded(metric) for metric in swept.metrics), "MB\nsent", "local\nsteps"):
+    for heading in (*(_heading(metric) for metric in swept.metrics), "MB\nsent", "local\nsteps"):
         table.add_column(heading, justify="right")
     table.add_column("")
     for row in rows:
@@ -119,6 +119,6 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
     console.print(words, soft_wrap=not console.is_terminal)
 
 
-def _folded(metric: str) -> str:
+def _heading(metric: str) -> str:
     """A metric's name as a heading: which model, on what, what of it."""
     return metric.replace("/", "\n", 1).replace("_", " ")

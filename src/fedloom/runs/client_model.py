@@ -23,7 +23,7 @@ from fedloom.runs.resolve_config import load_config, method_from_config, task_fr
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.registry import TASKS
 
-SHOWN = 6
+MOST_NAMES = 6
 """How many clients an error names."""
 
 
@@ -58,7 +58,7 @@ def client_model(
     state = load_checkpoint(folder, federation.clients)
     if state is None:
         raise FedloomError(f"{folder} has no checkpoint yet: there is no model in it.")
-    number = 0 if client is None else _number(client, federation, folder)
+    number = 0 if client is None else _client_number(client, federation, folder)
     with single_thread():
         runtime = run.runtime()
         cohort = Cohort(
@@ -72,7 +72,7 @@ def client_model(
     if client is None and own and federation.clients > 1:
         raise FedloomError(
             f"every client of {folder} has a model of its own: say whose with --client (client= in Python), "
-            f"{_some(federation)}."
+            f"{_client_names(federation)}."
         )
     name = federation.name(number) if client is not None or own else ""
     row, label = rows[0].clone() if own else rows.clone(), History(prepared.plain).label
@@ -93,19 +93,19 @@ def client_flow_model(folder: str | Path, client: str | None = None) -> SavedFlo
     return SavedFlowModel.of_task(found.task, found.row, found.client, found.method)
 
 
-def _number(client: str, federation: FederationView, folder: Path) -> int:
+def _client_number(client: str, federation: FederationView, folder: Path) -> int:
     names = [federation.name(number) for number in range(federation.clients)]
     if client in names:
         return names.index(client)
     if client.isdecimal() and int(client) < len(names):
         return int(client)
     close = get_close_matches(client, names, n=1, cutoff=0.5)
-    meant = f"did you mean '{close[0]}'?" if close else f"there are {_some(federation)}."
+    meant = f"did you mean '{close[0]}'?" if close else f"there are {_client_names(federation)}."
     raise FedloomError(f"{folder} has no client '{client}': {meant}")
 
 
-def _some(federation: FederationView) -> str:
+def _client_names(federation: FederationView) -> str:
     """Some of the clients' names, and how many more there are."""
     count = federation.clients
-    named = ", ".join(f"'{federation.name(number)}'" for number in range(min(count, SHOWN)))
-    return named + (f" or one of {count - SHOWN:,} more" if count > SHOWN else "")
+    named = ", ".join(f"'{federation.name(number)}'" for number in range(min(count, MOST_NAMES)))
+    return named + (f" or one of {count - MOST_NAMES:,} more" if count > MOST_NAMES else "")

@@ -115,27 +115,27 @@ class History:
         """The server's state at the run's newest checkpoint: the shared row, clusters, a found threshold, ..."""
         if self.folder is None:
             raise FedloomError("history.server_state() reads a run's checkpoint: give the run a folder with out=...")
-        return _server(self.folder)
+        return _read_server_state(self.folder)
 
     @staticmethod
     def load(folder: str | Path) -> History:
         """Read a run's folder."""
         folder = Path(folder)
         config = read_run_values(folder)
-        records = _records(folder / "metrics.jsonl")
+        records = _read_records(folder / "metrics.jsonl")
         stopped = next((r["stopped"] for r in records if "stopped" in r), None)
         return History(
             config=config,
             records=[r for r in records if "stopped" not in r],
-            clients=_json(folder / "clients.json") or [],
-            partition=_json(folder / "partition.json") or {},
+            clients=_read_json(folder / "clients.json") or [],
+            partition=_read_json(folder / "partition.json") or {},
             folder=folder,
             stopped=stopped,
-            row=_server(folder).get("row"),
+            row=_read_server_state(folder).get("row"),
         )
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
+def _read_records(path: Path) -> list[dict[str, Any]]:
     """The records of a run; a last line that was cut off by a stop does not count."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     records = []
@@ -150,7 +150,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _server(folder: Path) -> dict[str, Tensor]:
+def _read_server_state(folder: Path) -> dict[str, Tensor]:
     """The server's part of a run's newest checkpoint; nothing if it never reached one."""
     newest = sorted((folder / "checkpoints").glob("round-*.safetensors"))
     if not newest:
@@ -158,5 +158,5 @@ def _server(folder: Path) -> dict[str, Tensor]:
     return select_prefix(load_tensors(newest[-1]), "server/")
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     return json.loads(path.read_text()) if path.exists() else None

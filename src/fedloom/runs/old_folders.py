@@ -24,20 +24,20 @@ def read_run_values(folder: Path) -> dict[str, Any]:
 
 def with_new_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of an older version's config, or of its plan, with today's keys."""
-    if written_by(values) == fedloom.__version__:
+    if writer_version(values) == fedloom.__version__:
         return dict(values)
     renamed = {RENAMED_SINCE_0_4.get(key, key): value for key, value in values.items()}
     return {**renamed, "config": with_new_keys(renamed["config"])} if "config" in renamed else renamed
 
 
-def written_by(values: Mapping[str, Any]) -> str:
+def writer_version(values: Mapping[str, Any]) -> str:
     """The version that wrote a config or a plan."""
     return str(values.get("made_by", {}).get("fedloom", "an unknown version"))
 
 
 def refuse_other_version(folder: Path, values: Mapping[str, Any]) -> None:
     """Refuse to go on with what another version began."""
-    version = written_by(values)
+    version = writer_version(values)
     if version != fedloom.__version__:
         raise FedloomError(
             f"{folder} was written by fedloom {version} and this is fedloom {fedloom.__version__}: only fedloom "

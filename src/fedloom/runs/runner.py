@@ -49,7 +49,7 @@ def execute(
             write_atomic(folder / "config.toml", to_toml(prepared.plain))
         except OSError as error:
             raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
-    return _play(prepared, initial_state(prepared.composition), history, observers, cores)
+    return _run_rounds(prepared, initial_state(prepared.composition), history, observers, cores)
 
 
 def resume(
@@ -73,7 +73,7 @@ def resume(
     for observe in observers:
         for record in history.records:
             observe(record)
-    return _play(prepared, state, history, observers, cores)
+    return _run_rounds(prepared, state, history, observers, cores)
 
 
 def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
@@ -81,10 +81,10 @@ def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:
         raise FedloomError(f"{folder} has no checkpoint: its models cannot be scored anew.")
-    return _play(prepared, state, History(prepared.plain), ()).clients
+    return _run_rounds(prepared, state, History(prepared.plain), ()).clients
 
 
-def _play(
+def _run_rounds(
     prepared: Prepared,
     state: RunState,
     history: History,
@@ -97,7 +97,7 @@ def _play(
         try:
             if state.round == 0 and not history.records:
                 began = time.perf_counter()
-                first = _play_with_retries(lambda: play_prelude(run, cores, state), run, 0)
+                first = _try_round(lambda: play_prelude(run, cores, state), run, 0)
                 if run.eval_every:
                     first["metrics"], history.clients = score_models(run, cores, state)
                 _record_exclusions(cores, first)
@@ -106,7 +106,7 @@ def _play(
             while not is_over(run, state):
                 began = time.perf_counter()
                 history.row = state.server.get("row")
-                record = _play_with_retries(lambda: play_round(run, cores, state), run, state.round + 1)
+                record = _try_round(lambda: play_round(run, cores, state), run, state.round + 1)
                 last = is_over(run, state)
                 if is_scored(run, state.round, last):
                     metrics, history.clients = score_models(run, cores, state)
@@ -130,7 +130,7 @@ def _play(
     return history
 
 
-def _play_with_retries(play: Callable[[], dict[str, Any]], run: Composition, number: int) -> dict[str, Any]:
+def _try_round(play: Callable[[], dict[str, Any]], run: Composition, number: int) -> dict[str, Any]:
     """Play a round, and again when too few clients answer: nothing has changed then."""
     for tries_left in range(run.retries, -1, -1):
         try:

@@ -130,7 +130,7 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
     """The runs in some folders, by method. A folder is a run's, a plan's, or one with runs in it."""
     found: dict[str, list[History]] = {}
     for folder in folders:
-        labels = {member.folder_name: member.label for member in _planned(folder)}
+        labels = {member.folder_name: member.label for member in _plan_members(folder)}
         inside = sorted(path.parent for path in folder.glob("*/config.toml"))
         for run in [folder] if (folder / "config.toml").exists() else inside:
             history = History.load(run)
@@ -141,7 +141,7 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
     return {label: found[label] for label in sorted(found)}
 
 
-def _planned(folder: Path) -> list[Member]:
+def _plan_members(folder: Path) -> list[Member]:
     """The members of the plan in a folder, if there is one."""
     if (folder / PLAN).exists():
         return _members(with_new_keys(read_toml(folder / PLAN)))

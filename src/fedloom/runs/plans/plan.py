@@ -64,7 +64,7 @@ class RunFactory:
 
     def prepare(self, member: Member, seed: int, folder: Path | None = None) -> Prepared:
         """A member's run with a seed, checked; ``folder`` is given if the run has begun there."""
-        given = None if self.task_of is None else self._given_task(seed)
+        given = None if self.task_of is None else self._task_object(seed)
         unnamed = None if given is None or given.made_from else given
         if folder is None:
             section = {} if given is None else {"task": task_section(given)}
@@ -78,15 +78,15 @@ class RunFactory:
 
     def task(self, config: RunConfig) -> Task:
         """The task that a config names."""
-        return self._cached((config.seed, config.task), lambda: task_from_config(config))
+        return self._find_or_make((config.seed, config.task), lambda: task_from_config(config))
 
-    def _given_task(self, seed: int) -> Task:
+    def _task_object(self, seed: int) -> Task:
         task_of = self.task_of
         if task_of is None:
             raise AssertionError("there is no given task")
-        return self._cached(seed, lambda: task_of(seed))
+        return self._find_or_make(seed, lambda: task_of(seed))
 
-    def _cached(self, key: Any, make: Callable[[], Task]) -> Task:
+    def _find_or_make(self, key: Any, make: Callable[[], Task]) -> Task:
         known = next((task for other, task in self.tasks if other == key), None)
         if known is None:
             del self.tasks[: max(0, len(self.tasks) - self.kept_tasks + 1)]

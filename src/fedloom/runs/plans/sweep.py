@@ -49,7 +49,7 @@ METRICS = {
     "loss": "client_model/own_test/loss/mean",
 }
 """Short names of metrics; any full name works too."""
-OVER = "mean|std|weighted|worst_decile|small|intermediate|big|new|per_selected"
+AGGREGATES = "mean|std|weighted|worst_decile|small|intermediate|big|new|per_selected"
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def full_name(metric: str, score: str) -> str:
     """A metric's full name from its short one; ``score`` is what the task calls its score."""
     if metric in METRICS:
         return METRICS[metric].format(score=score)
-    own = f"(client|received|trained)_model/own_test/({score}|loss|withheld_recall)/({OVER})"
+    own = f"(client|received|trained)_model/own_test/({score}|loss|withheld_recall)/({AGGREGATES})"
     if not re.fullmatch(f"global_model/global_test/({score}|loss)|{own}", metric):
         raise unknown("metric", metric, METRICS)
     return metric

@@ -63,7 +63,7 @@ def screening(tmp_path):
 
 def test_a_candidate_is_scored_on_validation_data_while_it_plays_and_on_test_data_at_the_end(screening):
     name = "fedper lr=0.1"
-    valid, test = screening.play(name, 3, 1), screening.tested(name, 3, 1)
+    valid, test = screening.run_candidate(name, 3, 1), screening.test_outcome(name, 3, 1)
     task = fl.task("digits", clients=6, valid_share=0.2, seed=1)
     run = fl.run(task, "fedper", rounds=3, seed=1)
     for row in run.clients:
@@ -74,8 +74,8 @@ def test_a_candidate_is_scored_on_validation_data_while_it_plays_and_on_test_dat
 
 
 def test_a_finished_run_is_read_with_the_seconds_it_took(screening):
-    first = screening.play("fedavg lr=0.1", 2, 0)
-    again = screening.play("fedavg lr=0.1", 2, 0)
+    first = screening.run_candidate("fedavg lr=0.1", 2, 0)
+    again = screening.run_candidate("fedavg lr=0.1", 2, 0)
     assert not first.read
     assert again.read
     assert again == replace(first, read=True)
@@ -83,28 +83,28 @@ def test_a_finished_run_is_read_with_the_seconds_it_took(screening):
 
 
 def test_costs_are_per_client_and_round(screening):
-    screening.play("scaffold lr=0.1", 2, 0)
-    screening.play("local lr=0.1", 2, 0)
+    screening.run_candidate("scaffold lr=0.1", 2, 0)
+    screening.run_candidate("local lr=0.1", 2, 0)
     row = screening.tasks.tasks[0][1].initial_row()
     price = screening.cost("scaffold lr=0.1", 2)
     assert (price.bytes_up, price.bytes_down) == (2 * row.nbytes, 2 * row.nbytes)  # a model and a control variate
-    run = History.load(screening.where("scaffold lr=0.1", 2, 0))
+    run = History.load(screening.run_folder("scaffold lr=0.1", 2, 0))
     assert price.steps == run.total("steps") / (2 * 6)
     assert screening.cost("local lr=0.1", 2).bytes == 0
 
 
 def test_what_is_refused_diverges_or_breaks_is_an_outcome_with_a_sentence(screening, monkeypatch):
     screening.values = {**screening.values, "local": {"lr": 0.1, "momentum": 0.9}}
-    assert "plain gradient steps" in screening.play("scaffold lr=0.1", 2, 0).failed
+    assert "plain gradient steps" in screening.run_candidate("scaffold lr=0.1", 2, 0).failed
     screening.names = {"fedavg lr=1e+20": c.Candidate("fedavg", 1e20), **screening.names}
-    assert "diverged" in screening.play("fedavg lr=1e+20", 2, 0).failed
-    assert "diverged" in screening.play("fedavg lr=1e+20", 2, 0).failed  # also when it is only read
+    assert "diverged" in screening.run_candidate("fedavg lr=1e+20", 2, 0).failed
+    assert "diverged" in screening.run_candidate("fedavg lr=1e+20", 2, 0).failed  # also when it is only read
 
     def broken(*_):
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(fl.FedPer, "client_update", broken)
-    assert screening.play("fedper lr=0.1", 2, 0).failed.endswith("RuntimeError: a bug")
+    assert screening.run_candidate("fedper lr=0.1", 2, 0).failed.endswith("RuntimeError: a bug")
 
 
 def test_clients_of_one_size_are_one_group():

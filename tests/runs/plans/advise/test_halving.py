@@ -129,7 +129,7 @@ def test_the_first_rung_leaves_two_thirds_of_the_time() -> None:
     player = Player(field_of(60))
     played = tournament(player, 90).run(schedule(60, 20))
     assert len(played.rungs[0].candidates) == 10  # of 3 seconds each: 30 of 90
-    assert played.unplayed == [f"m{n:02d}" for n in range(10, 60)]
+    assert played.not_run == [f"m{n:02d}" for n in range(10, 60)]
     assert len(played.rungs) > 1
 
 
@@ -141,18 +141,18 @@ def test_a_short_budget_plays_fewer_candidates_rather_than_no_later_rung() -> No
     assert short.rungs[-1].rounds == 16
 
 
-def test_a_rung_that_the_clock_cuts_counts_only_with_whole_places() -> None:
+def test_a_rung_that_the_clock_cuts_counts_only_with_complete_leaders() -> None:
     worth = field_of(8)
     player = Player(worth)
     played = tournament(player, 100).run([Step(2, 1, 8)])
     player.per_round = 8.0  # the machine has become four times as slow as it was when the rung was planned
     played.budget.seconds = player.now + 4 * 2 * 8 - 1
-    complete, cut = played._play(1, 2, Step(2, 2, 6), played.leaders(played.rankings(), 6), played.budget.seconds)
+    complete, cut = played._run_rung(1, 2, Step(2, 2, 6), played.leaders(played.rankings(), 6), played.budget.seconds)
     assert cut
     assert complete == ["m00", "m01", "m02", "m03"]
-    assert played._whole_places(complete) == ["m00", "m01", "m02", "m03"]
-    assert played._whole_places(["m00", "m01", "m03"]) == ["m00", "m01"]
-    assert played._whole_places(["m00"]) == []
+    assert played._complete_leaders(complete) == ["m00", "m01", "m02", "m03"]
+    assert played._complete_leaders(["m00", "m01", "m03"]) == ["m00", "m01"]
+    assert played._complete_leaders(["m00"]) == []
 
 
 def test_the_result_stands_on_the_last_whole_rung_when_time_runs_out() -> None:
@@ -184,7 +184,7 @@ def test_runs_that_are_read_cost_what_they_cost_and_the_tournament_repeats_itsel
     two = tournament(second, 200).run(schedule(30, 20))
     assert second.now == 0.0
     assert two.rungs == one.rungs
-    assert two.budget.spent == pytest.approx(one.budget.spent)
+    assert two.budget.seconds_spent == pytest.approx(one.budget.seconds_spent)
 
 
 def test_more_minutes_go_on_where_fewer_ended() -> None:

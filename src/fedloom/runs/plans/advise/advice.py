@@ -106,7 +106,7 @@ class Advice:
         return advice_text(self)
 
 
-Tested = Callable[[str], Sequence[Outcome]]
+TestOutcomes = Callable[[str], Sequence[Outcome]]
 """A candidate's outcomes on test data, one per seed of the last rung."""
 Family = Callable[[str], str]
 """The method of a candidate, without its settings: what a runner-up must differ in."""
@@ -115,7 +115,7 @@ Family = Callable[[str], str]
 def picks(
     tournament: Tournament,
     costs: Mapping[str, Cost],
-    tested: Tested,
+    test_outcomes: TestOutcomes,
     family: Family,
     sizes: Mapping[str, Sequence[int]],
 ) -> tuple[list[Pick], Pick, dict[str, float]]:
@@ -132,15 +132,19 @@ def picks(
         rest = [name for name in ranks[group] if family(name) not in (family(use), family(anchor or use))]
         runner_up = rest[0] if rest else None
         against = anchor if anchor is not None and family(anchor) != family(use) else None
-        mine = _cells(tested(use), group)
+        mine = _scores_by_client(test_outcomes(use), group)
         own = sizes.get(group) or [size for some in sizes.values() for size in some]
         found[group] = Pick(
             group=group,
-            use=_standing(tournament, use, group, tested),
-            runner_up=None if runner_up is None else _standing(tournament, runner_up, group, tested),
-            local=None if against is None else _standing(tournament, against, group, tested),
-            over_runner_up=None if runner_up is None else probability_better(mine, _cells(tested(runner_up), group)),
-            over_local=None if against is None else probability_better(mine, _cells(tested(against), group)),
+            use=_standing(tournament, use, group, test_outcomes),
+            runner_up=None if runner_up is None else _standing(tournament, runner_up, group, test_outcomes),
+            local=None if against is None else _standing(tournament, against, group, test_outcomes),
+            over_runner_up=None
+            if runner_up is None
+            else probability_better(mine, _scores_by_client(test_outcomes(runner_up), group)),
+            over_local=None
+            if against is None
+            else probability_better(mine, _scores_by_client(test_outcomes(against), group)),
             level=level,
             reason=reason,
             clients=len(own),
@@ -155,45 +159,51 @@ def _choose(
 ) -> tuple[str, tuple[str, ...], Reason]:
     """Who is taken for a group, who is level with it, and why."""
     best = ranked[0]
-    score, cells = tournament.score(best, group), _cells(tournament.results(best), group)
+    score, cells = tournament.score(best, group), _scores_by_client(tournament.results(best), group)
     level = []
     for name in ranked[1:]:
         gap = score - tournament.score(name, group)
-        if gap <= LEVEL * max(1.0, abs(score)) and _unsure(cells, _cells(tournament.results(name), group)):
+        if gap <= LEVEL * max(1.0, abs(score)) and _is_unsure(
+            cells, _scores_by_client(tournament.results(name), group)
+        ):
             level.append(name)
-    cheap = [name for name in level if _cheaper(costs[name], costs[best])]
+    cheap = [name for name in level if _is_cheaper(costs[name], costs[best])]
     if not cheap:
         return best, tuple(level), "best"
     use = min(cheap, key=lambda name: (costs[name].bytes, costs[name].steps, ranked.index(name)))
-    saves: Reason = "sends less" if _less(costs[use].bytes, costs[best].bytes) else "takes fewer steps"
+    saves: Reason = "sends less" if _is_clearly_less(costs[use].bytes, costs[best].bytes) else "takes fewer steps"
     return use, tuple(name for name in (best, *level) if name != use), saves
 
 
-def _unsure(one: Scores, other: Scores) -> bool:
+def _is_unsure(one: Scores, other: Scores) -> bool:
     return probability_better(one, other) < SURE
 
 
-def _less(one: float, other: float) -> bool:
+def _is_clearly_less(one: float, other: float) -> bool:
     return one < other and one <= CHEAPER * other
 
 
-def _cheaper(one: Cost, other: Cost) -> bool:
-    return _less(one.bytes, other.bytes) or (one.bytes <= other.bytes and _less(one.steps, other.steps))
+def _is_cheaper(one: Cost, other: Cost) -> bool:
+    return _is_clearly_less(one.bytes, other.bytes) or (
+        one.bytes <= other.bytes and _is_clearly_less(one.steps, other.steps)
+    )
 
 
-def _standing(tournament: Tournament, name: str, group: str, tested: Tested) -> Standing:
-    means = [_mean(_of(outcome, group)) for outcome in tested(name) if _of(outcome, group)]
+def _standing(tournament: Tournament, name: str, group: str, test_outcomes: TestOutcomes) -> Standing:
+    means = [_mean(_group_scores(outcome, group)) for outcome in test_outcomes(name) if _group_scores(outcome, group)]
     mean, std = mean_and_std(means)
-    valid = [_mean(_of(outcome, group)) for outcome in tournament.results(name) if _of(outcome, group)]
+    valid = [
+        _mean(_group_scores(outcome, group)) for outcome in tournament.results(name) if _group_scores(outcome, group)
+    ]
     return Standing(name, _mean(valid), mean, std if len(means) > 1 else None, len(means))
 
 
-def _of(outcome: Outcome, group: str) -> list[float]:
+def _group_scores(outcome: Outcome, group: str) -> list[float]:
     """The scores of a group's clients, or of all clients."""
     return [score for name, scores in outcome.scores.items() if group in (name, OVERALL) for score in scores.values()]
 
 
-def _cells(outcomes: Sequence[Outcome], group: str) -> Scores:
+def _scores_by_client(outcomes: Sequence[Outcome], group: str) -> Scores:
     """The scores of a group's clients (or of all) by seed and client."""
     return {
         (seed, client): score

@@ -116,7 +116,7 @@ def run_advice(
         _write_plan(Path(folder), plan | ({} if methods is None else {"methods": list(methods)}), task_of is None)
         budget = Budget(60 * minutes)
         anchors = [name for name, one in names.items() if one.spec == ANCHOR]
-        tournament = Tournament(list(names), screening.play, budget, anchors, watch)
+        tournament = Tournament(list(names), screening.run_candidate, budget, anchors, watch)
         tournament.run(schedule(len(names), screening.rounds))
         advice = screening.conclude(tournament, minutes)
     advice = replace(advice, folder=out)
@@ -209,23 +209,23 @@ class Screening:
         values["local"] = {**values["local"], "lr": one.lr}
         return Member(name, f"{folder_name(name)}-rounds{rounds}", values)
 
-    def where(self, name: str, rounds: int, seed: int) -> Path:
+    def run_folder(self, name: str, rounds: int, seed: int) -> Path:
         """The folder of a candidate's run."""
         return self.folder / "screening" / f"{self.member(name, rounds).folder_name}-seed{self.seed + seed}"
 
-    def play(self, name: str, rounds: int, seed: int) -> Outcome:
+    def run_candidate(self, name: str, rounds: int, seed: int) -> Outcome:
         """Run a candidate, or read what it did; what is refused or breaks is an outcome too."""
-        member, where = self.member(name, rounds), self.where(name, rounds, seed)
-        read_only, began = is_finished(where), time.perf_counter()
+        member, folder = self.member(name, rounds), self.run_folder(name, rounds, seed)
+        read_only, began = is_finished(folder), time.perf_counter()
         try:
-            history = run_member(where, member, self.seed + seed, lambda *_: (), self.screened)
+            history = run_member(folder, member, self.seed + seed, lambda *_: (), self.screened)
         except FedloomError as refusal:
             return Outcome(failed=str(refusal))
         except Exception as error:  # one broken method, perhaps of the user's own, must not take the others down
             return Outcome(failed=f"{method_of(name)} broke: {type(error).__name__}: {error}")
         if not read_only:
-            write_atomic(where / "seconds.json", json.dumps(time.perf_counter() - began).encode())
-        seconds, fixed = _seconds(where)
+            write_atomic(folder / "seconds.json", json.dumps(time.perf_counter() - began).encode())
+        seconds, fixed = _seconds(folder)
         return Outcome(self.by_group(history.clients, seed), seconds, fixed, read_only, history.stopped)
 
     def by_group(self, rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str, dict[str, float]]:
@@ -245,14 +245,14 @@ class Screening:
         _, task = self.tasks.tasks[0]
         return self.one_task or bool(task.federation.names) or self.values["task"].get("seed") is not None
 
-    def tested(self, name: str, rounds: int, seed: int) -> Outcome:
+    def test_outcome(self, name: str, rounds: int, seed: int) -> Outcome:
         """A finished candidate's scores on test data."""
         prepared = self.tasks.prepare(self.member(name, rounds), self.seed + seed)
-        return Outcome(self.by_group(rescore(prepared, self.where(name, rounds, seed)), seed))
+        return Outcome(self.by_group(rescore(prepared, self.run_folder(name, rounds, seed)), seed))
 
     def cost(self, name: str, rounds: int) -> Cost:
         """What a candidate sent and did per client that took part and round."""
-        run = History.load(self.where(name, rounds, 0))
+        run = History.load(self.run_folder(name, rounds, 0))
         turns = sum(len(record["selected"]) for record in run.records if record["round"]) or 1
         return Cost(*(run.total(what) / turns for what in ("bytes_up", "bytes_down", "steps", "bytes_between")))
 
@@ -262,15 +262,15 @@ class Screening:
         last = tournament.rungs[-1]
         scored: dict[str, list[Outcome]] = {}
 
-        def tested(name: str) -> list[Outcome]:
+        def test_outcomes(name: str) -> list[Outcome]:
             if name not in scored:
-                scored[name] = [self.tested(name, last.rounds, seed) for seed in range(last.seeds)]
+                scored[name] = [self.test_outcome(name, last.rounds, seed) for seed in range(last.seeds)]
             return scored[name]
 
         costs = {name: self.cost(name, last.rounds) for name in last.candidates}
-        first = History.load(self.where(last.candidates[0], last.rounds, 0))
+        first = History.load(self.run_folder(last.candidates[0], last.rounds, 0))
         sizes = {group: [row["train"] for row in first.clients if row["group"] == group] for group in GROUPS}
-        groups, overall, regrets = picks(tournament, costs, tested, method_of, sizes)
+        groups, overall, regrets = picks(tournament, costs, test_outcomes, method_of, sizes)
         task = self.tasks.tasks[0][1]
         return Advice(
             task=task.name,
@@ -281,10 +281,10 @@ class Screening:
             costs=costs,
             rungs=tuple(tournament.rungs),
             cannot_run=tournament.failed,
-            not_run=tuple(tournament.unplayed),
+            not_run=tuple(tournament.not_run),
             rounds=self.rounds,
             minutes=minutes,
-            seconds=tournament.budget.spent,
+            seconds=tournament.budget.seconds_spent,
         )
 
 
@@ -302,10 +302,10 @@ def _refuse_without_result(tournament: Tournament, minutes: float) -> None:
     methods = {method_of(name) for rung in tournament.rungs[:1] for name in rung.candidates}
     if len(methods) >= 2:
         return
-    if tournament.unplayed:
-        played_ones, longest = len(tournament.outcomes), max(one.seconds for one in tournament.outcomes.values())
+    if tournament.not_run:
+        runs_done, longest = len(tournament.outcomes), max(one.seconds for one in tournament.outcomes.values())
         raise FedloomError(
-            f"{minutes:g} minutes were enough for {played_ones} of {len(tournament.names)} candidates (one took "
+            f"{minutes:g} minutes were enough for {runs_done} of {len(tournament.names)} candidates (one took "
             f"{longest:.1f} s): give more minutes; with --out what was played is not lost."
         )
     name, why = next(iter(tournament.failed.items()))

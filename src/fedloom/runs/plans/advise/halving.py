@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 MOST_SEEDS = 5
 FEWEST = 2
 """So many candidates per group play the last rung."""
-FIRST_ROUNDS, EVER = 8, 2
+FIRST_ROUNDS, GROWTH = 8, 2
 """The first rung has an eighth of the rounds; every next one twice as many, and half of the candidates."""
 FIRST_SHARE = 1 / 3
 """Of the budget: what the first rung may use, the only one that sees every candidate."""
@@ -39,7 +39,7 @@ class Outcome:
     failed: str | None = None
 
 
-Play = Callable[[str, int, int], Outcome]
+RunCandidate = Callable[[str, int, int], Outcome]
 """``(candidate, rounds, seed) -> outcome``; seeds count from 0."""
 
 
@@ -72,7 +72,7 @@ class Move:
     rounds: int
     done: int
     total: int
-    left: float
+    seconds_left: float
 
 
 class Budget:
@@ -82,26 +82,26 @@ class Budget:
         self.seconds, self.clock, self.began, self.charged = seconds, clock, clock(), 0.0
 
     @property
-    def spent(self) -> float:
+    def seconds_spent(self) -> float:
         """What is gone."""
         return self.clock() - self.began + self.charged
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """What is not, below zero when a run took longer than there was time."""
-        return self.seconds - self.spent
+        return self.seconds - self.seconds_spent
 
 
 def schedule(candidates: int, rounds: int) -> list[Step]:
     """The rungs of a tournament whose last ones train for ``rounds``."""
     climb = [min(rounds, max(2, math.ceil(rounds / FIRST_ROUNDS)))]
     while climb[-1] < rounds:
-        climb.append(min(rounds, EVER * climb[-1]))
+        climb.append(min(rounds, GROWTH * climb[-1]))
     seeds = [1 if place < 2 else 2 for place in range(len(climb))]
     while seeds[-1] < MOST_SEEDS:
         climb.append(rounds)
         seeds.append(seeds[-1] + 1)
-    keep = [max(FEWEST, math.ceil(candidates / EVER**place)) for place in range(len(climb))]
+    keep = [max(FEWEST, math.ceil(candidates / GROWTH**place)) for place in range(len(climb))]
     return [Step(*step) for step in zip(climb, seeds, keep, strict=True)]
 
 
@@ -110,7 +110,7 @@ class Tournament:
     """What was played. The last rung decides."""
 
     names: Sequence[str]
-    play: Play
+    run_candidate: RunCandidate
     budget: Budget
     anchors: Collection[str] = ()
     """Candidates of which the best is in every rung, whatever its place: what the others are measured against."""
@@ -120,7 +120,7 @@ class Tournament:
     failed: dict[str, str] = field(default_factory=dict)
 
     @property
-    def unplayed(self) -> list[str]:
+    def not_run(self) -> list[str]:
         """Candidates for which there was no time at all."""
         played = {name for name, _, _ in self.outcomes}
         return [name for name in self.names if name not in played]
@@ -128,13 +128,13 @@ class Tournament:
     def run(self, steps: Sequence[Step]) -> Tournament:
         """Play the rungs until they are over or the budget is."""
         for number, step in enumerate(steps):
-            leaders = list(self.names) if number == 0 else self._who_fits(step, len(steps) - number)
+            leaders = list(self.names) if number == 0 else self._leaders_within_budget(step, len(steps) - number)
             if not leaders:
                 break
             limit = self.budget.seconds * (FIRST_SHARE if number == 0 else 1)
-            complete, cut = self._play(number, len(steps), step, leaders, limit)
+            complete, cut = self._run_rung(number, len(steps), step, leaders, limit)
             if cut and number > 0:
-                complete = self._whole_places(complete)
+                complete = self._complete_leaders(complete)
             if not complete:
                 break
             self.rungs.append(Rung(step.rounds, step.seeds, tuple(complete)))
@@ -142,21 +142,21 @@ class Tournament:
                 break
         return self
 
-    def _play(self, number: int, rungs: int, step: Step, names: list[str], limit: float) -> tuple[list[str], bool]:
+    def _run_rung(self, number: int, rungs: int, step: Step, names: list[str], limit: float) -> tuple[list[str], bool]:
         """The candidates that have a score of every seed, and whether the clock ended the rung before its end."""
         complete: list[str] = []
         for place, name in enumerate(names):
             for seed in range(step.seeds):
                 if (name, step.rounds, seed) in self.outcomes:
                     continue
-                spent = self.budget.spent
+                spent = self.budget.seconds_spent
                 over = spent >= self.budget.seconds or (spent >= limit and len(complete) >= FEWEST)
                 if over and self.outcomes:  # the first run says how long one takes
                     return complete, True
                 self.watch(
                     Move(number + 1, rungs, name, seed, step.rounds, place, len(names), self.budget.seconds - spent)
                 )
-                outcome = self.play(name, step.rounds, seed)
+                outcome = self.run_candidate(name, step.rounds, seed)
                 self.outcomes[name, step.rounds, seed] = outcome
                 if outcome.read:
                     self.budget.charged += outcome.seconds
@@ -167,16 +167,16 @@ class Tournament:
                 complete.append(name)
         return complete, False
 
-    def _who_fits(self, step: Step, steps_left: int) -> list[str]:
+    def _leaders_within_budget(self, step: Step, steps_left: int) -> list[str]:
         """The leaders that there is time for: an equal share of it for every rung to come, or else all of it."""
         ranks = self.rankings()
         for keep in range(step.keep, FEWEST - 1, -1):
             leaders = self.leaders(ranks, keep)
-            if self._seconds(leaders, step) <= self.budget.left / steps_left:
+            if self._seconds(leaders, step) <= self.budget.seconds_left / steps_left:
                 return leaders
-        return leaders if self._seconds(leaders, step) <= self.budget.left else []
+        return leaders if self._seconds(leaders, step) <= self.budget.seconds_left else []
 
-    def _whole_places(self, complete: Collection[str]) -> list[str]:
+    def _complete_leaders(self, complete: Collection[str]) -> list[str]:
         """Of a rung that was cut short, as many places of every group as were played in full; none below two."""
         ranks = self.rankings()
         for keep in range(len(complete), FEWEST - 1, -1):
