@@ -331,10 +331,10 @@ class Mine(fl.FedAvg):
 @pytest.mark.parametrize(
     ("method", "reason"),
     [
-        ("local", "wholly their own"),
-        (Mine(), "wholly their own"),
-        ("centralised", "in centralised clients train none"),
-        ("fedsgd", "in fedsgd clients train none"),
+        ("local", "entirely personal model"),
+        (Mine(), "entirely personal model"),
+        ("centralised", "in centralised clients train no model"),
+        ("fedsgd", "in fedsgd clients train no model"),
     ],
 )
 def test_methods_that_it_means_nothing_for_are_refused_in_one_sentence(method, reason):
@@ -345,6 +345,6 @@ def test_methods_that_it_means_nothing_for_are_refused_in_one_sentence(method, r
 
 
 def test_the_dynamic_form_needs_classes():
-    with pytest.raises(FedloomError, match="task quadratic has none"):
+    with pytest.raises(FedloomError, match="task quadratic has no classes"):
         run("fedavg+fedpredict:dynamic=true", quadratic([1.0, 2.0]))
     run("fedavg+fedpredict", quadratic([1.0, 2.0]), rounds=1)

@@ -181,7 +181,7 @@ def test_stages_work_on_each_others_rows():
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ("fedavg+finetune:epochs=0", "epochs=0: finetune trains for at least one epoch"),
+        ("fedavg+finetune:epochs=0", "epochs=0: finetune needs at least one epoch"),
         ("fedavg+finetune:lr=0", "lr=0.0: finetune's learning rate"),
         ("fedavg+finetune:part=tail", "part 'tail', which the model does not have: it has body, head"),
         ("fedavg+finetune:epoch=1", "Did you mean 'epochs'"),

@@ -1,4 +1,4 @@
-"""Recalibration: who leans on the shared model, how far, and which methods have something to lean on."""
+"""Recalibration: which clients mix in the shared model, by how much, and which methods have one to mix in."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_run_in_which_only_the_client_with_a_withheld_class_predicts_otherwise
 
 
 @pytest.mark.parametrize("method", ["fedhybridavglg", "fedhybridavglgdual"])
-def test_the_hybrids_have_something_to_lean_on(method):
+def test_the_hybrids_share_a_whole_model_to_mix_in(method):
     settings = {"rounds": 2, "seed": 3, "local": WORK}
     spec = f"{method}:threshold=0"
     bare, mixed = fl.run(withheld(), spec, **settings), fl.run(withheld(), f"{spec}+recalibrate", **settings)
@@ -118,8 +118,8 @@ def test_the_hybrids_have_something_to_lean_on(method):
 @pytest.mark.parametrize(
     ("method", "reason"),
     [
-        ("fedavg", "in fedavg clients predict with what they are sent"),
-        ("fedyogi", "in fedyogi clients predict with what they are sent"),
+        ("fedavg", "in fedavg clients predict with the model they receive"),
+        ("fedyogi", "in fedyogi clients predict with the model they receive"),
         ("fedrep", "fedrep sends none"),
         ("lgfedavg", "lgfedavg sends none"),
         ("local", "local sends none"),
@@ -132,8 +132,8 @@ def test_methods_without_a_whole_shared_model_beside_the_clients_own_are_refused
 
 
 def test_what_else_cannot_be_is_refused():
-    with pytest.raises(FedloomError, match="task quadratic has none"):
+    with pytest.raises(FedloomError, match="task quadratic has no classes"):
         fl.run(quadratic([1.0, 2.0]), OwnBody(), rounds=1, prediction=["recalibrate"])
     for mix in (-0.1, 1.1, math.nan):
-        with pytest.raises(FedloomError, match="the global model's share is between 0 and 1"):
+        with pytest.raises(FedloomError, match="the global model's share must be between 0 and 1"):
             Recalibrate(mix)

@@ -1,1 +1,1 @@
-"""Which weights a client predicts with: stages that can follow any method (``fedavg+fedpredict``)."""
+"""Prediction stages: they follow a method and change which weights a client predicts with (``fedavg+fedpredict``)."""

@@ -1,12 +1,12 @@
-"""FedPredict: a client predicts with a mix of the global model and the one it last trained, and trains as ever.
+"""FedPredict: a client predicts with a mix of the global model and the model it last trained; training is unchanged.
 
 Capanema et al., FedPredict: Combining Global and Local Parameters in the Prediction Step of Federated Learning,
 DCOSS-IoT 2023. In round t of T, ``nt`` rounds after a client last trained, the global model's share is
-``gw = exp(-1/nt - t/T)``: the older the local model, the more, and the further the run, the less. FedPredict-Dynamic
-(2024) multiplies the exponent by how alike the client's classes are then and now. The equations are right; the paper's
-text swaps the names of their two terms. What they leave open is settled here: who trained in this round predicts with
-its own model (nt = 0), who never trained with the global one, running statistics are not mixed but the client's own,
-and the mix is never stored.
+``gw = exp(-1/nt - t/T)``: it grows with the age of the local model and falls as the run goes on. FedPredict-Dynamic
+(2024) multiplies the exponent by the similarity of the client's classes then and now. The equations are right; the
+paper's text swaps the names of their two terms. The paper leaves some cases open. Here a client that trained in this
+round predicts with its own model (nt = 0), and one that never trained predicts with the global model. Running
+statistics are not mixed: they are the client's own. The mix is never stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 
 ROW, ROUND, CLASSES = "fedpredict/row", "fedpredict/round", "fedpredict/classes"
-"""What a client keeps: the row it last trained, the round in which it did, and the classes it then had."""
+"""Client state: the row it last trained, the round of that training, and its class counts in that round."""
 
 
 def global_weight(t: int, rounds: int, nt: Tensor, trained: Tensor, similarity: Tensor | float = 1.0) -> Tensor:
@@ -37,11 +37,11 @@ def global_weight(t: int, rounds: int, nt: Tensor, trained: Tensor, similarity: 
 
 @dataclass(frozen=True)
 class FedPredict(PredictionStage):
-    """Predict with ``gw * global + (1 - gw) * local``; gw follows the local model's age and the run's progress.
+    """Predict with ``gw * global + (1 - gw) * local``; gw depends on the local model's age and the run's progress.
 
-    Capanema et al., DCOSS-IoT 2023. ``dynamic`` is FedPredict-Dynamic (2024) for data that drift:
-    ``gw = exp((-1/nt - t/T) * s)`` with s the cosine similarity, to one decimal, of the class shares in the client's
-    training data when it last trained and now. With s = 1 this is FedPredict, with s = 0 the global model.
+    Capanema et al., DCOSS-IoT 2023. ``dynamic`` is FedPredict-Dynamic (2024) for drifting data:
+    ``gw = exp((-1/nt - t/T) * s)`` where s is the cosine similarity, rounded to 0.1, of the class shares in the
+    client's training data when it last trained and now. With s = 1 this is FedPredict, with s = 0 the global model.
     """
 
     dynamic: bool = False
@@ -50,22 +50,22 @@ class FedPredict(PredictionStage):
         name = type(algorithm).__name__.lower()
         if algorithm.has_personal_models:
             raise FedloomError(
-                f"fedpredict mixes a global model into a client's own, and {name} gives clients models that are wholly "
-                "their own: drop fedpredict, or use it with a method that shares its model, such as fedavg."
+                f"fedpredict mixes a global model into a client's own, and in {name} every client has an entirely "
+                "personal model: drop fedpredict, or use it with a method that shares its model, such as fedavg."
             )
         if not algorithm.communicates or not algorithm.trains_locally:
             raise FedloomError(
-                f"fedpredict mixes in the model that a client last trained, and in {name} clients train none: drop "
+                f"fedpredict mixes in the model that a client last trained, and in {name} clients train no model: drop "
                 "fedpredict, or use it with a method whose clients train, such as fedavg."
             )
         if self.dynamic and not task.classifies:
             raise FedloomError(
-                f"fedpredict's dynamic form compares the classes of a client's data, and task {task.name} has none: "
-                "use dynamic=false."
+                f"fedpredict with dynamic=true compares the classes of a client's data, and task {task.name} has no "
+                "classes: use dynamic=false."
             )
 
     def after_update(self, cohort: Cohort) -> None:
-        if cohort.after is None or cohort.round == 0:  # what comes before the first round is no training of the method
+        if cohort.after is None or cohort.round == 0:  # training before round 1 (a prelude) does not count
             return
         cohort.keep(ROW, cohort.after)
         cohort.keep(ROUND, torch.full((len(cohort),), cohort.round))
@@ -84,7 +84,7 @@ class FedPredict(PredictionStage):
         return torch.where(gw == 1, rows, mixed)
 
     def similarity(self, cohort: Cohort) -> Tensor | float:
-        """How alike each client's classes are at its last training and now, between 0 and 1."""
+        """The similarity of each client's classes at its last training and now, between 0 and 1."""
         if not self.dynamic:
             return 1.0
         now = cohort.classes()

@@ -1,8 +1,8 @@
-"""Fine-tuning: a client trains what it is about to predict with on its own data, and forgets it afterwards.
+"""Fine-tuning: before predicting, a client trains its model on its own data, and discards the result afterwards.
 
-The oldest way to make a shared model personal, and the last step of FedBABU (Oh et al., ICLR 2022:
-``fedbabu+finetune``). Nothing of it is kept or sent: training goes on from the weights before the tuning. The tuning's
-batches are not those of the round's training, and its steps are not counted as the run's.
+The simplest way to personalise a shared model, and the last step of FedBABU (Oh et al., ICLR 2022:
+``fedbabu+finetune``). The tuned weights are neither kept nor sent: the next round starts from the weights before
+tuning. Tuning uses other batches than the round's training, and its steps are not counted in the run.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fedloom.core.task import Task
 
 @dataclass(frozen=True)
 class FineTune(PredictionStage):
-    """Train for ``epochs`` on the client's own training data before predicting; never feeds back into training.
+    """Train for ``epochs`` on the client's own training data before predicting; training is unaffected.
 
     ``part`` names the only part of the model that is tuned (default: all of it); ``lr`` is the learning rate (default:
-    that of the round's local work). New clients are tuned too: they have data, only no say in training.
+    that of the round's local work). New clients never take part in training, but they are tuned too.
     """
 
     part: str | None = None
@@ -34,7 +34,7 @@ class FineTune(PredictionStage):
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
-            raise FedloomError(f"epochs={self.epochs}: finetune trains for at least one epoch; else leave it out.")
+            raise FedloomError(f"epochs={self.epochs}: finetune needs at least one epoch; or drop finetune.")
         if self.lr is not None and not (self.lr > 0 and math.isfinite(self.lr)):
             raise FedloomError(f"lr={self.lr}: finetune's learning rate must be a positive number.")
 

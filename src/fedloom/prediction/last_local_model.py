@@ -1,7 +1,7 @@
 """A client predicts with the model it last trained itself.
 
-Some studies score what clients have after their own training and before the next average reaches them (Fed-GALA among
-them). This stage does that behind any method; what is exchanged does not change.
+Some studies, Fed-GALA among them, evaluate clients' models after local training and before the next average. This stage
+does so after any method; the exchanged models do not change.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 
 ROW = "own/row"
-"""What a client keeps: the row it last trained."""
+"""Client state: the row it last trained."""
 
 
 @dataclass(frozen=True)
 class LastLocalModel(PredictionStage):
-    """Predict with the model that the client trained last; clients that never trained predict as the method says."""
+    """Predict with the model that the client last trained; clients that never trained use the method's model."""
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         if not algorithm.communicates or not algorithm.trains_locally:
             raise FedloomError(
-                "lastlocalmodel predicts with the model that a client last trained, and in "
-                f"{type(algorithm).__name__.lower()} clients train none or keep no other: drop lastlocalmodel."
+                "lastlocalmodel predicts with the model that a client last trained: in "
+                f"{type(algorithm).__name__.lower()} clients train none or use it already, so drop lastlocalmodel."
             )
 
     def after_update(self, cohort: Cohort) -> None:
-        if cohort.after is not None and cohort.round:  # what comes before the first round is no training of the method
+        if cohort.after is not None and cohort.round:  # training before round 1 does not count
             cohort.keep(ROW, cohort.after)
 
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:

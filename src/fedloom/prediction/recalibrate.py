@@ -1,10 +1,10 @@
-"""Recalibration: a client that meets a class it never trained on leans on the global model again.
+"""Recalibration: a client with a class it never trained on mixes the global model into its own.
 
-Where clients keep a body of their own under a shared head, a class that was never in their training data is never
-predicted (recall 0), though the shared model knows it. The study of the hybrid methods names the remedy as future
-work: average the global and the own body once a new class appears. Here "appears" means that the class is in the
-client's validation or test part and not in its training part, and the part that is averaged is whatever the client's
-row and the shared row differ in: it needs no names of parts.
+A client with its own body under a shared head never predicts a class that was not in its training data (recall 0),
+although the shared model can. The study of the hybrid methods proposes a remedy as future work: average the global and
+the client's own body once a new class appears. Here a class has appeared if it is in the client's validation or test
+part and not in its training part. All weights in which the client's row differs from the shared row are mixed, so the
+model needs no named parts.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from fedloom.core.task import Task
 
 @dataclass(frozen=True)
 class Recalibrate(PredictionStage):
-    """Clients that meet a new class predict with ``mix * global + (1 - mix) * own``; the others as before."""
+    """Clients with a new class predict with ``mix * global + (1 - mix) * own``; other clients are unchanged."""
 
     mix: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 <= self.mix <= 1:
-            raise FedloomError(f"mix={self.mix}: the global model's share is between 0 and 1.")
+            raise FedloomError(f"mix={self.mix}: the global model's share must be between 0 and 1.")
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         name = type(algorithm).__name__.lower()
         if not task.classifies:
-            raise FedloomError(f"recalibrate waits for new classes, and task {task.name} has none: drop it.")
+            raise FedloomError(f"recalibrate looks for new classes, and task {task.name} has no classes: drop it.")
         if "row" not in algorithm.broadcast(algorithm.start(task), [0]):
             raise FedloomError(
-                f"recalibrate needs a whole shared model to lean on, and {name} sends none: drop it, or use a method "
-                "that shares a whole model and lets clients keep a part, such as fedhybridavglgdual."
+                f"recalibrate needs a whole shared model to mix in, and {name} sends none: drop recalibrate, or use a "
+                "method that shares a whole model and lets clients keep a part, such as fedhybridavglgdual."
             )
         if type(algorithm).weights_for is Algorithm.weights_for:
             raise FedloomError(
-                f"recalibrate mixes the model that a client is sent into its own, and in {name} clients predict with "
-                "what they are sent: drop recalibrate."
+                f"recalibrate mixes the model a client receives into its own, and in {name} clients predict with the "
+                "model they receive: drop recalibrate."
             )
 
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:
-        met = cohort.classes("valid") + cohort.classes("test") > 0
-        new = (met & (cohort.classes() == 0)).any(dim=1, keepdim=True)
+        present = cohort.classes("valid") + cohort.classes("test") > 0
+        new = (present & (cohort.classes() == 0)).any(dim=1, keepdim=True)
         return torch.where(new, torch.lerp(rows, message["row"], self.mix), rows)

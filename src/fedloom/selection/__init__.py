@@ -1,1 +1,1 @@
-"""Which clients take part in a round. A selector gets a pool (``fedloom.core.selector``) and returns a choice."""
+"""Which clients take part in a round. A selector maps a ``Pool`` to a ``Choice`` (``fedloom.core.selector``)."""

@@ -1,10 +1,10 @@
-"""Oort: clients whose data the model finds hard take part again, and new ones are tried.
+"""Oort: prefer clients with a high loss, and keep trying clients that have never taken part.
 
-Lai et al., Oort: Efficient Federated Learning via Guided Participant Selection, OSDI 2021, without its system half:
-there is no penalty for slow clients, no pacer and no list of clients that took part too often. The statistical utility
-n * sqrt(mean of squared losses) is taken as n * |mean loss| of the model a client received. As in the authors' code,
-utilities are clipped at their 95th percentile and scaled to [0, 1] before the bonus for staleness is added, and
-untried clients are drawn by size.
+Lai et al., Oort: Efficient Federated Learning via Guided Participant Selection, OSDI 2021. Only the statistical
+utility is implemented: there is no penalty for slow clients, no pacer and no list of clients that took part too often.
+The paper's utility n * sqrt(mean of squared losses) is replaced by n * |mean loss| of the model that the client
+received. As in the authors' code, utilities are clipped at their 95th percentile and scaled to [0, 1] before the
+staleness bonus is added, and untried clients are drawn by size.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ CUT_OFF = 0.95
 
 @dataclass(frozen=True)
 class Oort(PerRound):
-    """Clients with a large loss on much data, and a share of clients never tried before.
+    """Select clients with a large loss on much data, and a share of clients that have never taken part.
 
-    The share that explores is ``epsilon * decay ** round``, at least ``epsilon_min``.
+    The share of untried clients is ``epsilon * decay ** round``, but at least ``epsilon_min``.
     """
 
     epsilon: float = 0.9
@@ -39,18 +39,18 @@ class Oort(PerRound):
         if not 0 <= self.epsilon_min <= self.epsilon <= 1:
             raise FedloomError(
                 f"epsilon={self.epsilon} and epsilon_min={self.epsilon_min}: "
-                "shares that explore lie between 0 and 1, the smallest not above the first."
+                "both must lie between 0 and 1, and epsilon_min must not exceed epsilon."
             )
         if not 0 < self.decay <= 1:
-            raise FedloomError(f"decay={self.decay}: the share that explores shrinks by a factor above 0, at most 1.")
+            raise FedloomError(f"decay={self.decay}: decay must be above 0 and at most 1.")
 
     def __call__(self, pool: Pool) -> Choice:
-        """Tried clients by utility, and untried ones by size."""
+        """Select tried clients by utility and untried ones by size."""
         number = self.per_round(pool.size)
         if number == pool.size:
             return Choice(list(range(pool.size)))
-        nothing = torch.zeros(pool.size)
-        utility, last = pool.state.get("utility", nothing), pool.state.get("last", nothing)
+        zeros = torch.zeros(pool.size)
+        utility, last = pool.state.get("utility", zeros), pool.state.get("last", zeros)
         tried, untried = (last > 0).nonzero().flatten(), (last == 0).nonzero().flatten()
         explore = round(number * max(self.epsilon * self.decay**pool.round, self.epsilon_min))
         exploit = min(max(number - explore, number - len(untried)), len(tried))
@@ -69,7 +69,7 @@ class Oort(PerRound):
 
 
 def _scores(utility: Tensor, last: Tensor, now: int) -> Tensor:
-    """Clipped and scaled utilities, with a bonus for clients that took part long ago."""
+    """Clipped and scaled utilities plus a bonus for clients that last took part long ago."""
     top, low = utility.quantile(CLIP), utility.min()
     scaled = (utility.clamp(max=float(top)) - low) / (top - low).clamp(min=1e-4)
     return scaled + (0.1 * math.log(now) / last).sqrt()

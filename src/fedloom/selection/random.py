@@ -1,4 +1,4 @@
-"""Clients at random: what most papers do, and what any cleverer selector has to beat."""
+"""Random selection: the default of most papers and the baseline for every other selector."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fedloom.selection.sampling import PerRound
 
 @dataclass(frozen=True)
 class Random(PerRound):
-    """Clients drawn without replacement: ``number`` of them, or a ``fraction`` (rounded up, at least one)."""
+    """Draw clients without replacement: ``number`` of them, or a ``fraction`` (rounded up, at least one)."""
 
     def __call__(self, pool: Pool) -> Choice:
-        """A round's clients."""
+        """Draw the clients of a round."""
         number = self.per_round(pool.size)
         if number == pool.size:
             return Choice(list(range(pool.size)))

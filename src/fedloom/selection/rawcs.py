@@ -1,11 +1,11 @@
-"""RAWCS: devices with battery, speed and link to spare take part, by chance and the less accurate ones more often.
+"""RAWCS: resource-aware selection by battery, speed and link; devices with a less accurate model are drawn more often.
 
-The selector of Capanema et al. (FedPredict with client selection), after the document's levels and the authors' public
-code. Eligible is who keeps enough battery, is fast enough and has a good enough link this round; an eligible device
-takes part with probability 1 - cost ** (1 - accuracy), where cost = 0.33 ((1 - battery) + latency + (1 - link)), each
-between 0 and 1. We read b as a share of the full battery, as their profiles do; their code overwrites the level's
-latency bound, fixes the link at 1 and leaves the accuracy at 0: here the level's bound counts, the link is this
-round's, and the accuracy is that of the current model.
+The selector of Capanema et al. (FedPredict with client selection), after the levels of their paper and their public
+code. A device is eligible if it keeps enough battery, is fast enough and has a good enough link in this round. An
+eligible device takes part with probability 1 - cost ** (1 - accuracy), where cost = 0.33 ((1 - battery) + latency +
+(1 - link)), each between 0 and 1. The battery bound is a share of the full battery, as in their device profiles. Their
+code overwrites the level's latency bound, fixes the link at 1 and leaves the accuracy at 0. Here the level's bound
+applies, the link is that of the round, and the accuracy is that of the current model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedloom.selection.sampling import check_fraction
 
 
 class Level(NamedTuple):
-    """The weakest link, the longest time (relative to the slowest device), the emptiest battery; a usual share."""
+    """Bounds of eligibility (link, time relative to the slowest device, battery), and the default ``fraction``."""
 
     link: float
     latency: float
@@ -38,24 +38,23 @@ LEVELS = {
     "medium": Level(0.05, 0.4, 0.35, 0.5),
     "low": Level(0.5, 0.5, 0.45, 0.3),
 }
-"""As printed: medium is stricter on time than low, and high has no bound on it."""
+"""As in the paper: medium is stricter on time than low, and high does not bound the time."""
 WEIGHT = 0.33
 ARRIVES = 0.2
-"""An upload over a weaker link fails."""
+"""An upload over a link weaker than this fails."""
 
 
 GROUPS = (
-    "selection 'rawcs' knows the devices of clients, and this method selects groups of clients: use random or "
-    "powerofchoice."
+    "selection 'rawcs' selects single devices, and this method selects groups of clients: use random or powerofchoice."
 )
 
 
 @dataclass(frozen=True)
 class RAWCS:
-    """Devices with battery, speed and link to spare, by chance; their number varies from round to round.
+    """Draw devices with enough battery, speed and bandwidth; their number varies from round to round.
 
-    ``level`` says how many resources there are. ``fraction`` is the share of the eligible devices that take part in
-    round 1, and whenever chance draws nobody; by default 0.7 (high), 0.5 (medium) or 0.3 (low).
+    ``level`` sets the bounds for these resources. ``fraction`` is the share of the eligible devices that take part in
+    round 1 and in rounds in which no device is drawn; by default 0.7 (high), 0.5 (medium) or 0.3 (low).
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -68,7 +67,7 @@ class RAWCS:
             check_fraction(self.fraction)
 
     def check(self, task: Task, algorithm: Algorithm) -> None:
-        """Refuse tasks without an accuracy, which the chance to be drawn depends on, and methods that select groups."""
+        """Refuse tasks without an accuracy, which the selection depends on, and methods that select groups."""
         if type(algorithm).groups is not Algorithm.groups:
             raise FedloomError(GROUPS)
         if task.objective.score != "accuracy":
@@ -78,39 +77,39 @@ class RAWCS:
             )
 
     def __call__(self, pool: Pool) -> Choice:
-        """The devices whose uploads arrive, and those whose uploads fail. If all fail, the server tries again."""
+        """Select devices, and report those whose uploads fail as lost. If all uploads fail, the server tries again."""
         if pool.grouped:
             raise FedloomError(GROUPS)
         devices = draw_devices(pool.generator("devices", 0), pool.samples.double().numpy())
         battery = pool.state["battery"].numpy() if "battery" in pool.state else devices.charge
-        links, luck, worked = pool.generator("links"), pool.generator("selection"), np.zeros(pool.size, dtype=bool)
+        links, rng, worked = pool.generator("links"), pool.generator("selection"), np.zeros(pool.size, dtype=bool)
         arrived = worked
         while not arrived.any():
             link = links.random(pool.size)
-            now = self._draw(pool, devices, battery, link, luck)
+            now = self._draw(pool, devices, battery, link, rng)
             battery, worked = devices.after_round(battery, now), worked | now
             arrived = now & (link >= ARRIVES)
         places, lost = (np.flatnonzero(some).tolist() for some in (arrived, worked & ~arrived))
         return Choice(places, {"battery": torch.from_numpy(battery)}, lost)
 
-    def _draw(self, pool: Pool, devices: Devices, battery: Array, link: Array, luck: np.random.Generator) -> Mask:
-        """Who takes part: eligible devices by chance; or the least accurate of them; or of all that have battery."""
+    def _draw(self, pool: Pool, devices: Devices, battery: Array, link: Array, rng: np.random.Generator) -> Mask:
+        """Draw eligible devices; if none is drawn, take the least accurate eligible (or at least charged) ones."""
         level, time = LEVELS[self.level], devices.latency / devices.latency.max()
         charged = battery - devices.energy >= level.battery * devices.capacity
         if not charged.any():
             raise Stopped(
                 f"no device has battery left in round {pool.round}: level '{self.level}' keeps {level.battery:.0%} "
-                "of each; run fewer rounds, or choose a higher level."
+                "of each battery; run fewer rounds, or choose a higher level."
             )
         eligible = charged & (link >= level.link) & (time <= level.latency)
         able = np.flatnonzero(eligible if eligible.any() else charged)
         share = max(1, round((self.fraction or level.share) * len(able)))
         if pool.round == 1:
-            return np.isin(np.arange(pool.size), luck.choice(able, share, replace=False))
+            return np.isin(np.arange(pool.size), rng.choice(able, share, replace=False))
         accuracy = np.zeros(pool.size)
         accuracy[able] = pool.ask(able.tolist()).score
         cost = WEIGHT * ((1 - battery / devices.capacity) + time + (1 - link))
-        drawn: Mask = eligible & (luck.random(pool.size) < 1 - cost ** (1 - accuracy))
+        drawn: Mask = eligible & (rng.random(pool.size) < 1 - cost ** (1 - accuracy))
         if drawn.any():
             return drawn
         least = able[np.argsort(accuracy[able], kind="stable")[:share]]

@@ -1,4 +1,4 @@
-"""Client selectors by name (``--select powerofchoice``)."""
+"""Client selectors by name (``--selection powerofchoice``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many places a round has, and drawing them by weight: what several selectors share."""
+"""What several selectors share: the number of clients per round, and drawing by weight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedloom.core.errors import FedloomError
 
 @dataclass(frozen=True)
 class PerRound:
-    """A selector of the same number of clients in each round: ``number``, or a ``fraction`` (rounded up)."""
+    """Base of selectors with a fixed number of clients per round: ``number``, or a ``fraction`` (rounded up)."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
@@ -26,11 +26,11 @@ class PerRound:
             raise FedloomError(f"number={self.number}: a round needs at least one client.")
         if self.number is not None and self.fraction != 1:
             raise FedloomError(
-                f"number={self.number} and fraction={self.fraction} both say how many clients a round has: give one."
+                f"number={self.number} and fraction={self.fraction} both set the number of clients per round: give one."
             )
 
     def per_round(self, clients: int) -> int:
-        """How many clients a round has."""
+        """The number of clients per round, out of ``clients``."""
         if self.number is None:
             return max(1, math.ceil(self.fraction * clients - 1e-9))
         if self.number > clients:
@@ -41,17 +41,17 @@ class PerRound:
 
 
 def check_fraction(fraction: float) -> None:
-    """Refuse what is no share of clients."""
+    """Refuse a fraction outside (0, 1]."""
     if not 0 < fraction <= 1:
-        raise FedloomError(f"fraction={fraction}: the share of clients in a round is above 0 and at most 1.")
+        raise FedloomError(f"fraction={fraction}: the share of clients per round must be above 0 and at most 1.")
 
 
-def draw_by_weight(luck: np.random.Generator, weights: ArrayLike, number: int) -> list[int]:
-    """Places drawn one after the other, without replacement, each time with probability proportional to weight.
+def draw_by_weight(rng: np.random.Generator, weights: ArrayLike, number: int) -> list[int]:
+    """Draw places one after the other, without replacement, with probability proportional to their weights.
 
-    Adding Gumbel noise to the logarithms and taking the largest is the same (Efraimidis and Spirakis, 2006).
+    Taking the largest log-weights after adding Gumbel noise is equivalent (Efraimidis and Spirakis, 2006).
     """
     weights = np.asarray(weights, dtype=np.float64)
-    with np.errstate(divide="ignore"):  # a weight of 0 comes last
-        keys = np.log(weights) + luck.gumbel(size=len(weights))
+    with np.errstate(divide="ignore"):  # log(0) = -inf: a weight of 0 comes last
+        keys = np.log(weights) + rng.gumbel(size=len(weights))
     return [int(place) for place in np.argsort(-keys, kind="stable")[:number]]
