@@ -1,1 +1,1 @@
-"""Conformance: every method against a closed form or a theorem, never against itself."""
+"""Conformance: check every method against a closed form or a theorem, never against its own output."""

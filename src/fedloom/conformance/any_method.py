@@ -1,6 +1,6 @@
-"""Claims that hold for any method, one's own included: it is deterministic, it survives a stop, both executions agree.
+"""Claims about any method, user-defined ones included: it is deterministic, can be resumed, and both executions agree.
 
-They need no closed form, and a method that fails one of them cannot be trusted with any number.
+They need no closed form. No result of a method that fails one of them can be trusted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FEATURES, CLASSES = 6, 3
 
 
 def labelled_task() -> Task:
-    """A small classification problem: five clients of unequal size with some classes more than others."""
+    """A small classification problem: five clients of unequal size with skewed labels."""
     rng = np.random.default_rng(11)
     total = sum(SIZES)
     centres = rng.normal(size=(CLASSES, FEATURES)) * 2
@@ -46,19 +46,19 @@ def labelled_task() -> Task:
 
 
 def task_for(method: Algorithm) -> tuple[Task, dict[str, object]]:
-    """A small problem that a method means something for, and local work that fits it."""
+    """A small problem that suits the method, and local work that suits the problem."""
     return (overlapping_task(), WHOLE) if method.on_graphs else (labelled_task(), WORK)
 
 
 def between_executions(method: Algorithm) -> float:
-    """The largest relative difference between what clients predict with after training vectorised and in a loop."""
+    """The largest relative difference between clients' models after vectorised training and after a loop."""
     task, work = task_for(method)
     rows = [run_method(task, method, 2, work, execution=how).prediction_rows() for how in ("vectorised", "loop")]
     return float((rows[0] - rows[1]).abs().max() / rows[1].abs().max())
 
 
 def between_workers(method: Algorithm) -> float:
-    """How many files differ between a run with one worker and one with two."""
+    """The number of files that differ between a run with one worker and a run with two."""
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder, "one"), Path(folder, "two")
         for where, workers in ((one, 1), (two, 2)):
@@ -68,11 +68,11 @@ def between_workers(method: Algorithm) -> float:
 
 
 class _Stop(Exception):  # noqa: N818
-    """A stop between two rounds."""
+    """Raised to stop a run between two rounds."""
 
 
 def after_a_stop(method: Algorithm) -> float:
-    """How many files differ between a run that was stopped after its second round and one that was not."""
+    """The number of files that differ between an uninterrupted run and one stopped after round 2 and resumed."""
 
     def stop(record: dict[str, object]) -> None:
         if record["round"] == 2:
@@ -88,7 +88,9 @@ def after_a_stop(method: Algorithm) -> float:
         except _Stop:
             resume(part, task=task, method=method)
         else:
-            raise FedloomError("the run ended before it could be stopped: a method must play all its rounds.")
+            raise FedloomError(
+                "the run ended before round 2, where the check stops it: a method must run all its rounds."
+            )
         return _differences(whole, part)
 
 

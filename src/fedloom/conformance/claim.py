@@ -1,4 +1,4 @@
-"""What a claim is: a sentence that must be true of a method, and how far from true it turned out to be."""
+"""A claim is a sentence that must be true of a method; its result is the error with which it holds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FEW: dict[str, Any] = {"number": 2}
 """Partial participation: two clients of five."""
 ROUNDS = 50
 PRECISE = 1e-4
-"""How near single precision must come to a point that was solved for in double precision."""
+"""Allowed relative error of a run in single precision against a solution in double precision."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, and a function that gives the (relative) error with which it holds for a method."""
+    """A sentence about a method, and a function that returns the (relative) error with which it holds."""
 
     says: str
     error: Callable[[Algorithm], float]
@@ -30,7 +30,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """What became of a claim."""
+    """The result of checking a claim."""
 
     method: str
     says: str
@@ -40,10 +40,10 @@ class ClaimResult:
 
     @property
     def holds(self) -> bool:
-        """Whether the error is within its bound (a NaN is not)."""
+        """Whether the error is within its bound (NaN is not)."""
         return self.error <= self.within
 
 
 def settle(method: Algorithm, problem: Quadratics, rounds: int = ROUNDS, **settings: Any) -> MethodRun:
-    """A method after so many rounds on quadratics that it has stopped moving."""
+    """Run a method on quadratics, by default for enough rounds to reach its fixed point."""
     return run_method(problem.task(), method, rounds, WORK, **settings)

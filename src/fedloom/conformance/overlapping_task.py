@@ -1,4 +1,4 @@
-"""A small problem on graphs: three clients with a piece of one graph each, whose border nodes two of them hold."""
+"""A small graph problem: three clients with a piece of one graph each; nodes at a border belong to two clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ACROSS = ((0, 13), (14, 25), (26, 1), (5, 17), (18, 30), (31, 6))
 
 
 def overlapping_task() -> Task:
-    """Rings with chords, joined by a few edges; a node's features tell its class, with noise."""
+    """Rings with chords, joined by a few edges; a node's features are its class plus noise."""
     nodes = np.arange(PIECE * CLIENTS)
     starts, steps = nodes - nodes % PIECE, (1, 4)
     rings = [np.stack([nodes, starts + (nodes - starts + step) % PIECE]) for step in steps]

@@ -1,8 +1,7 @@
-"""Claims about decoupled models, on quadratics whose columns are a body (two) and a head (one).
+"""Claims about methods that share a part of the model, on quadratics with a body of two columns and a head of one.
 
-With joint local steps and a shared part that is averaged, a round is an affine map of the shared part and of
-everybody's own part at once, so the methods' fixed points can be solved for. And what is not shared must never be
-touched: to the byte.
+A round is an affine map of the shared part and all clients' own parts together, so the fixed points of these methods
+can be solved for. Columns that are not shared must stay unchanged to the byte.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class TwoPartModel(nn.Module):
         nn.init.zeros_(self.head.weight)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the body makes of an input."""
+        """The output of the body."""
         out: Tensor = self.body(x[..., :2])
         return out
 
@@ -52,12 +51,12 @@ class TwoPartModel(nn.Module):
 
 
 def task() -> Task:
-    """The problem with a model of two parts."""
+    """The quadratics with a model of two parts."""
     return replace(PROBLEM.task(), model=TwoPartModel())
 
 
 def phases_of(client: int, phases: Sequence[Phase]) -> AffineMap:
-    """Gradient steps of one client, each on some columns only."""
+    """The gradient steps of one client as a map; each phase moves only its columns."""
     whole = AffineMap(np.eye(3), np.zeros(3))
     step = PROBLEM.descent(client)
     for columns, steps in phases:
@@ -68,7 +67,7 @@ def phases_of(client: int, phases: Sequence[Phase]) -> AffineMap:
 
 
 def fixed_points(shared: Sequence[int], phases: Sequence[Phase] = JOINT) -> Matrix:
-    """Where clients' models (K×3) end when the columns ``shared`` are averaged and the others stay with clients."""
+    """The limits of clients' models (K×3) if the columns ``shared`` are averaged and the others stay with clients."""
     clients, width = PROBLEM.clients, 3
     average = np.eye(clients * width)
     for column in shared:
@@ -80,41 +79,41 @@ def fixed_points(shared: Sequence[int], phases: Sequence[Phase] = JOINT) -> Matr
     for k, one in enumerate(maps):
         apart[k * width : (k + 1) * width, k * width : (k + 1) * width] = one.matrix
     whole, offset = average @ apart, average @ np.concatenate([one.offset for one in maps])
-    # columns that no phase moves have no fixed point to solve for: they stay at zero, where the model begins
+    # columns that no phase moves have no unique fixed point: they stay at their initial value, zero
     idle = [c for c in range(width) if all(c not in columns for columns, _ in phases)]
     moving = [i for i in range(clients * width) if i % width not in idle]
-    found = np.zeros(clients * width)
-    found[moving] = np.linalg.solve(np.eye(len(moving)) - whole[np.ix_(moving, moving)], offset[moving])
-    return found.reshape(clients, width)
+    points = np.zeros(clients * width)
+    points[moving] = np.linalg.solve(np.eye(len(moving)) - whole[np.ix_(moving, moving)], offset[moving])
+    return points.reshape(clients, width)
 
 
 def run_two_parts(method: Algorithm, rounds: int = 3 * ROUNDS) -> MethodRun:
-    """A method after so many rounds that it has stopped moving."""
+    """Run a method on the two-part model, by default for enough rounds to reach its fixed point."""
     return run_method(task(), method, rounds, WORK)
 
 
 def to_fedper(method: Algorithm) -> float:
-    """A shared body and own heads, trained together."""
+    """The distance to the fixed point of a shared body and personal heads, trained together."""
     return relative(run_two_parts(method).prediction_rows(), fixed_points(BODY))
 
 
 def to_lg(method: Algorithm) -> float:
-    """A shared head and own bodies, trained together."""
+    """The distance to the fixed point of a shared head and personal bodies, trained together."""
     return relative(run_two_parts(method).prediction_rows(), fixed_points(HEAD))
 
 
 def to_fedrep(method: Algorithm) -> float:
-    """A shared body and own heads: one step of the head (an epoch), then the body's steps."""
+    """The distance to FedRep's fixed point: one step of the personal head (an epoch), then steps of the shared body."""
     return relative(run_two_parts(method).prediction_rows(), fixed_points(BODY, ((HEAD, 1), (BODY, STEPS))))
 
 
 def to_fedbabu(method: Algorithm) -> float:
-    """A shared body under a head that never moves."""
+    """The distance to the fixed point of a shared body under a fixed head."""
     return relative(run_two_parts(method).prediction_rows(), fixed_points(BODY, ((BODY, STEPS),)))
 
 
 def unshared_changes(method: Algorithm) -> float:
-    """How many bytes of unshared columns changed that nobody trained: on the server, and at clients who sat out."""
+    """The number of unshared entries that changed untrained: on the server, and at clients that were not selected."""
     if not isinstance(method, PartialSharing):
         return float("nan")
     run = run_method(task(), method, 1, WORK, selection=FEW)
@@ -132,7 +131,7 @@ def unshared_changes(method: Algorithm) -> float:
 
 
 def hybrid_small(method: Algorithm) -> float:
-    """A hybrid whose clients are all small: FedAvg's fixed point, shared and for every client."""
+    """The distance of a hybrid with only small clients from FedAvg's fixed point, on the server and at every client."""
     if not isinstance(method, FedHybridAvgLG):
         return float("nan")
     run, wanted = run_two_parts(replace(method, threshold=float("inf"))), PROBLEM.fedavg().fixed_point
@@ -140,14 +139,14 @@ def hybrid_small(method: Algorithm) -> float:
 
 
 def hybrid_large(method: Algorithm) -> float:
-    """A hybrid whose clients are all large: LG-FedAvg's fixed point for every client."""
+    """The distance of a hybrid with only large clients from LG-FedAvg's fixed points."""
     if not isinstance(method, FedHybridAvgLG):
         return float("nan")
     return relative(run_two_parts(replace(method, threshold=0)).prediction_rows(), fixed_points(HEAD))
 
 
 def moon_alone(method: Algorithm) -> float:
-    """MOON without its contrast: FedAvg's fixed point."""
+    """The distance of MOON without its contrastive term from FedAvg's fixed point."""
     if not isinstance(method, MOON):
         return float("nan")
     return relative(run_two_parts(replace(method, mu=0.0), ROUNDS).row, PROBLEM.fedavg().fixed_point)

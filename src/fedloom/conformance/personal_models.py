@@ -1,4 +1,4 @@
-"""Claims about methods that end in a model per client, and about chains and clusters: all solved for on quadratics."""
+"""Claims about personal models, chains and clusters; the expected results are solved for on quadratics."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fedloom.prediction.fedpredict import FedPredict
 from fedloom.prediction.finetune import FineTune
 
 LINE = Quadratics.random(width=1, copies=(4, 4, 8, 4, 8))
-"""One-dimensional clients whose samples are all alike, so that every part of a batch has the same gradient."""
+"""One-dimensional clients with identical samples, so that every part of a batch has the same gradient."""
 
 
 def to_own_descent(method: Algorithm) -> float:
-    """Local training: every client on its own path of gradient descent, ten rounds."""
+    """Local training: ten rounds of each client's own gradient descent."""
     wanted = np.stack([one.times(10)(np.zeros(3)) for one in PROBLEM.local()])
     return relative(settle(method, PROBLEM, 10).prediction_rows(), wanted)
 
@@ -58,7 +58,7 @@ def to_fedu(method: Algorithm) -> float:
 
 
 def to_pfedme(method: Algorithm) -> float:
-    """pFedMe, a whole batch per round: w goes ``eta * lam`` of the way to theta, which is K proximal steps away."""
+    """pFedMe, a whole batch per round: w moves a share ``eta * lam`` towards theta, which is K proximal steps away."""
     if not isinstance(method, PFedMe):
         return float("nan")
     move, eye = method.eta * method.lam, np.eye(3)
@@ -71,7 +71,7 @@ def to_pfedme(method: Algorithm) -> float:
 
 
 def to_meta(method: Algorithm) -> float:
-    """Per-FedAvg's fixed point: descent on curvature ``a (1 - alpha a)``, squared factor with the Hessian."""
+    """Per-FedAvg's fixed point: curvature ``a (1 - alpha a)``; with the Hessian the factor is squared."""
     if not isinstance(method, PerFedAvg):
         return float("nan")
     alpha, worst = 0.1, 0.0
@@ -86,7 +86,7 @@ def to_meta(method: Algorithm) -> float:
 
 
 def to_chain(method: Algorithm) -> float:
-    """FedSeq with everybody in one fixed chain: the clients' maps, one after the other."""
+    """FedSeq with all clients in one fixed chain: the composition of the clients' maps."""
     if not isinstance(method, FedSeq):
         return float("nan")
     everyone = [list(range(PROBLEM.clients))]
@@ -111,7 +111,7 @@ def to_chains(method: Algorithm) -> float:
 
 
 def to_two_clusters(method: Algorithm) -> float:
-    """IFCA and FeSEM with two far-apart groups: each group ends at the fixed point of its own FedAvg."""
+    """IFCA and FeSEM with two far-apart groups: each group must reach the fixed point of its own FedAvg."""
     if not isinstance(method, IFCA | FeSEM):
         return float("nan")
     left, right = (Quadratics.random(clients=3, seed=seed) for seed in (1, 2))
@@ -129,7 +129,7 @@ def to_two_clusters(method: Algorithm) -> float:
 
 
 def to_convex_mix(method: Algorithm) -> float:
-    """FedPredict behind a method: ``g * global + (1 - g) * own`` with ``g = exp(-1/nt - t/T)``, per client."""
+    """FedPredict after a method: ``g * global + (1 - g) * own`` with ``g = exp(-1/nt - t/T)``, per client."""
     run = run_method(PROBLEM.task(), method, 7, WORK, selection={"number": 2}, prediction=[FedPredict()])
     last = [max((r["round"] for r in run.records if k in r["selected"]), default=0) for k in range(PROBLEM.clients)]
     kept = run.state.client_states.rows["fedpredict/row"]
@@ -142,7 +142,7 @@ def to_convex_mix(method: Algorithm) -> float:
 
 
 def to_finetune(method: Algorithm) -> float:
-    """Fine-tuning behind a method: as many gradient steps from the shared model as an epoch has batches."""
+    """Fine-tuning after a method: one gradient step from the shared model (an epoch is one whole batch)."""
     run = settle(method, PROBLEM, 5)
     shared = run.row.double().numpy()
     wanted = np.stack([PROBLEM.descent(k)(shared) for k in range(PROBLEM.clients)])
@@ -151,7 +151,7 @@ def to_finetune(method: Algorithm) -> float:
 
 
 def to_one_cluster(method: Algorithm) -> float:
-    """CFL that never splits: FedAvg's fixed point for every client."""
+    """CFL without a split: FedAvg's fixed point for every client."""
     if not isinstance(method, CFL):
         return float("nan")
     run = settle(replace(method, warmup=ROUNDS), PROBLEM)

@@ -1,4 +1,4 @@
-"""The claim about FedProto: the server's prototypes are the class means of all clients' features, by hand."""
+"""The claim about FedProto: the server's prototypes are the class means of all clients' features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedloom.core.algorithm import Algorithm
 
 
 def to_class_means(method: Algorithm) -> float:
-    """The distance of the prototypes after one round from the mean features of each class over all samples."""
+    """The distance of the prototypes after one round from each class's mean features over all samples."""
     task = labelled_task()
     run = run_method(task, method, 1, WORK)
     sums, counts = np.zeros((CLASSES, 5)), np.zeros(CLASSES)

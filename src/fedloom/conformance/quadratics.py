@@ -1,9 +1,8 @@
-"""A problem in which every method has a known answer: clients whose losses are quadratics.
+"""A problem with known solutions: clients whose losses are quadratics.
 
-Client k minimises ``F_k(w) = 1/2 (w - m_k)' A_k (w - m_k)`` with a curvature and an optimum of its own. Gradient
-descent is then an affine map, so where a method must end can be solved for, exactly, in double precision. The
-methods themselves run as they always do, on samples: ``A_k`` and ``m_k`` are turned into a small regression problem
-per client whose mean loss is ``F_k``.
+Client k minimises ``F_k(w) = 1/2 (w - m_k)' A_k (w - m_k)`` with its own curvature and optimum. Gradient
+descent is then an affine map, so the fixed point of a method can be solved for in double precision. The methods run
+unchanged, on samples: ``A_k`` and ``m_k`` become a small regression problem per client whose mean loss is ``F_k``.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class AffineMap:
         return AffineMap(other.matrix @ self.matrix, other(self.offset))
 
     def times(self, number: int) -> AffineMap:
-        """This map again and again."""
+        """This map applied ``number`` times."""
         result = AffineMap(np.eye(len(self.offset)), np.zeros_like(self.offset))
         for _ in range(number):
             result = result.then(self)
@@ -46,12 +45,12 @@ class AffineMap:
 
     @property
     def fixed_point(self) -> Matrix:
-        """The point that stays where it is."""
+        """The point that the map leaves unchanged."""
         return np.linalg.solve(np.eye(len(self.offset)) - self.matrix, self.offset)
 
 
 def mixture(weights: Matrix, maps: list[AffineMap]) -> AffineMap:
-    """The weighted mean of maps: what averaging does."""
+    """The weighted mean of maps, as in the server's average."""
     return AffineMap(
         np.asarray(sum(p * one.matrix for p, one in zip(weights, maps, strict=True))),
         np.asarray(sum(p * one.offset for p, one in zip(weights, maps, strict=True))),
@@ -68,7 +67,7 @@ class Quadratics:
 
     @staticmethod
     def random(clients: int = 5, width: int = 3, copies: tuple[int, ...] | None = None, seed: int = 5) -> Quadratics:
-        """Random clients: eigenvalues between 1 and 4, in directions that do not agree; optima far apart."""
+        """Random clients: eigenvalues between 1 and 4, in different directions; optima far apart."""
         rng = np.random.default_rng(seed)
         curvatures = []
         for _ in range(clients):
@@ -79,7 +78,7 @@ class Quadratics:
 
     @property
     def clients(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         return len(self.optima)
 
     @property
@@ -88,7 +87,7 @@ class Quadratics:
         return np.asarray(self.copies) / sum(self.copies)
 
     def task(self) -> Task:
-        """The same problem as samples and a linear model that starts at zero."""
+        """The problem as samples and a linear model with initial weights zero."""
         width = self.optima.shape[1]
         inputs, targets, sizes = [], [], []
         for curvature, optimum, copies in zip(self.curvatures, self.optima, self.copies, strict=True):
@@ -106,7 +105,7 @@ class Quadratics:
         nn.init.zeros_(linear.weight)
         return Task("quadratics", federation, nn.Sequential(linear), SquaredError())
 
-    # -- what methods do to a point, as maps
+    # -- local training as maps
 
     def descent(self, client: int, lr: float = LR, near: float = 0.0, at: Matrix | None = None) -> AffineMap:
         """One gradient step on ``F_k(w) + near/2 ||w - at||^2``."""
@@ -120,17 +119,17 @@ class Quadratics:
         """``steps`` gradient steps from w on ``F_k + near/2 ||. - w||^2``, as a map of w."""
         width = self.optima.shape[1]
         free, result = self.descent(client, lr, near), AffineMap(np.eye(width), np.zeros(width))
-        for _ in range(steps):  # the anchor is the point that the map is applied to
+        for _ in range(steps):  # the anchor is the point to which the map is applied
             result = AffineMap(
                 free.matrix @ result.matrix + lr * near * np.eye(width), free.matrix @ result.offset + free.offset
             )
         return result
 
     def local(self, steps: int = STEPS, lr: float = LR) -> list[AffineMap]:
-        """What ``steps`` local gradient steps do, for every client."""
+        """The map of ``steps`` local gradient steps, for every client."""
         return [self.descent(client, lr).times(steps) for client in range(self.clients)]
 
-    # -- where methods must end
+    # -- solutions and rounds
 
     @property
     def optimum(self) -> Matrix:
@@ -139,15 +138,15 @@ class Quadratics:
         return np.linalg.solve(whole, np.einsum("k,kij,kj->i", self.weights, self.curvatures, self.optima))
 
     def fedavg(self) -> AffineMap:
-        """One round of FedAvg with everybody."""
+        """One round of FedAvg with all clients."""
         return mixture(self.weights, self.local())
 
     def fedprox(self, mu: float) -> AffineMap:
-        """One round of FedProx with everybody."""
+        """One round of FedProx with all clients."""
         return mixture(self.weights, [self.proximal(client, mu) for client in range(self.clients)])
 
 
 def relative(got: Tensor | Matrix, wanted: Matrix) -> float:
-    """The distance of two points, relative to the size of the wanted one."""
-    found = got.double().numpy() if isinstance(got, Tensor) else got
-    return float(np.linalg.norm(found.reshape(-1) - wanted.reshape(-1)) / np.linalg.norm(wanted))
+    """The distance of two points relative to the norm of ``wanted``."""
+    point = got.double().numpy() if isinstance(got, Tensor) else got
+    return float(np.linalg.norm(point.reshape(-1) - wanted.reshape(-1)) / np.linalg.norm(wanted))

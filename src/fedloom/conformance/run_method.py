@@ -1,4 +1,4 @@
-"""Running a method for a check: the same rounds as any run, with the state laid open."""
+"""Run a method for a check: the rounds of a normal run, with access to the state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedloom.training.local_trainer import LocalTrainer
 
 @dataclass(frozen=True)
 class MethodRun:
-    """A composition after some rounds."""
+    """A composition, its state after some rounds, and the records of these rounds."""
 
     run: Composition
     state: RunState
@@ -36,16 +36,16 @@ class MethodRun:
         return self.state.server["row"]
 
     def prediction_rows(self, stages: Sequence[PredictionStage] = ()) -> Tensor:
-        """The row that each client predicts with, the run's own stages and some more behind the method."""
-        return self._rows(self._everybody(), [*self.run.stages, *stages])
+        """The row that each client predicts with, after the run's stages and the additional ``stages``."""
+        return self._rows(self._all_clients(), [*self.run.stages, *stages])
 
     def accuracy(self, with_stages: bool) -> float:
-        """The mean score of clients' models on their own test parts, with or without the run's stages."""
-        cohort = self._everybody()
+        """The clients' mean score on their own test parts, with or without the run's stages."""
+        cohort = self._all_clients()
         rows = self._rows(cohort, self.run.stages if with_stages else ())
         return float(cohort.evaluate(rows).mean_score.nanmean())
 
-    def _everybody(self) -> Cohort:
+    def _all_clients(self) -> Cohort:
         run, state = self.run, self.state
         ids = list(range(run.task.federation.clients))
         trainer = LocalTrainer(run.task, run.execution.name)
@@ -61,23 +61,23 @@ class MethodRun:
         return rows
 
     def continue_for(self, rounds: int) -> MethodRun:
-        """The same after some more rounds."""
-        return _rounds(self.run, self.state, rounds, self.records)
+        """Run some more rounds."""
+        return _play_rounds(self.run, self.state, rounds, self.records)
 
 
 def run_method(
     task: Task, method: Algorithm, play: int, local: Mapping[str, Any], *, rounds: int | None = None, **settings: Any
 ) -> MethodRun:
-    """A method after ``play`` rounds of a run of ``rounds`` (by default those); ``settings`` are keys of its config."""
+    """Run ``play`` of a run's ``rounds`` rounds (by default all); ``settings`` are keys of the run's config."""
     values = {"rounds": rounds or max(play, 1), "local": dict(local), "eval_every": 0, **settings}
     run = prepare(task, method, resolve(values, "the check", task=task)).composition
     state = initial_state(run)
     with single_thread():
         play_prelude(run, Inline(run.runtime()), state)
-    return _rounds(run, state, play, [])
+    return _play_rounds(run, state, play, [])
 
 
-def _rounds(run: Composition, state: RunState, rounds: int, before: list[dict[str, Any]]) -> MethodRun:
+def _play_rounds(run: Composition, state: RunState, rounds: int, before: list[dict[str, Any]]) -> MethodRun:
     with single_thread():
         engine = Inline(run.runtime())
         records = [play_round(run, engine, state) for _ in range(rounds)]

@@ -1,7 +1,7 @@
-"""Claims about methods that end in one shared model: where they must end on quadratics.
+"""Claims about methods with one shared model: the point that they must reach on quadratics.
 
-FedAvg with several local steps has a biased fixed point (Charles and Konecny, 2021); FedProx has another; drift
-control has none: SCAFFOLD and FedDyn must reach the optimum, with everybody and with a few clients per round.
+FedAvg with several local steps has a biased fixed point (Charles and Konecny, 2021), and FedProx has another one. Drift
+control removes the bias: SCAFFOLD and FedDyn must reach the optimum, with all clients and with a few per round.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def to_fedavg(method: Algorithm) -> float:
 
 
 def to_optimum(method: Algorithm) -> float:
-    """The distance to the optimum, everybody taking part."""
+    """The distance to the optimum if all clients take part."""
     return relative(settle(method, PROBLEM, 3 * ROUNDS).row, PROBLEM.optimum)
 
 
 def to_optimum_with_few(method: Algorithm) -> float:
-    """The distance to the optimum, two clients of five taking part."""
+    """The distance to the optimum if two clients of five take part."""
     return relative(settle(method, PROBLEM, 6 * ROUNDS, selection=FEW).row, PROBLEM.optimum)
 
 
@@ -67,7 +67,7 @@ def to_one_step(method: Algorithm) -> float:
 
 
 def to_server_rule(method: Algorithm) -> float:
-    """The distance from two rounds of Algorithm 2 of Reddi et al. (2021), worked out in double precision."""
+    """The distance from two rounds of Algorithm 2 of Reddi et al. (2021), computed in double precision."""
     if not isinstance(method, FedAdam | FedAdagrad):
         return float("nan")
     row, m, v = np.zeros(3), np.zeros(3), np.full(3, method.tau**2)
@@ -86,21 +86,21 @@ def to_server_rule(method: Algorithm) -> float:
 
 
 def mean_control(method: Algorithm) -> float:
-    """How far SCAFFOLD's server variate is from the mean of the clients', after each of ten partial rounds."""
+    """The largest distance of SCAFFOLD's server variate from the mean of the clients', over ten partial rounds."""
     return _distance_from_mean(method, "c", "c")
 
 
 def mean_regulariser(method: Algorithm) -> float:
-    """How far FedDyn's h is from the mean of the clients' linear terms, after each of ten partial rounds."""
+    """The largest distance of FedDyn's h from the mean of the clients' linear terms, over ten partial rounds."""
     return _distance_from_mean(method, "g", "h")
 
 
-def _distance_from_mean(method: Algorithm, kept: str, held: str) -> float:
+def _distance_from_mean(method: Algorithm, client_key: str, server_key: str) -> float:
     run, worst = run_method(PROBLEM.task(), method, 1, WORK, selection=FEW), 0.0
     shares = torch.from_numpy(PROBLEM.weights).float()
     for _ in range(10):
-        rows = run.state.client_states.rows[kept]
-        here = run.state.server[held]
+        rows = run.state.client_states.rows[client_key]
+        here = run.state.server[server_key]
         worst = max(worst, float((shares @ rows - here).norm() / here.norm()))
         run = run.continue_for(1)
     return worst

@@ -1,4 +1,4 @@
-"""The suite: all claims, by method, and what becomes of them."""
+"""The suite: all claims by method, and their check."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SPECIFIC = {
     name: tuple(claim for family in (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, GRAPHS) for claim in family.get(name, ()))
     for name in METHODS
 }
-"""The claims that a method's own paper makes for it."""
-HANDY: dict[str, dict[str, float]] = {
+"""The claims about a single method."""
+SUITE_SETTINGS: dict[str, dict[str, float]] = {
     "fedavgexit": {"tolerance": 0},
     "fedproxexit": {"tolerance": 0, "adaptive": False},
     "feddyn": {"alpha": 1.0},
@@ -30,11 +30,11 @@ HANDY: dict[str, dict[str, float]] = {
     "fedseq": {"max_clients": 2, "pretrain_epochs": 1},
     "fedseqinter": {"max_clients": 2, "pretrain_epochs": 1},
 }
-"""Settings with which methods fit the small federations of the suite, or settle in fewer rounds."""
+"""Settings for the suite's small federations, or for convergence in fewer rounds."""
 
 
 def claims_for(name: str, like: str | None = None) -> tuple[Claim, ...]:
-    """The claims of a known method; of a method of one's own those of the method that it is said to be like."""
+    """The claims about a known method; for a user-defined one, those about the method ``like`` and the general ones."""
     known = canonical_method(like if like is not None else name)
     if like is not None and known not in SPECIFIC:
         raise unknown("method", like, SPECIFIC)
@@ -42,12 +42,12 @@ def claims_for(name: str, like: str | None = None) -> tuple[Claim, ...]:
 
 
 def conform(method: Algorithm, name: str, like: str | None = None) -> Iterator[ClaimResult]:
-    """Check every claim about a method, one after the other. A method that diverges is infinitely wrong."""
+    """Check every claim about a method, one after the other. A method that diverges has an infinite error."""
     for claim in claims_for(name, like):
         began = time.perf_counter()
         try:
             error = claim.error(method)
-        except (Diverged, KeyError):  # KeyError: it keeps no state of the name that the claim is about
+        except (Diverged, KeyError):  # KeyError: the method has no state of the name that the claim reads
             error = float("inf")
         yield ClaimResult(name, claim.says, error, claim.within, time.perf_counter() - began)
 
@@ -56,6 +56,6 @@ def known_methods() -> Iterator[tuple[str, Algorithm]]:
     """Every registered method, with settings that fit the suite's small federations."""
     for name, kind in METHODS.items():
         try:
-            yield name, kind(**HANDY.get(name, {}))
+            yield name, kind(**SUITE_SETTINGS.get(name, {}))
         except TypeError as error:
-            raise FedloomError(f"{name} cannot be made with its defaults: {error}.") from error
+            raise FedloomError(f"{name} cannot be constructed for the suite: {error}.") from error
