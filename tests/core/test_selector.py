@@ -115,7 +115,7 @@ def test_nobody_ends_the_run_and_keeps_what_was_measured(mine):
         ({"name": "Answers", "places": [3]}, r"answered \[3\] in round 1: it must name places between 0 and 2"),
         ({"name": "Answers", "place": [3]}, "unknown key in selection Answers: 'place'. Did you mean 'places'"),
         ({"name": "NoDataclass"}, "write @dataclass above the class"),
-        ({"name": "NotCallable"}, "a selector has a __call__"),
+        ({"name": "NotCallable"}, "a selector needs a method __call__"),
         ({"name": "Number"}, "answered with a int: return a fedloom.Choice"),
         ({"name": "Nothing"}, "has no class Nothing"),
     ],
@@ -127,7 +127,7 @@ def test_a_selector_that_answers_nonsense_gets_its_sentence(mine, selection, sen
 
 
 def test_an_object_that_is_no_selector_is_refused():
-    with pytest.raises(FedloomError, match="selection=3: a selector has a __call__"):
+    with pytest.raises(FedloomError, match="selection=3: a selector needs a method __call__"):
         run(3)
     with pytest.raises(FedloomError, match=r"unknown selection 'randon'\. Did you mean 'random'"):
         run("randon")
