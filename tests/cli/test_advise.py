@@ -96,8 +96,8 @@ MISTAKES = {
     "no time": (["--minutes", "0"], "minutes=0"),
     "negative time": (["--minutes=-3"], "minutes=-3"),
     "unknown method": (["--methods", "fedavg,fedprix"], "Did you mean 'fedprox'?"),
-    "no method": (["--methods", "local"], "beside local"),
-    "two clients": (["--clients", "2"], "needs three clients"),
+    "no method": (["--methods", "local"], "besides local"),
+    "two clients": (["--clients", "2"], "needs at least three clients"),
     "unknown task": (["--task", "digitz"], "unknown task 'digitz'"),
     "rounds": (["--rounds", "0"], "rounds=0"),
     "no validation": (["--set", "task.valid_share=2.0"], "valid_share=2.0"),
@@ -120,5 +120,5 @@ def test_a_folder_of_something_else_is_left_alone(fedloom, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     result = fedloom("advise", *SMALL, "--out", "a")
     assert result.returncode == 2
-    assert "already holds a run" in result.stderr
+    assert "already contains a run" in result.stderr
     assert sorted(tmp_path.rglob("*")) == before

@@ -268,7 +268,7 @@ def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_pat
 def test_a_run_is_never_overwritten(inside, tmp_path):
     inside("run", *SMALL, "--out", "a")
     before = (tmp_path / "a" / "metrics.jsonl").read_bytes()
-    assert "already holds a run" in refused(inside("run", *SMALL, "--out", "a"))
+    assert "already contains a run" in refused(inside("run", *SMALL, "--out", "a"))
     assert (tmp_path / "a" / "metrics.jsonl").read_bytes() == before
 
 

@@ -224,7 +224,7 @@ def test_images_are_predicted_by_name_and_labelled_by_their_folders(folder: Path
         (["images", "bytes.npz"], "bytes.npz: the inputs are uint8, and the task needs float32: convert them."),
         (["images", "image.png"], "image.png is 9×8 pixels, and the task's images are 8×8"),
         (["images", "north"], "north has no images"),
-        (["run", "new.csv"], "has a model of its own: say whose with --client"),
+        (["run", "new.csv"], "has its own model: choose one with --client"),
         (["run", "new.csv", "--client", "norht"], "run has no client 'norht': did you mean 'north'?"),
         (["north", "new.csv", "--client", "east"], "north is the model of 'north' and not of 'east'"),
         (["east", "new.csv"], "site east has no model yet: it saves one when the run has ended"),

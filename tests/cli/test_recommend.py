@@ -121,12 +121,12 @@ def test_unknown_words_and_labels_are_noted(folder: Path) -> None:
     [
         (
             ["recommend", PERSONAL, "flow.json"],
-            "has a model of its own: say whose with --client",
+            "has its own model: choose one with --client",
         ),
         (["recommend", PERSONAL, "flow.json", "--client", "norht"], "has no client 'norht': did you mean 'north'?"),
         (["recommend", PERSONAL, "flow.json", "--client", "9"], "no client '9': there are 'east', 'north', 'south'."),
         (["export", "digits", "--out", "x"], "digits is a run of the task digits, which is not a task on flows"),
-        (["export", "nowhere", "--out", "x"], "nowhere is not a run's folder"),
+        (["export", "nowhere", "--out", "x"], "nowhere is not the folder of a run"),
         (
             ["recommend", "model", "flow.json"],
             "every branch of this flow has reached an end: name the node to continue after with --after",
@@ -170,5 +170,5 @@ def test_a_run_whose_data_or_models_are_gone_says_so(folder: Path, tmp_path: Pat
     with pytest.raises(fl.FedloomError, match="has no checkpoint yet"):
         client_model(run, "north")
     (tmp_path / "own" / "north" / "0.json").unlink()
-    with pytest.raises(fl.FedloomError, match="began with other data"):
+    with pytest.raises(fl.FedloomError, match="was started with other data"):
         client_model(run, "north")

@@ -173,7 +173,7 @@ def test_workers_and_a_stop_change_no_byte(tmp_path, method):
     run(method, task, out=tmp_path / "two", workers=2, **settings)
     with pytest.raises(Stop):
         run(method, task, out=tmp_path / "stopped", observers=[stop], **settings)
-    with pytest.raises(FedloomError, match="began with other data"):
+    with pytest.raises(FedloomError, match="was started with other data"):
         fl.resume(tmp_path / "stopped", task=calm)
     fl.resume(tmp_path / "stopped", task=task)
     for folder in ("two", "stopped"):

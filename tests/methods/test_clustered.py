@@ -356,7 +356,7 @@ def test_running_statistics_have_no_say_in_who_is_near():
 
 @pytest.mark.parametrize("name", ["cfl", "fesem", "ifca"])
 def test_there_is_no_single_model_that_a_server_optimiser_could_move(name):
-    with pytest.raises(FedloomError, match=f"{name} has no shared model that a server optimiser could move"):
+    with pytest.raises(FedloomError, match=f"{name} has no shared model that a server optimiser could update"):
         fl.run(small(), name, rounds=1, server_optimizer={"kind": "yogi"})
 
 

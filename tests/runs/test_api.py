@@ -41,7 +41,7 @@ def test_a_run_of_a_named_task_is_resumed_from_its_folder_alone(task, tmp_path):
 def test_resuming_with_another_task_is_refused(task, tmp_path):
     fl.run(task, "fedavg", rounds=2, out=tmp_path / "a")
     other = fl.task("digits", clients=5, partition=fl.dirichlet(0.5), seed=8)
-    with pytest.raises(FedloomError, match="began with other data, another partition or another model"):
+    with pytest.raises(FedloomError, match="was started with other data, another partition or another model"):
         fl.resume(tmp_path / "a", task=other)
 
 

@@ -165,7 +165,7 @@ def test_a_run_leaves_torchs_generator_and_threads_as_they_were():
 def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path):
     run(tmp_path / "run", rounds=1)
     before = written(tmp_path / "run")
-    with pytest.raises(FedloomError, match="already holds a run: resume it, or name another folder"):
+    with pytest.raises(FedloomError, match="already contains a run: resume it, or name another folder"):
         run(tmp_path / "run", rounds=2)
     assert written(tmp_path / "run") == before
 
@@ -177,7 +177,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
 
 
 def test_what_is_no_runs_folder_is_not_resumed(tmp_path):
-    with pytest.raises(FedloomError, match=r"is not a run's folder: it has no config\.toml"):
+    with pytest.raises(FedloomError, match=r"is not the folder of a run: it has no config\.toml"):
         fl.resume(tmp_path, task=small())
 
 
@@ -213,7 +213,7 @@ def test_a_round_with_too_few_is_tried_again_as_if_nothing_had_happened(tmp_path
     whole = played(run, folder=tmp_path / "whole")
     assert history.records == whole.records
     assert written(tmp_path / "sparse") == written(tmp_path / "whole")
-    told = "round 2 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; it is tried again"
+    told = "round 2 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; trying it again"
     assert caplog.text.count(told) == 2
 
 
@@ -279,7 +279,7 @@ def test_a_diverging_run_stops_with_a_message_and_keeps_what_was_measured(tmp_pa
     assert lines[0]["metrics"]
     loaded = fl.History.load(tmp_path / "run")
     assert (loaded.records, loaded.stopped) == (history.records, history.stopped)
-    with pytest.raises(FedloomError, match="ended by itself"):
+    with pytest.raises(FedloomError, match="has ended"):
         fl.resume(tmp_path / "run", task=small())
 
 

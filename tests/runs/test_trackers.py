@@ -41,5 +41,7 @@ def test_an_unknown_tracker_is_one_sentence_with_the_known_ones(tmp_path):
 
 def test_a_tracker_that_is_not_installed_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
-    with pytest.raises(FedloomError, match=r"--track tensorboard needs it: pip install 'fedloom\[tensorboard\]'"):
+    with pytest.raises(
+        FedloomError, match=r"--track tensorboard needs TensorBoard: pip install 'fedloom\[tensorboard\]'"
+    ):
         tracker("tensorboard", tmp_path, "a run", 3)

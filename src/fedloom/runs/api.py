@@ -32,15 +32,15 @@ def run(
 ) -> History:
     """Train a task with a method and return what was measured.
 
-    A run with a folder can be stopped at any time; ``fl.resume`` and ``fedloom resume`` go on with it.
+    A run with a folder can be stopped at any time and continued with ``fl.resume`` or ``fedloom resume``.
 
     Args:
-        task: A task, or the name of one, with its default settings.
+        task: A task, or the name of a task, which is then built with its default settings.
         method: A method's spec (``"fedprox:mu=0.1"``, with prediction stages ``"fedavg+finetune"``), or a method.
         rounds: How many rounds to train.
         seed: The seed of every random choice. The same seed gives the same bytes.
-        out: A folder for the run, which must not hold one yet. Without it the run stays in memory.
-        local: The clients' local work, or some of its settings; the task's defaults fill in the rest.
+        out: A folder for the run; it must not contain a run yet. Without it, the run stays in memory.
+        local: The local work of the clients, or some of its settings; the others keep the task's defaults.
         observers: Functions that are called with each round's record.
         **settings: Any other key of a run's config: ``selection={"fraction": 0.1}``, ``workers=2``,
             ``weight_by="uniform"``, ``server_optimizer={"kind": "yogi"}``, ``execution="loop"``, ``eval_every=5`` ...
@@ -66,16 +66,16 @@ def resume(
     ray_address: str | None = None,
     observers: Sequence[Observer] = (),
 ) -> History:
-    """Go on with a stopped run, to the same bytes as if it had never stopped.
+    """Continue a stopped run. The result has the same bytes as that of a run that was never stopped.
 
     Args:
         folder: The run's folder.
-        task: The run's task, if it is an object that the folder's config does not name.
-        method: The run's method, if it is an object that the folder's config does not name.
-        workers: Another number of worker processes. This and the next two never change a result.
+        task: The run's task, if it is a Python object that the config in the folder cannot name.
+        method: The run's method, if it is a Python object that the config in the folder cannot name.
+        workers: Another number of worker processes. This argument and the next two never change a result.
         engine: Another engine.
         ray_address: Another Ray cluster.
-        observers: Functions that are called with each round's record, those before the stop included.
+        observers: Functions that are called with the record of each round, including the rounds before the stop.
     """
     folder = Path(folder)
     config = load_config_to_resume(folder, task=task)
@@ -88,7 +88,7 @@ def resume(
 
 
 def task_section(task: Task) -> dict[str, Any]:
-    """The section of a config for a task object: what builds it again, or what is known of it."""
+    """The config section of a task object: the settings that rebuild it, or else its name and number of clients."""
     return dict(task.made_from) or {"name": task.name, "clients": task.federation.clients}
 
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever a process ends."""
+"""Atomic writes: a file is either complete or absent, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, whenever the process ends."""
+    """Write a file so that it is either complete or absent, even if the process is killed."""
     aside = path.with_name(path.name + ".part")
     with open(aside, "wb") as file:
         file.write(content)

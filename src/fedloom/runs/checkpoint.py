@@ -1,8 +1,8 @@
-"""Checkpoints: a run's whole state on disk, so that it can stop at any moment and go on to the same bytes.
+"""Checkpoints: the whole state of a run on disk. A run can stop at any time and continue to the same bytes.
 
 ``round-000012.safetensors`` holds the server's state and the server optimiser's; ``kept-000012.safetensors`` holds the
-clients' kept rows that changed since the checkpoint before. Files appear whole or not at all (written aside,
-synced, renamed), and no pickle is involved.
+clients' kept rows that changed since the checkpoint before. A file is written under another
+name, synced and renamed, so it is complete or absent. No pickle is involved.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fedloom.rounds.run_state import RunState
 from fedloom.runs.atomic_write import write_atomic
 
 COMPACT = 4
-"""When the changes on disk outgrow the kept rows this many times, all rows are written and older files go."""
+"""When the changes on disk are this many times the size of the kept rows, write all rows and remove old files."""
 
 
 def save_checkpoint(folder: Path, state: RunState) -> None:
-    """Write the state after a round; the one before is removed once the new one is safe."""
+    """Write the state after a round, then remove the previous checkpoint."""
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir(exist_ok=True)
     number = f"{state.round:06d}"
@@ -40,7 +40,7 @@ def save_checkpoint(folder: Path, state: RunState) -> None:
 
 
 def load_checkpoint(folder: Path, clients: int) -> RunState | None:
-    """The newest state of a run's folder, or None if it never reached a checkpoint."""
+    """The state of the newest checkpoint in a run's folder, or None if there is no checkpoint."""
     checkpoints = folder / "checkpoints"
     found = sorted(checkpoints.glob("round-*.safetensors"))
     if not found:
@@ -55,7 +55,7 @@ def load_checkpoint(folder: Path, clients: int) -> RunState | None:
             path.unlink()  # written by a round that never finished
         else:
             state.client_states.restore(load_tensors(path))
-    _drop_superseded(checkpoints)  # what a stop right after the checkpoint left
+    _drop_superseded(checkpoints)  # in case the run stopped right after writing the checkpoint
     return state
 
 
@@ -90,5 +90,5 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         return dict(load_file(path))
     except (SafetensorError, OSError) as error:
         raise FedloomError(
-            f"{path} is not a readable checkpoint ({error}): restore it or start the run anew."
+            f"{path} is not a readable checkpoint ({error}): restore it or start the run again."
         ) from None

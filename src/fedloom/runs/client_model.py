@@ -1,4 +1,4 @@
-"""The model that a client of a run predicts with, taken out of the run's folder."""
+"""The model that a client of a run predicts with, read from the run's folder."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.registry import TASKS
 
 MOST_NAMES = 6
-"""How many clients an error names."""
+"""How many clients an error message names."""
 
 
 @dataclass(frozen=True)
 class ClientModel:
-    """A row of a task's model, whose it is (empty: everybody's), the method that made it and in how many rounds."""
+    """The weights that a client predicts with.
+
+    ``client`` is empty if all clients share them; ``round`` is the number of rounds they were trained for.
+    """
 
     task: Task
     row: Tensor
@@ -41,10 +44,13 @@ class ClientModel:
 def client_model(
     folder: str | Path, client: str | None = None, *, task: Task | None = None, method: Algorithm | None = None
 ) -> ClientModel:
-    """The weights that a client predicts with after a run's last checkpoint: the method's, behind the run's stages.
+    """The weights that a client predicts with at a run's last checkpoint, after the run's prediction stages.
 
-    ``client`` is its name, or its number where clients have no names. It may be left out where all clients predict
-    with the same model. ``task`` and ``method`` are only needed where they are objects of one's own.
+    Args:
+        folder: The folder of the run.
+        client: The client's name, or its number. It may be omitted if all clients predict with the same model.
+        task: The run's task, if it is a Python object that the config in the folder cannot name.
+        method: The run's method, if it is a Python object that the config in the folder cannot name.
     """
     folder = Path(folder)
     config = load_config(folder, task=task)
@@ -52,12 +58,12 @@ def client_model(
     run, federation = prepared.composition, prepared.composition.task.federation
     if config.made_by.get("task") != prepared.plain["made_by"]["task"]:
         raise FedloomError(
-            f"{folder} began with other data, another partition or another model: put the data back as they were, or "
-            "give the same task."
+            f"{folder} was started with other data, another partition or another model: restore the data, or give the "
+            "same task."
         )
     state = load_checkpoint(folder, federation.clients)
     if state is None:
-        raise FedloomError(f"{folder} has no checkpoint yet: there is no model in it.")
+        raise FedloomError(f"{folder} has no checkpoint yet, so it has no model.")
     number = 0 if client is None else _client_number(client, federation, folder)
     with single_thread():
         runtime = run.runtime()
@@ -71,7 +77,7 @@ def client_model(
     own = rows.dim() == 2
     if client is None and own and federation.clients > 1:
         raise FedloomError(
-            f"every client of {folder} has a model of its own: say whose with --client (client= in Python), "
+            f"every client of {folder} has its own model: choose one with --client (client= in Python), "
             f"{_client_names(federation)}."
         )
     name = federation.name(number) if client is not None or own else ""
@@ -80,11 +86,11 @@ def client_model(
 
 
 def client_flow_model(folder: str | Path, client: str | None = None) -> SavedFlowModel:
-    """The model that a client of a run of a flow task predicts with, ready to be saved or to recommend actions.
+    """The model of a client in a run of a flow task; it can be saved and can recommend actions.
 
     Args:
-        folder: the folder of the run.
-        client: the client's name or number; None where all clients predict with the same model.
+        folder: The folder of the run.
+        client: The client's name or number; None if all clients predict with the same model.
     """
     name = load_config(Path(folder)).task.name
     if name not in TASKS or TASKS[name].modality != "flows":
@@ -105,7 +111,7 @@ def _client_number(client: str, federation: FederationView, folder: Path) -> int
 
 
 def _client_names(federation: FederationView) -> str:
-    """Some of the clients' names, and how many more there are."""
+    """The names of the first clients, and how many more there are."""
     count = federation.clients
     named = ", ".join(f"'{federation.name(number)}'" for number in range(min(count, MOST_NAMES)))
     return named + (f" or one of {count - MOST_NAMES:,} more" if count > MOST_NAMES else "")

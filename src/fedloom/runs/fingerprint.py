@@ -1,4 +1,4 @@
-"""A fingerprint of a task: a resumed run must have the data, the partition and the initial model it began with."""
+"""A fingerprint of a task: a resumed run must have the same data, partition and initial model as before."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import hashlib
 from fedloom.core.task import Task
 
 FINGERPRINT_NUMBERS = 1 << 22
-"""Of larger inputs, a sample of about this many numbers is hashed."""
+"""If the inputs have more numbers than this, a sample of about this size is hashed."""
 
 
 def fingerprint(task: Task) -> str:
-    """A short number that changes when a task has other data, another partition or drift, or another initial model."""
+    """A short hash that changes with the data, the partition, the drift and the initial model of a task."""
     federation = task.federation
     digest = hashlib.blake2b(repr((tuple(federation.columns["x"].shape), task.layout.slots)).encode(), digest_size=8)
     digest.update(repr((federation.withheld, [since for since, _ in federation.later])).encode())

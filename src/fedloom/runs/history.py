@@ -1,6 +1,6 @@
-"""What a run measured: one record per round, and what it was measured on.
+"""What a run measured: one record per round, and one row per client at the end.
 
-The names of metrics say which model was scored on whose data, so that no number is ever ambiguous:
+The name of a metric says which model was scored on which data:
 ``global_model/global_test/accuracy`` (the server's model on the evaluation-only node),
 ``client_model/own_test/accuracy/mean`` (the weights each client would predict with, on its own test part),
 ``received_model/own_test/...`` and ``trained_model/own_test/...`` (selected clients, before and after local training).
@@ -33,7 +33,7 @@ class History:
 
     A record is ``{"round", "selected": [...], "bytes_down", "bytes_up", "bytes_between", "steps", "metrics": {name:
     value}}``; a client's row is ``{"client", "name", "train", "test", "points", "group", "accuracy", "loss"}`` (points:
-    all that it holds). ``partition`` is the table of training samples per client and class. ``stopped`` says why a run
+    all its samples). ``partition`` is the table of training samples per client and class. ``stopped`` says why a run
     ended early, if it did.
     """
 
@@ -47,7 +47,7 @@ class History:
 
     @property
     def label(self) -> str:
-        """The method, and the stages behind it, as written on the command line."""
+        """The method and its prediction stages, as written on the command line."""
         stages = [str(stage["name"]).rpartition(":")[2] for stage in self.config.get("prediction", ())]
         return "+".join([str(self.config["method"]["name"]), *stages])
 
@@ -62,7 +62,7 @@ class History:
         return values[-1] if values else None
 
     def mean(self, metric: str) -> float | None:
-        """The mean of a metric over all rounds after which it was measured, from the first on; None if never."""
+        """The mean of a metric over all rounds from round 1 in which it was measured, or None if there are none."""
         values = [r["metrics"][metric] for r in self.records if r["round"] and metric in r["metrics"]]
         return sum(values) / len(values) if values else None
 
@@ -72,7 +72,7 @@ class History:
         None if that never happens, or if fewer than ``window`` values were measured.
         """
         if window < 1:
-            raise FedloomError(f"window={window}: a running mean is over at least one value.")
+            raise FedloomError(f"window={window}: it must be at least 1.")
         rounds, values = self.series(metric)
         means = (sum(values[end - window : end]) / window for end in range(window, len(values) + 1))
         return next((r for r, mean in zip(rounds[window - 1 :], means, strict=True) if mean >= target), None)
@@ -112,7 +112,7 @@ class History:
         return model.eval()
 
     def server_state(self) -> dict[str, Tensor]:
-        """The server's state at the run's newest checkpoint: the shared row, clusters, a found threshold, ..."""
+        """The server's state at the run's newest checkpoint: the shared row, clusters, a chosen threshold, ..."""
         if self.folder is None:
             raise FedloomError("history.server_state() reads a run's checkpoint: give the run a folder with out=...")
         return _read_server_state(self.folder)
@@ -136,7 +136,7 @@ class History:
 
 
 def _read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a run; a last line that was cut off by a stop does not count."""
+    """The records of a run; an incomplete last line, left by a stop, is skipped."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     records = []
     for number, line in enumerate(lines, 1):
@@ -145,13 +145,13 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             if number < len(lines):
                 raise FedloomError(
-                    f"{path}, line {number} is no JSON: restore the file or start the run anew."
+                    f"{path}, line {number} is not valid JSON: restore the file or start the run again."
                 ) from None
     return records
 
 
 def _read_server_state(folder: Path) -> dict[str, Tensor]:
-    """The server's part of a run's newest checkpoint; nothing if it never reached one."""
+    """The server's part of a run's newest checkpoint; empty if there is no checkpoint."""
     newest = sorted((folder / "checkpoints").glob("round-*.safetensors"))
     if not newest:
         return {}

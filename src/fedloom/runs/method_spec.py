@@ -1,4 +1,4 @@
-"""Methods as they are written in one word: ``fedprox:mu=0.1``, with prediction stages ``fedavg+finetune:epochs=2``."""
+"""Method specs: a method as text, ``fedprox:mu=0.1``, or with prediction stages ``fedavg+finetune:epochs=2``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Method = str | Algorithm | type[Algorithm]
 
 
 def method_from(spec: Method, settings: Mapping[str, Any] | None = None) -> Algorithm:
-    """A method from its spec, its class, or itself; settings in the spec come before ``settings``."""
+    """A method from its spec, its class, or itself; settings in the spec override ``settings``."""
     if isinstance(spec, type) and issubclass(spec, Algorithm):
         return spec()
     if isinstance(spec, str):
@@ -34,7 +34,7 @@ def split_stages(spec: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def split_methods(text: str) -> list[str]:
-    """The specs of a list with commas; in ``fedprox:mu=1,adaptive=true`` the setting belongs to the method."""
+    """The specs in a comma-separated list; in ``fedprox:mu=1,adaptive=true`` the comma separates two settings."""
     found: list[str] = []
     for piece in filter(None, split_commas(text)):
         if found and ":" in found[-1] and "=" in piece and ":" not in piece:
@@ -45,7 +45,7 @@ def split_methods(text: str) -> list[str]:
 
 
 def split_commas(text: str) -> list[str]:
-    """Split at the commas that are in no brackets and no quotes."""
+    """Split at commas outside brackets and quotes."""
     pieces, depth, quote = [""], 0, ""
     for letter in text:
         if quote:
@@ -61,9 +61,9 @@ def split_commas(text: str) -> list[str]:
 
 
 def with_method(values: Mapping[str, Any], spec: str) -> dict[str, Any]:
-    """A config's values with the method of a spec and, behind the stages that they have, the spec's stages.
+    """A config's values with the method of a spec; the spec's stages are appended to those in the config.
 
-    The method's settings in ``values`` stay if they are of the same method.
+    Settings of the method in ``values`` are kept if they belong to the same method.
     """
     method, stages = split_stages(spec)
     name, settings = split_method(method)
@@ -72,7 +72,7 @@ def with_method(values: Mapping[str, Any], spec: str) -> dict[str, Any]:
         given = {"name": given}
     kept = given if given.get("name") in (None, name) else {}
     before = values.get("prediction", [])
-    prediction = [*before, *stages] if isinstance(before, list | tuple) else before  # anything else is refused later
+    prediction = [*before, *stages] if isinstance(before, list | tuple) else before  # any other type is refused later
     return {**values, "method": {**kept, "name": name, **settings}, "prediction": prediction}
 
 

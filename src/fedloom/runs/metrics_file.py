@@ -1,7 +1,7 @@
 """``metrics.jsonl`` and ``timings.jsonl`` of a run's folder: one line of JSON per round.
 
-``metrics.jsonl`` holds what was measured and nothing that a clock decides, so that a run that was killed and resumed
-leaves the same bytes as one that was not. Seconds go to ``timings.jsonl``. Without a folder nothing is written.
+``metrics.jsonl`` holds measurements but no times, so that a run that was killed and resumed leaves the same bytes as
+one that was not. Seconds go to ``timings.jsonl``. Without a folder nothing is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def append_stop(folder: Path | None, reason: str) -> None:
 
 
 def rewrite_records(folder: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Write the records anew: a resumed run drops those after its checkpoint."""
+    """Replace all records: a resumed run drops those after its checkpoint."""
     write_atomic(folder / METRICS, b"".join(compact_json(record) + b"\n" for record in records))
 
 

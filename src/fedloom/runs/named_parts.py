@@ -37,18 +37,19 @@ def make_part(
     """A part of a run from its name, from ``{"name": ..., settings}``, from its class, or from itself.
 
     Args:
-        value: The part, or what names it.
+        value: The part, its class, its name, or its name with settings.
         known: The classes of this kind by name.
-        base: The class that a user-defined part must have.
-        what: What an error calls the part.
-        default: The name if the value has settings only.
+        base: The base class of user-defined parts.
+        what: The kind of part, as error messages call it.
+        default: The name if the value has only settings.
         aliases: Other spellings of names.
     """
     if not isinstance(value, (str, Mapping)):
         part = value() if isinstance(value, type) and issubclass(value, base) else value
         if not isinstance(part, base):
             raise FedloomError(
-                f"{value!r} is not a {what}: give one of {', '.join(known)}, or an object of a {base.__name__} class."
+                f"{value!r} is not a {what}: give one of {', '.join(known)}, or an object of a subclass of "
+                f"{base.__name__}."
             )
         return part
     settings = {"name": value} if isinstance(value, str) else dict(value)
@@ -76,7 +77,7 @@ def _check_settings(kind: type, settings: Mapping[str, Any], what: str) -> None:
 
 
 def part_values(part: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``{"name": ..., settings}`` that make a selector or a stage again."""
+    """The ``{"name": ..., settings}`` that rebuild a selector or a stage."""
     kind = type(part)
     name = next((name for name, known_kind in known.items() if known_kind is kind), user_class_name(kind))
     return {"name": name, **without_none(hyperparameters(part))}
@@ -88,7 +89,7 @@ def hyperparameters(part: Any) -> dict[str, Any]:
 
 
 def without_none(value: Any) -> Any:
-    """The values without those that are None: TOML has no null, and a missing key means the same."""
+    """The values without keys that are None: TOML has no null, and a missing key means the same."""
     if isinstance(value, Mapping):
         return {k: without_none(v) for k, v in value.items() if v is not None}
     return value

@@ -1,4 +1,4 @@
-"""Run folders of other versions: their results are read, but only the version that began a run can go on with it."""
+"""Run folders of other versions: their results can be read, but only the version that started a run can resume it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ RENAMED_SINCE_0_4 = {"personal": "prediction"}
 
 
 def read_run_values(folder: Path) -> dict[str, Any]:
-    """The values of a run folder's config.toml, with today's keys."""
+    """The values of a run folder's config.toml, with the current keys."""
     path = folder / "config.toml"
     if not path.is_file():
-        raise FedloomError(f"{folder} is not a run's folder: it has no config.toml.")
+        raise FedloomError(f"{folder} is not the folder of a run: it has no config.toml.")
     return with_new_keys(read_toml(path))
 
 
 def with_new_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of an older version's config, or of its plan, with today's keys."""
+    """The values of an older version's config or plan, with the current keys."""
     if writer_version(values) == fedloom.__version__:
         return dict(values)
     renamed = {RENAMED_SINCE_0_4.get(key, key): value for key, value in values.items()}
@@ -36,7 +36,7 @@ def writer_version(values: Mapping[str, Any]) -> str:
 
 
 def refuse_other_version(folder: Path, values: Mapping[str, Any]) -> None:
-    """Refuse to go on with what another version began."""
+    """Refuse to continue what another version started."""
     version = writer_version(values)
     if version != fedloom.__version__:
         raise FedloomError(

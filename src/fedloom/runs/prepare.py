@@ -1,4 +1,4 @@
-"""From a task, a method and a config to a run that is ready to start. What cannot run is refused here."""
+"""Prepare a run from a task, a method and a config. A combination that cannot run is refused here."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Prepared:
 
 
 def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | None = None) -> Prepared:
-    """Put a run together; everything that can be refused is refused here, before any work.
+    """Check and assemble a run. Everything that can be refused is refused here, before training starts.
 
-    ``made_of`` says what the task is made of, where its data do not: it stands for their fingerprint.
+    ``made_of`` replaces the fingerprint of the task, for tasks whose data are not in this process.
     """
     engine.check(config.engine, config.ray_address)
     work = config.local
@@ -59,12 +59,12 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     algorithm.check(task, work)
     if execution.name == "compiled" and not algorithm.compiles:
         raise FedloomError(
-            f"{config.method.get('name')} has local steps of its own, and execution 'compiled' takes plain ones: use "
+            f"{config.method.get('name')} has its own local steps, which execution 'compiled' does not support: use "
             "vectorised or loop."
         )
     late = [since for since, _ in task.federation.later if since > config.rounds]
     if late:
-        log.warning("the drift of round %s never comes: the run has %s rounds", late[0], config.rounds)
+        log.warning("the drift of round %s does not happen: the run has only %s rounds", late[0], config.rounds)
     for stage in config.prediction:
         stage.check(algorithm, task)
     optimizer = _server_step(algorithm, config, task)
@@ -91,15 +91,13 @@ def _new_clients(task: Task, config: RunConfig) -> tuple[int, ...]:
     """Clients held out of training, drawn by the run's seed."""
     clients, number = task.federation.clients, config.new_clients
     if number >= clients:
-        raise FedloomError(
-            f"new_clients={number} of {clients} clients are held out: at least one must be left to train."
-        )
+        raise FedloomError(f"new_clients={number} holds out all of the {clients} clients: leave at least one to train.")
     drawn = numpy_generator(config.seed, "new clients").choice(clients, number, replace=False)
     return tuple(sorted(int(client) for client in drawn))
 
 
 def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerStep | None:
-    """The run's server optimiser or the method's own; both at once, or one without a shared model, is refused."""
+    """The run's server optimiser, or else the method's. Both at once, or one without a shared model, are refused."""
     name = config.method.get("name", "the method")
     if (config.server_optimizer or algorithm.server) is not None and not algorithm.averages_every_round:
         raise FedloomError(
@@ -109,7 +107,7 @@ def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerS
     if config.server_optimizer is None:
         return algorithm.server
     if algorithm.server is not None:
-        raise FedloomError(f"{name} has a server optimiser of its own: drop server_optimizer, or use fedavg with it.")
+        raise FedloomError(f"{name} has its own server optimiser: drop server_optimizer, or use fedavg with it.")
     if "row" not in algorithm.start(task):
-        raise FedloomError(f"{name} has no shared model that a server optimiser could move: drop server_optimizer.")
+        raise FedloomError(f"{name} has no shared model that a server optimiser could update: drop server_optimizer.")
     return config.server_optimizer

@@ -1,4 +1,4 @@
-"""From a prepared run to a finished one: all of its rounds, its folder, and how it goes on after a stop."""
+"""Execute a prepared run: play all rounds, write the run's folder, and resume after a stop."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ Observer = Callable[[dict[str, Any]], None]
 """Called with each round's record: progress bars and trackers."""
 
 PICTURED_CLIENTS = 1000
+"""With more clients than this, a run does not store its partition."""
 
 
 def execute(
@@ -38,11 +39,11 @@ def execute(
     observers: Sequence[Observer] = (),
     cores: Engine | None = None,
 ) -> History:
-    """Run from the beginning, in memory or into a new folder; on ``cores``, or on the engine the config names."""
+    """Run from round 0, in memory or into a new folder, on ``cores`` or else on the engine that the config names."""
     history = History(prepared.plain, partition=partition_counts(prepared.composition.task), folder=folder)
     if folder is not None:
         if (folder / "config.toml").exists():
-            raise FedloomError(f"{folder} already holds a run: resume it, or name another folder.")
+            raise FedloomError(f"{folder} already contains a run: resume it, or name another folder.")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / "partition.json", compact_json(history.partition))
@@ -55,18 +56,18 @@ def execute(
 def resume(
     prepared: Prepared, folder: Path, observers: Sequence[Observer] = (), cores: Engine | None = None
 ) -> History:
-    """Go on with a run's folder from its last checkpoint, to the same bytes as if it had never stopped."""
+    """Continue the run in a folder from its last checkpoint, to the same bytes as without the stop."""
     history = History.load(folder)
     if history.stopped is not None:
-        raise FedloomError(f"{folder} ended by itself ({history.stopped}): there is nothing to resume.")
+        raise FedloomError(f"{folder} has ended ({history.stopped}): there is nothing to resume.")
     began_with = history.config.get("made_by", {}).get("task")
     if began_with != prepared.plain["made_by"]["task"]:
         raise FedloomError(
-            f"{folder} began with other data, another partition or another model: give resume the same task, or put "
-            "the data back as they were."
+            f"{folder} was started with other data, another partition or another model: give resume the same task, or "
+            "restore the data."
         )
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
-    if state is None:  # stopped before its first checkpoint: everything is measured anew
+    if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
     history.records = [record for record in history.records if record["round"] <= state.round]
     rewrite_records(folder, history.records)
@@ -77,10 +78,10 @@ def resume(
 
 
 def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
-    """A row per client of a finished run's models, scored as ``prepared`` says: on other data than the run's own."""
+    """Score the models of a finished run on the data of ``prepared``, and return one row per client."""
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:
-        raise FedloomError(f"{folder} has no checkpoint: its models cannot be scored anew.")
+        raise FedloomError(f"{folder} has no checkpoint, so its models cannot be scored.")
     return _run_rounds(prepared, state, History(prepared.plain), ()).clients
 
 
@@ -118,7 +119,7 @@ def _run_rounds(
                 if folder is not None and (last or state.round % config.checkpoint_every == 0):
                     save_checkpoint(folder, state)
             history.row = state.server.get("row")
-            if not history.clients and run.eval_every:  # stopped after the last round, before its clients were noted
+            if not history.clients and run.eval_every:  # stopped after the last round, before clients.json was written
                 history.clients = score_models(run, cores, state)[1]
         except Stopped as end:
             history.stopped = str(end)
@@ -131,20 +132,20 @@ def _run_rounds(
 
 
 def _try_round(play: Callable[[], dict[str, Any]], run: Composition, number: int) -> dict[str, Any]:
-    """Play a round, and again when too few clients answer: nothing has changed then."""
+    """Play a round; if too few clients answer, try it again, since the state is unchanged."""
     for tries_left in range(run.retries, -1, -1):
         try:
             return play()
         except Abandoned as why:
             reason = f"round {number} was abandoned, the model is unchanged: {why}"
             if not tries_left:
-                raise FedloomError(f"{reason}; resume when more clients are connected.") from None
-            log.warning("%s; it is tried again", reason)
-    raise AssertionError("a round ends, or it is abandoned")
+                raise FedloomError(f"{reason}; resume the run when more clients are connected.") from None
+            log.warning("%s; trying it again", reason)
+    raise AssertionError("a round either ends or is abandoned")
 
 
 def _record_exclusions(cores: Engine, record: dict[str, Any]) -> None:
-    """Write into a round's record whose answers did not count, and why."""
+    """Add to a round's record which clients' replies were excluded, and why."""
     left_out = cores.take_exclusions()
     if left_out:
         record["excluded"] = left_out
@@ -158,6 +159,7 @@ def _record_round(history: History, record: dict[str, Any], observers: Sequence[
 
 
 def partition_counts(task: Task) -> dict[str, Any]:
+    """The training samples per client and class, with the names of both; empty if there are too many clients."""
     federation = task.federation
     if federation.clients > PICTURED_CLIENTS:
         return {}

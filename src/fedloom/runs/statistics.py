@@ -1,4 +1,4 @@
-"""Numbers out of histories: last values, means over seeds, curves, traffic and counts of clients.
+"""Statistics of histories: last values, means over seeds, curves, traffic and numbers of clients.
 
 The runs of one method differ only in their seed. A method's value is the mean over its runs, and the spread is the
 sample standard deviation over them. A value that is not finite (a diverged run) counts as not measured.
@@ -28,7 +28,7 @@ CLIENTS = "client_model/own_test/accuracy/mean"
 CLIENTS_STD = CLIENTS.removesuffix("mean") + "std"
 GLOBAL = "global_model/global_test/accuracy"
 BYTES = ("bytes_down", "bytes_up", "bytes_between")
-"""What a round sent: from the server, to the server, and from client to client in a chain."""
+"""The bytes of a round: from the server, to the server, and between clients."""
 GROUPS = ("small", "intermediate", "big")
 AXES = ("round", "megabytes", "steps")
 PANELS = {GLOBAL: "Global model on the global test set", CLIENTS: "Clients' models on their own test sets (mean)"}
@@ -81,7 +81,7 @@ def last_value(history: History, metric: str) -> float | None:
 
 
 def progress(history: History, axis: str) -> dict[int, float]:
-    """Where each round lies on an axis: its number, or all megabytes or local steps up to its end."""
+    """The position of each round on an axis: its number, or the megabytes or local steps up to its end."""
     total = 0.0
     places = {}
     for record in history.records:
@@ -102,7 +102,7 @@ def traffic(runs: Sequence[History]) -> dict[str, float]:
 
 
 def curve(runs: Sequence[History], metric: str, axis: str = "round") -> MetricCurve | None:
-    """A method's curve over the rounds that all its runs measured, or None if there is no such round."""
+    """A method's curve over the rounds in which all its runs measured the metric, or None if there are none."""
     measured = [(values_by_round(run, metric), progress(run, axis)) for run in runs]
     measured = [(values, places) for values, places in measured if values]
     rounds = sorted(set.intersection(*(set(values) for values, _ in measured))) if measured else []
@@ -117,7 +117,7 @@ def curve(runs: Sequence[History], metric: str, axis: str = "round") -> MetricCu
 def accuracy_panels(axis: str, histories: Histories) -> list[CurvePanel]:
     """Accuracy by ``round``, ``megabytes`` or ``steps``: a panel for the global model, one for the clients' models.
 
-    The band is the standard deviation over seeds. A single run has none, so there it is the one over clients.
+    The band is the standard deviation over seeds, or over clients if there is only one run.
     """
     if axis not in AXES:
         raise unknown("axis", axis, AXES)
@@ -161,7 +161,7 @@ def _band_note(histories: Histories, alone: bool, over_clients: bool) -> str:
 
 
 def client_accuracies(runs: Sequence[History], group: str | None = None) -> Floats:
-    """Final accuracies of single clients (of one size group), the clients of all seeds together."""
+    """The final accuracy of every client (of one size group), for all seeds together."""
     rows = [row for run in runs for row in run.clients if group is None or row.get("group") == group]
     return np.array([row["accuracy"] for row in rows if is_finite(row.get("accuracy"))], dtype=np.float64)
 

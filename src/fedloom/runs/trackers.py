@@ -1,4 +1,4 @@
-"""Optional sinks for a run's numbers: TensorBoard and MLflow, each an observer of the round's records."""
+"""Trackers: observers that send the metrics of each round to TensorBoard or MLflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRACKERS = {
 
 
 def tracker(name: str, folder: Path, label: str, rounds: int) -> Observer:
-    """An observer that passes every metric on."""
+    """An observer that sends every metric to the named tracker."""
     if name == "tensorboard":
         return _tensorboard(folder)
     if name == "mlflow":
@@ -33,7 +33,7 @@ def _tensorboard(folder: Path) -> Observer:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as missing:
-        raise FedloomError("--track tensorboard needs it: pip install 'fedloom[tensorboard]'.") from missing
+        raise FedloomError("--track tensorboard needs TensorBoard: pip install 'fedloom[tensorboard]'.") from missing
     writer = SummaryWriter(str(folder / "tensorboard"))
 
     def observe(record: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def _mlflow(folder: Path, label: str, rounds: int) -> Observer:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
     except ImportError as missing:
-        raise FedloomError("--track mlflow needs it: pip install 'fedloom[mlflow]'.") from missing
+        raise FedloomError("--track mlflow needs MLflow: pip install 'fedloom[mlflow]'.") from missing
     address = os.environ.get("MLFLOW_TRACKING_URI")
     if address is None:
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # plain files need no database and no server

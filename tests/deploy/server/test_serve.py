@@ -106,8 +106,8 @@ def test_with_too_few_answers_the_run_stops_with_the_reason_and_goes_on_later(tm
     with pytest.raises(FedloomError) as end:
         local.play(after={1: lambda: local.transport.away.add(SOUTH)})
     told = "round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed"
-    assert str(end.value) == f"{told}; resume when more clients are connected."
-    assert caplog.text.count(f"{told}; it is tried again") == 2
+    assert str(end.value) == f"{told}; resume the run when more clients are connected."
+    assert caplog.text.count(f"{told}; trying it again") == 2
     state, before = load_checkpoint(local.run, 3), simulated(plan("scaffold", rounds=1))
     assert state is not None
     assert state.round == 1

@@ -36,7 +36,7 @@ def test_a_methods_settings_stay_with_it():
         (["local.lr"], "write it as key=value,value"),
         (["=1,2"], "write it as key=value,value"),
         (["local.lr="], "has no value"),
-        (["local.lr=0.1,,1"], "empty value"),
+        (["local.lr=0.1,,1"], "between commas is empty"),
         (["local.lr=0.1,0.10"], "has 0.1 twice"),
         (["local.epochs=1,1.0"], "has 1.0 twice"),
         (["local.lr=0.1", "local.lr=1"], "is given twice"),
@@ -53,7 +53,7 @@ def test_a_grid_in_python_takes_numpy_and_refuses_a_lone_text():
 
     assert check_grid({"local.lr": np.array([0.5, 1.0])}) == {"local.lr": [0.5, 1.0]}
     assert type(check_grid({"rounds": np.array([3])})["rounds"][0]) is int
-    with pytest.raises(FedloomError, match="give a list"):
+    with pytest.raises(FedloomError, match="must be a list of values"):
         check_grid({"method": "fedavg"})
 
 

@@ -69,9 +69,9 @@ def test_a_plan_is_written_once_and_only_the_same_plan_may_go_on(tmp_path):
         "config": {"seed": 0},
         "made_by": made_by,
     }
-    with pytest.raises(FedloomError, match="holds another sweep"):
+    with pytest.raises(FedloomError, match="contains another sweep"):
         write_plan(tmp_path / "new", "sweep.toml", {**plan, "config": {"seed": 1}})
-    with pytest.raises(FedloomError, match="already holds a sweep"):
+    with pytest.raises(FedloomError, match="already contains a sweep"):
         write_plan(tmp_path / "new", "comparison.toml", plan)
     with pytest.raises(FedloomError, match="give plain values"):
         write_plan(tmp_path / "other", "sweep.toml", {"config": {"rounds": object()}})

@@ -104,10 +104,10 @@ def test_a_finished_sweep_is_only_read_and_another_one_is_refused(task, tmp_path
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     fl.sweep(task, grid={"local.lr": [0.1, 0.2]}, rounds=1, out=tmp_path / "a")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
-    with pytest.raises(FedloomError, match="holds another sweep"):
+    with pytest.raises(FedloomError, match="contains another sweep"):
         fl.sweep(task, grid={"local.lr": [0.1, 0.4]}, rounds=1, out=tmp_path / "a")
     fl.run(task, rounds=1, out=tmp_path / "run")
-    with pytest.raises(FedloomError, match="already holds a run"):
+    with pytest.raises(FedloomError, match="already contains a run"):
         fl.sweep(task, grid={"local.lr": [0.1]}, rounds=1, out=tmp_path / "run")
 
 

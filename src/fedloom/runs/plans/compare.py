@@ -1,6 +1,6 @@
 """Comparisons: several methods on the same data with the same seeds.
 
-``comparison.toml`` in the folder says what is compared; each run has its own folder, ``METHOD-seedN``.
+``comparison.toml`` in the folder holds the plan; each run has its own folder, ``METHOD-seedN``.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ def compare(
 ) -> dict[str, list[History]]:
     """Run several methods on the same data with the same seeds.
 
-    A method that diverges keeps what was measured, and the comparison goes on.
+    If a method diverges, its measurements are kept and the comparison continues.
 
     Args:
-        task: A task, the name of one, or a function of the seed, so that each seed has its own partition and model.
+        task: A task, the name of a task, or a function from a seed to a task, so that each seed has its own partition
+            and model.
         methods: Specs (``"fedprox:mu=0.1"``), methods or classes of methods.
-        seeds: How many seeds each method is run with, from ``seed`` (0 by default) on.
-        out: A folder for the comparison. The same call goes on where it was stopped, and so does ``fedloom resume`` if
-            the task and the methods have names.
+        seeds: How many seeds each method is run with; the first is ``seed`` (default 0).
+        out: A folder for the comparison. The same call continues a stopped comparison, and so does ``fedloom resume``
+            if the task and the methods have names.
         observers: Functions that are called with each round's record.
         **settings: Any other key of a run's config, as for ``fl.run``.
 
@@ -83,23 +84,23 @@ def make_plan(
     task_of: TaskOf | None = None,
     objects: Mapping[str, Algorithm] | None = None,
 ) -> dict[str, Any]:
-    """What is to be compared, after every method was checked.
+    """Check every method and return the plan of the comparison.
 
     Args:
         values: The values of a config, without a method.
         methods: The methods' specs.
         seeds: How many seeds each method is run with.
-        reach: An accuracy; the comparison then also says after how many rounds it was reached.
+        reach: An accuracy; the comparison then also reports after how many rounds each method reached it.
         task_of: The task as a function of the seed, if the values do not name it.
         objects: Methods that are Python objects, by their specs.
     """
     methods = [label_of(spec) for spec in methods]
     if len(set(methods)) < len(methods):
-        raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each once.")
+        raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each method once.")
     if seeds < 1:
         raise FedloomError(f"seeds={seeds}: it must be at least 1.")
     if reach is not None and not 0 < reach <= 1:
-        raise FedloomError(f"reach={reach:g}: an accuracy is above 0 and at most 1, for instance 0.8.")
+        raise FedloomError(f"reach={reach:g}: it must be an accuracy above 0 and at most 1, for instance 0.8.")
     asked = {} if reach is None else {"reach": reach}
     plan = {"methods": methods, "seeds": seeds, **asked, "config": dict(values)}
     runs = RunFactory(task_of)
@@ -109,7 +110,7 @@ def make_plan(
 
 
 def resume_comparison(folder: Path, observers_of: ObserversOf, workers: int | None = None) -> dict[str, list[History]]:
-    """Run what is left of a folder's comparison."""
+    """Run the unfinished runs of the comparison in a folder."""
     plan = read_plan(folder, PLAN)
     return run_members(folder, _members(plan), seeds_of(plan), observers_of, RunFactory(workers=workers))
 
@@ -127,7 +128,7 @@ def _members(plan: Mapping[str, Any], objects: Mapping[str, Algorithm] | None = 
 
 
 def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
-    """The runs in some folders, by method. A folder is a run's, a plan's, or one with runs in it."""
+    """The runs in some folders, by method. A folder may be that of a run or of a plan, or contain folders of runs."""
     found: dict[str, list[History]] = {}
     for folder in folders:
         labels = {member.folder_name: member.label for member in _plan_members(folder)}
@@ -137,7 +138,9 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
             label = labels.get(run.name.rpartition("-seed")[0]) or _label(history)
             found.setdefault(label, []).append(history)
     if not found:
-        raise FedloomError(f"there is no run in {', '.join(map(str, folders))}: name a run's folder or a comparison's.")
+        raise FedloomError(
+            f"there is no run in {', '.join(map(str, folders))}: name the folder of a run or of a comparison."
+        )
     return {label: found[label] for label in sorted(found)}
 
 
@@ -149,7 +152,7 @@ def _plan_members(folder: Path) -> list[Member]:
 
 
 def _label(history: History) -> str:
-    """The method and the settings in which it differs from its defaults, so that two settings are never pooled."""
+    """The method with its non-default settings, so that runs with different settings get different labels."""
     settings = dict(history.config["method"])
     name = str(settings.pop("name"))
     method = label_of(method_from(name, settings)) if method_class(name).__name__.lower() == name else name

@@ -1,4 +1,4 @@
-"""The grid of a sweep: keys of the config, each with several values, and all their combinations.
+"""The grid of a sweep: several values for each of some config keys, and all combinations of them.
 
 On the command line a key is written ``local.lr=0.05,0.1``. Keys are dotted as in ``--set``; the values of ``method``
 are specs (``method=fedavg,fedprox:mu=0.1,fedavg+fedpredict``).
@@ -22,7 +22,7 @@ Settings = dict[str, Any]
 
 
 def read_grid(texts: Sequence[str]) -> Grid:
-    """A grid from ``key=value,value`` texts; a value is read as TOML, or as text if it is not a TOML value."""
+    """A grid from texts of the form ``key=value,value``. A value that is not valid TOML is read as text."""
     grid: dict[str, list[Any]] = {}
     for text in texts:
         key, equals, rest = (part.strip() for part in text.partition("="))
@@ -32,21 +32,21 @@ def read_grid(texts: Sequence[str]) -> Grid:
             raise FedloomError(f"--grid {text}: {key} is given twice; give all of its values at once.")
         pieces = split_commas(rest) if rest else []
         if "" in pieces:
-            raise FedloomError(f"--grid {text}: there is an empty value between commas; remove it.")
+            raise FedloomError(f"--grid {text}: a value between commas is empty; remove it.")
         grid[key] = list(split_methods(rest)) if key == "method" else [toml_value(piece) for piece in pieces]
     return check_grid(grid)
 
 
 def check_grid(grid: Mapping[str, Iterable[Any]]) -> Grid:
-    """The grid as lists of plain values; an empty or doubled list is an error."""
+    """The grid as lists of plain values; an empty list or a repeated value is an error."""
     if not grid:
         raise FedloomError("a sweep needs a grid, for instance --grid local.lr=0.05,0.1.")
     found: Grid = {}
     for key, values in grid.items():
         if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable):
-            raise FedloomError(f"the grid of {key} is {values!r}: give a list of values.")
+            raise FedloomError(f"the grid of {key} must be a list of values, got {values!r}.")
         if key == "seed":
-            raise FedloomError("seed cannot be in the grid, since a score is a mean over seeds: use --seeds.")
+            raise FedloomError("seed cannot be in the grid, because scores are means over seeds: use --seeds.")
         found[key] = [_toml_plain(value) for value in values]
         if not found[key]:
             raise FedloomError(f"the grid of {key} has no value: give at least one, for instance {key}=0.05,0.1.")
@@ -57,7 +57,7 @@ def check_grid(grid: Mapping[str, Iterable[Any]]) -> Grid:
 
 
 def combinations(grid: Grid) -> list[Settings]:
-    """All combinations; keys of the task change slowest, so that neighbours share their data."""
+    """All combinations. Keys of the task change slowest, so that consecutive runs share their data."""
     keys = sorted(grid, key=lambda key: not key.startswith("task."))
     chosen = [dict(zip(keys, values, strict=True)) for values in itertools.product(*(grid[key] for key in keys))]
     return [{key: settings[key] for key in grid} for settings in chosen]
@@ -77,7 +77,7 @@ def with_settings(values: Mapping[str, Any], settings: Settings) -> dict[str, An
 
 
 def short_keys(grid: Mapping[str, Any]) -> dict[str, str]:
-    """What to call each key in a table: its last word where that is enough."""
+    """The column heading of each key: its last part where that is unambiguous."""
     words = [key.rpartition(".")[2] for key in grid]
     return {key: word if words.count(word) == 1 else key for key, word in zip(grid, words, strict=True)}
 
@@ -89,7 +89,7 @@ def combination_label(settings: Settings) -> str:
 
 
 def _write_out_partition(values: dict[str, Any], key: str) -> None:
-    """Write the partition as a section, so that one of its settings can be set; ``alpha`` alone is Dirichlet's."""
+    """Expand the partition to a section, so that one of its settings can be set; ``alpha`` alone means Dirichlet."""
     task = values.setdefault("task", {})
     given = task.get("partition")
     if given is None and key != "task.partition.alpha":
@@ -101,7 +101,7 @@ def _write_out_partition(values: dict[str, Any], key: str) -> None:
 
 
 def _toml_plain(value: Any) -> Any:
-    """A value that TOML can write, from a NumPy number or a tuple."""
+    """A NumPy number or a tuple as a value that TOML can represent."""
     if isinstance(value, (list, tuple)):
         return [_toml_plain(one) for one in value]
     return value.item() if hasattr(value, "item") else value

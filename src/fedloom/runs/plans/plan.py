@@ -1,9 +1,9 @@
-"""Plans: runs that belong together, in one folder that can be stopped and resumed.
+"""Plans: groups of runs in one folder, which can be stopped and resumed together.
 
-A comparison, a sweep and advice are plans. A plan has members; a member has a label and the values of a config, and is
-run with every seed. One executor runs them all: a run that is finished is read, one that was stopped goes on, and one
-that is missing is started, so starting a plan and resuming it are the same. The plan's file (``comparison.toml``,
-``sweep.toml`` or ``advice.toml``) says what is asked; each run has its own folder beside or below it.
+Comparisons, sweeps and advice are plans. A plan has members. A member has a label and the values of a config, and is
+run with every seed. A finished run is read, a stopped run is resumed and a missing run is started, so starting a plan
+and resuming it are the same. The plan is stored in ``comparison.toml``, ``sweep.toml`` or ``advice.toml``; each run has
+its own folder beside that file or below it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.to
 ObserversOf = Callable[[str, int], Sequence[Observer]]
 """The observers for the run of a member (by its label) with a seed."""
 TaskOf = Callable[[int], Task]
-"""The task of a seed, where it is a Python object that no config builds."""
+"""A function from a seed to a task, for tasks that are Python objects and that no config can build."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +44,26 @@ class Member:
 
     label: str
     folder_name: str
-    """The name of its runs' folders, before the seed."""
+    """The name of its runs' folders, without the seed."""
     values: Mapping[str, Any]
     """The values of its config."""
     method: Algorithm | None = None
-    """The method, if it is a Python object that the values do not name."""
+    """The method, if it is a Python object that the values cannot name."""
 
 
 @dataclass
 class RunFactory:
-    """Prepares the runs of members. Runs on the same data share one task in memory; the newest few are kept."""
+    """Prepares the runs of members. Runs on the same data share a task; the ``kept_tasks`` newest stay in memory."""
 
     task_of: TaskOf | None = None
     workers: int | None = None
     task_view: Callable[[Task], Task] = lambda task: task
-    """What runs see of a task."""
+    """Applied to a task before a run uses it."""
     kept_tasks: int = 1
     tasks: list[tuple[Any, Task]] = field(default_factory=list)
 
     def prepare(self, member: Member, seed: int, folder: Path | None = None) -> Prepared:
-        """A member's run with a seed, checked; ``folder`` is given if the run has begun there."""
+        """Prepare a member's run with a seed; ``folder`` is the run's folder if the run is to be resumed."""
         given = None if self.task_of is None else self._task_object(seed)
         unnamed = None if given is None or given.made_from else given
         if folder is None:
@@ -83,7 +83,7 @@ class RunFactory:
     def _task_object(self, seed: int) -> Task:
         task_of = self.task_of
         if task_of is None:
-            raise AssertionError("there is no given task")
+            raise AssertionError("the task is not a Python object")
         return self._find_or_make(seed, lambda: task_of(seed))
 
     def _find_or_make(self, key: Any, make: Callable[[], Task]) -> Task:
@@ -97,16 +97,16 @@ class RunFactory:
 
 @dataclass(frozen=True)
 class TaskSource:
-    """A task of a plan: the section of a config, and the task as a function of the seed if it is a Python object."""
+    """The task of a plan: its config section, and a function from a seed to the task if it is a Python object."""
 
     section: dict[str, Any]
     of_seed: TaskOf | None = None
     is_named: bool = True
-    """Whether the section builds the task again under every seed."""
+    """Whether the section can rebuild the task with every seed."""
 
     @staticmethod
     def of(task: Task | str | TaskOf) -> TaskSource:
-        """The source of a task, of a task's name, or of a function of the seed."""
+        """The source for a task, for the name of a task, or for a function from a seed to a task."""
         if isinstance(task, str):
             return TaskSource({"name": task})
         if isinstance(task, Task):
@@ -115,29 +115,29 @@ class TaskSource:
 
 
 def write_plan(folder: Path, file: str, plan: Mapping[str, Any], task_is_named: bool = True) -> None:
-    """Write what is to be done into a folder. A folder that holds the same plan is gone on with.
+    """Write a plan into a folder. If the folder already holds the same plan, nothing is written.
 
     Args:
         folder: The plan's folder.
-        file: The name of the plan's file, which says what kind of plan it is.
+        file: The name of the plan's file, which determines the kind of plan.
         plan: The plan; its ``config`` has the values of a run's config.
-        task_is_named: Whether the plan's config builds the task. Otherwise only Python can go on with the plan.
+        task_is_named: Whether the plan's config can build the task. Otherwise only Python can resume the plan.
     """
     content = plan_bytes(plan, task_is_named)
     kind = PLAN_FILES[file]
     if (folder / file).exists():
         refuse_other_version(folder, read_toml(folder / file))
         if read_toml(folder / file) != tomllib.loads(content.decode()):
-            raise FedloomError(f"{folder} holds another {kind}: name another folder, or resume that {kind}.")
+            raise FedloomError(f"{folder} contains another {kind}: name another folder, or resume that {kind}.")
         return
     save_plan(folder, file, content)
 
 
 def save_plan(folder: Path, file: str, content: bytes) -> None:
-    """Write a plan's file, unless the folder holds something else."""
+    """Write a plan's file; a folder with another plan or a run is refused."""
     for other, what in {**PLAN_FILES, "config.toml": "run"}.items():
         if other != file and (folder / other).exists():
-            raise FedloomError(f"{folder} already holds a {what}: resume it, or name another folder.")
+            raise FedloomError(f"{folder} already contains a {what}: resume it, or name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / file, content)
@@ -146,7 +146,7 @@ def save_plan(folder: Path, file: str, content: bytes) -> None:
 
 
 def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
-    """A plan's file, with the version that writes it."""
+    """The content of a plan's file, including the version of fedloom."""
     made_by = {"fedloom": fedloom.__version__, **plan.get("made_by", {})}
     given = {} if task_is_named else {"task_is_an_object": True}
     try:
@@ -156,20 +156,20 @@ def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
 
 
 def read_plan(folder: Path, file: str) -> dict[str, Any]:
-    """The plan of a folder, to go on with it from its file alone; another version's plan is refused."""
+    """Read a plan to resume it; the plan of another version, or one whose task is a Python object, is refused."""
     plan = read_toml(folder / file)
     refuse_other_version(folder, plan)
     if plan.get("task_is_an_object"):
         kind = PLAN_FILES[file]
         raise FedloomError(
-            f"the task of {folder} is a Python object, which its file cannot hold: go on with the call that began "
-            f"the {kind}, with the same out."
+            f"the task of {folder} is a Python object, which a file cannot store: repeat the Python call that "
+            f"started the {kind}, with the same out."
         )
     return plan
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a config with every part as plain values, so that a file can hold them."""
+    """The values of a config with every object as plain values, so that they can be written to a file."""
     plain: dict[str, Any] = {}
     for key, value in values.items():
         if key == "selection" and not isinstance(value, str | Mapping):
@@ -196,9 +196,9 @@ def seeds_of(plan: Mapping[str, Any]) -> range:
 def run_members(
     folder: Path | None, members: Sequence[Member], seeds: Sequence[int], observers_of: ObserversOf, runs: RunFactory
 ) -> dict[str, list[History]]:
-    """Run what is left of a plan, seed by seed, so that all members of a seed share one task in memory.
+    """Run the unfinished runs of a plan, seed by seed, so that all members of a seed share one task in memory.
 
-    Without a folder everything stays in memory. The result has a history per seed under each member's label.
+    Without a folder everything stays in memory. The result maps each member's label to one history per seed.
     """
     results: dict[str, list[History]] = {member.label: [] for member in members}
     for seed in seeds:
@@ -209,7 +209,7 @@ def run_members(
 
 
 def run_member(folder: Path | None, member: Member, seed: int, observers_of: ObserversOf, runs: RunFactory) -> History:
-    """One run: read if it is finished, resumed if it was stopped, started if it is missing."""
+    """Read a run if it is finished, resume it if it was stopped, and start it if it is missing."""
     if folder is not None and is_finished(folder):
         return History.load(folder)
     if folder is None or not (folder / "config.toml").exists():
@@ -218,7 +218,7 @@ def run_member(folder: Path | None, member: Member, seed: int, observers_of: Obs
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run's folder has all that it will ever have."""
+    """Whether the run in a folder is finished."""
     return (folder / "clients.json").exists()
 
 

@@ -1,7 +1,7 @@
-"""Sweeps: all combinations of a grid over config keys, with the same seeds, and the best of them.
+"""Sweeps: run all combinations of a grid over config keys with the same seeds, and find the best combination.
 
-``sweep.toml`` in the folder says what is swept; each run has its own folder, as in a comparison. The first metric
-decides which combination is best. It is measured on the clients' test parts, so the score of the best is optimistic:
+``sweep.toml`` in the folder holds the plan; each run has its own folder, as in a comparison. The first metric decides
+which combination is best. It is measured on test data, so the score of the best combination is optimistic:
 ``fedloom advise`` chooses on validation data instead.
 """
 
@@ -48,13 +48,13 @@ METRICS = {
     "big": "client_model/own_test/{score}/big",
     "loss": "client_model/own_test/loss/mean",
 }
-"""Short names of metrics; any full name works too."""
+"""Short names of metrics; full names are accepted too."""
 AGGREGATES = "mean|std|weighted|worst_decile|small|intermediate|big|new|per_selected"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep measured: for every combination its settings and a history per seed."""
+    """The result of a sweep: the settings of every combination, and one history per seed."""
 
     grid: Grid
     settings: dict[str, Settings]
@@ -96,14 +96,14 @@ def sweep(
     """Run every combination of a grid with the same seeds.
 
     Args:
-        task: A task, the name of one, or a function of the seed.
+        task: A task, the name of a task, or a function from a seed to a task.
         method: A method's spec, a method, or its class.
-        grid: The values of each key of the config, for instance
+        grid: The values to try for each config key, for instance
             ``{"method.mu": [0.01, 0.1], "local.lr": [0.05, 0.1]}``.
-        seeds: How many seeds each combination is run with, from ``seed`` (0 by default) on.
-        metrics: Short names (``fedloom.runs.plans.sweep.METRICS``) or full ones; the first one decides the order.
-        out: A folder for the sweep. The same call goes on where it was stopped, and so does ``fedloom resume`` if the
-            task and the method have names.
+        seeds: How many seeds each combination is run with; the first is ``seed`` (default 0).
+        metrics: Short names (``fedloom.runs.plans.sweep.METRICS``) or full names; the first metric decides the order.
+        out: A folder for the sweep. The same call continues a stopped sweep, and so does ``fedloom resume`` if the task
+            and the method have names.
         **settings: Any other key of a run's config, as for ``fl.run``.
     """
     source, checked = TaskSource.of(task), check_grid(grid)
@@ -133,7 +133,7 @@ def make_plan(
     task_of: TaskOf | None = None,
     method: Algorithm | None = None,
 ) -> dict[str, Any]:
-    """What is to be swept, after every combination was checked."""
+    """Check every combination and return the plan of the sweep."""
     if seeds < 1:
         raise FedloomError(f"seeds={seeds}: it must be at least 1.")
     plan: dict[str, Any] = {"grid": grid, "seeds": seeds, "config": dict(values)}
@@ -150,7 +150,7 @@ def make_plan(
 
 
 def full_name(metric: str, score: str) -> str:
-    """A metric's full name from its short one; ``score`` is what the task calls its score."""
+    """The full name of a metric; ``score`` is the name of the task's score."""
     if metric in METRICS:
         return METRICS[metric].format(score=score)
     own = f"(client|received|trained)_model/own_test/({score}|loss|withheld_recall)/({AGGREGATES})"
@@ -166,14 +166,14 @@ def run_sweep(
     runs: RunFactory,
     method: Algorithm | None = None,
 ) -> Sweep:
-    """Run what is left of a sweep."""
+    """Run the unfinished runs of a sweep."""
     results = run_members(folder, members(plan, method), seeds_of(plan), observers_of, runs)
     settings = {combination_label(chosen): chosen for chosen in combinations(plan["grid"])}
     return Sweep(dict(plan["grid"]), settings, results, tuple(plan["metrics"]), folder)
 
 
 def members(plan: Mapping[str, Any], method: Algorithm | None = None) -> list[Member]:
-    """The combinations of a plan's grid; ``method`` is a Python object that they set other values of."""
+    """One member per combination; ``method`` is the method if it is a Python object, whose settings they change."""
     found = []
     for number, chosen in enumerate(combinations(plan["grid"]), 1):
         values = with_settings(plan["config"], chosen)

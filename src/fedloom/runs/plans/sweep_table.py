@@ -1,4 +1,4 @@
-"""The results of a sweep: a row per combination, which of them is best, and how far its lead is established.
+"""The results of a sweep: a row per combination, the best combination, and whether its lead is established.
 
 The first metric decides the order. Combinations whose gap to the best is within the combined standard deviation over
 seeds are marked as level with it.
@@ -80,17 +80,17 @@ def best_row(rows: Sequence[SweepRow]) -> SweepRow:
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether less of a metric is better: losses, errors and spreads."""
+    """Whether a lower value of a metric is better: losses, errors and spreads."""
     return "loss" in metric or "error" in metric or metric.endswith("/std")
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is a share, which is shown in per cent."""
+    """Whether a metric is a share, shown in per cent."""
     return "accuracy" in metric or "recall" in metric
 
 
 def value_text(row: SweepRow, metric: str) -> str:
-    """A row's metric for people, as ``87.3 ± 0.6 %``."""
+    """The value of a metric as text, for instance ``87.3 ± 0.6 %``."""
     mean, std = row["means"][metric], row["stds"][metric]
     if mean is None:
         return "not measured"
@@ -99,7 +99,7 @@ def value_text(row: SweepRow, metric: str) -> str:
 
 
 def sweep_verdict(rows: Sequence[SweepRow], metrics: Sequence[str]) -> str:
-    """Which combination is best, how far its lead is established, and whether the grid should be extended."""
+    """Which combination is best, whether its lead is established, and whether the grid should be extended."""
     metric = metrics[0]
     if rows[0]["mark"] != "best":
         return "No combination ran to its end with a measured score."
@@ -107,7 +107,7 @@ def sweep_verdict(rows: Sequence[SweepRow], metrics: Sequence[str]) -> str:
     words = [f"Best by {metric}: {first['label']} with {value_text(first, metric)}."]
     level = [row["label"] for row in rows[1:] if row["mark"] == "level"]
     if first["seeds"] == 1 and len(rows) > 1:
-        words.append("With a single seed its lead is not established: --seeds 3 or more would tell.")
+        words.append("With a single seed its lead is not established: use --seeds 3 or more.")
     elif level:
         names = join_names(level) if len(level) < 4 else f"{len(level)} others"
         words.append(f"Its lead over {names} is not established: it is within the combined standard deviation.")
@@ -128,7 +128,7 @@ def _is_at_edge(rows: Sequence[SweepRow], key: str) -> bool:
 
 
 def sweep_figure(grid: Mapping[str, Sequence[Any]], rows: Sequence[SweepRow], metric: str) -> Figure:
-    """The metric over the grid; combinations that were left out have no mark in it."""
+    """The metric over the grid as a figure, without the combinations that were left out."""
     points = [
         GridPoint(
             label=row["label"],

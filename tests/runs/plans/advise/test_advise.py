@@ -153,7 +153,7 @@ def test_the_clock_ends_a_tournament_and_the_advice_says_what_was_not_run(monkey
     assert len(advice.rungs[0].candidates) >= 2
     assert advice.rungs[-1].rounds < 40
     assert "Not run for lack of time" in str(advice)
-    assert "of the 40 rounds you mean to train" in str(advice)
+    assert "of the 40 rounds you intend to train" in str(advice)
 
 
 def test_a_budget_for_less_than_two_runs_is_refused_with_the_time_that_one_took():
@@ -168,10 +168,10 @@ def test_a_budget_for_less_than_two_runs_is_refused_with_the_time_that_one_took(
         ("digits", {"minutes": float("nan")}, "minutes=nan"),
         ("digits", {"minutes": float("inf")}, "minutes=inf"),
         ("digits", {"methods": "fedavgg"}, "Did you mean 'fedavg'"),
-        ("digits", {"methods": "local"}, "name a method beside local"),
+        ("digits", {"methods": "local"}, "name a method besides local"),
         ("digitz", {}, "unknown task 'digitz'"),
-        (fl.task("digits", clients=2), {}, "needs three clients, and this federation has 2"),
-        (fl.task("digits", clients=5, test_share=0.0), {}, "test part"),
+        (fl.task("digits", clients=2), {}, "needs at least three clients, and this federation has 2"),
+        (fl.task("digits", clients=5, test_share=0.0), {}, "test data"),
         (fl.task_of(federation([9, 9, 9]), mlp()), {}, "no client has a validation part"),
         ("digits", {"rounds": 0}, "rounds=0"),
         ("digits", {"local": {"lr": -1.0}}, "lr=-1"),

@@ -1,8 +1,8 @@
-"""What a tournament says: which candidate for which group of clients, what it costs, and how sure that is.
+"""The result of a tournament: the candidate for each group of clients, its cost, and the confidence in the choice.
 
-Candidates are chosen by their scores on validation data. Only those that the advice names are then scored on the test
-parts, once; how sure we are is computed there, where no choice was made. Two candidates are level when validation data
-do not tell them apart (95 %) and their means are within a point (1 %): then the clearly cheaper one is taken.
+Candidates are chosen by their scores on validation data. Only those that the advice names are then scored on test data,
+once; the confidence is computed from these scores. Two candidates are level if validation data do not separate them
+(95 %) and their means are within a point (1 %): then the clearly cheaper one is taken.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ CHEAPER = 0.9
 
 
 Reason = Literal["best", "sends less", "takes fewer steps", "regret"]
-"""Why a candidate was taken: it has the best mean, it is level with the best and cheaper, or (for all clients together)
-its largest distance to a group's best is the smallest."""
+"""Why a candidate was chosen: it has the best mean, it is level with the best and cheaper, or (for all clients
+together) its largest regret over the groups is the smallest."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes and gradient steps per client that takes part and round, all that a method does before round 1 included."""
+    """Bytes and gradient steps per participating client and round, including the work before round 1."""
 
     bytes_up: float
     bytes_down: float
     steps: float
     bytes_between: float = 0.0
-    """What clients hand to each other without the server."""
+    """Bytes sent between clients, without the server."""
 
     @property
     def bytes(self) -> float:
-        """All that is sent."""
+        """All bytes sent."""
         return self.bytes_up + self.bytes_down + self.bytes_between
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A candidate in a group of clients: its score on validation data, and on test data with the spread over seeds.
+    """A candidate's scores in a group of clients: on validation data, and on test data with the spread over seeds.
 
-    Scores are accuracies, or losses with a minus where a task has no accuracy; ``std`` is None with a single seed.
+    Scores are accuracies, or negative losses if the task has no accuracy. ``std`` is None with a single seed.
     """
 
     candidate: str
@@ -61,8 +61,8 @@ class Standing:
 class Pick:
     """The advice for a group of clients.
 
-    ``over_runner_up`` and ``over_local`` are how sure it is, on test data, that ``use`` is better than the best other
-    method and than training alone. ``level`` are the other candidates that are level with the best.
+    ``over_runner_up`` and ``over_local`` are the probabilities, on test data, that ``use`` is better than the best
+    other method and than local training. ``level`` are the other candidates that are level with the best.
     """
 
     group: str
@@ -80,20 +80,20 @@ class Pick:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to use for small, intermediate and big clients, and what to use if it must be one method for all."""
+    """The method to use for small, intermediate and big clients, and the one to use if all clients must share it."""
 
     task: str
     score: str
     groups: tuple[Pick, ...]
     overall: Pick
     regrets: dict[str, float]
-    """How far the one method for all is from the best one, by group, on validation data."""
+    """How far the method for all clients is from the best one in each group, on validation data."""
     costs: dict[str, Cost]
     rungs: tuple[Rung, ...]
     cannot_run: dict[str, str]
     not_run: tuple[str, ...]
     rounds: int
-    """The rounds that were asked for; the last rung says how many were played."""
+    """The requested rounds; the last rung has the number of rounds that were run."""
     minutes: float
     seconds: float
     folder: Path | None = None
@@ -109,7 +109,7 @@ class Advice:
 TestOutcomes = Callable[[str], Sequence[Outcome]]
 """A candidate's outcomes on test data, one per seed of the last rung."""
 Family = Callable[[str], str]
-"""The method of a candidate, without its settings: what a runner-up must differ in."""
+"""The method of a candidate, without its settings. A runner-up must have another one."""
 
 
 def picks(
@@ -157,7 +157,7 @@ def picks(
 def _choose(
     tournament: Tournament, ranked: Sequence[str], group: str, costs: Mapping[str, Cost]
 ) -> tuple[str, tuple[str, ...], Reason]:
-    """Who is taken for a group, who is level with it, and why."""
+    """The candidate chosen for a group, the candidates that are level with it, and the reason."""
     best = ranked[0]
     score, cells = tournament.score(best, group), _scores_by_client(tournament.results(best), group)
     level = []

@@ -1,9 +1,9 @@
-"""Advice: a tournament on one's own federation that says which method to use, within a budget of minutes.
+"""Advice: a tournament on the user's federation that finds which method to use, within a budget of minutes.
 
-Candidates (``candidates.py``) play by successive halving (``halving.py``) and are scored on validation data only; what
-the advice names is scored on test data once, from the checkpoints of its last runs (``advice.py``). ``advice.toml`` in
-the folder says what is asked; finished runs are read, so the same call goes on where it was stopped, and a longer one
-where a shorter one ended.
+Candidates (``candidates.py``) compete by successive halving (``halving.py``) and are scored on validation data only.
+The candidates that the advice names are scored on test data once, from the checkpoints of their last runs
+(``advice.py``). ``advice.toml`` in the folder holds the plan. Finished runs are read, so the same call continues a
+stopped tournament, and a call with more minutes continues a finished one.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def advise(
     watch: Callable[[Move], None] = lambda _: None,
     **settings: Any,
 ) -> Advice:
-    """Find out which method to use for small, intermediate and big clients, with a tournament of methods.
+    """Find the methods to use for small, intermediate and big clients, with a tournament of methods.
 
     Args:
-        task: A task, the name of one, or a function of the seed. A named task without validation data gets some; a
-            task that is a Python object must have them.
-        minutes: About how long the tournament may take.
-        methods: Only these methods (and ``local``), as specs or as one text with commas.
-        rounds: How many rounds you mean to train.
-        out: A folder for the runs. The same call goes on where it was stopped.
+        task: A task, the name of a task, or a function from a seed to a task. A named task without validation data is
+            given some; a task that is a Python object must have validation data.
+        minutes: The approximate duration of the tournament.
+        methods: Only these methods (and ``local``), as specs or as one comma-separated text.
+        rounds: How many rounds you intend to train.
+        out: A folder for the runs. The same call continues a stopped tournament.
         watch: A function that is called before each run.
         **settings: Any other key of a run's config, as for ``fl.run``.
     """
@@ -90,23 +90,25 @@ def run_advice(
     one_task: bool = False,
     watch: Callable[[Move], None] = lambda _: None,
 ) -> Advice:
-    """The advice from a config's values; see ``advise``.
+    """Run the tournament for a config's values and return the advice; see ``advise``.
 
     Args:
         values: The values of a config.
-        minutes: About how long the tournament may take.
+        minutes: The approximate duration of the tournament.
         methods: Specs of methods, or None for all candidates.
         out: A folder for the runs.
-        task_of: The task as a function of the seed, if the values do not name it.
+        task_of: A function from a seed to the task, if the values do not name it.
         one_task: Whether all seeds have the same task.
         watch: A function that is called before each run.
     """
     if not minutes > 0 or not math.isfinite(minutes):
-        raise FedloomError(f"minutes={minutes:g}: a tournament needs time; give a number above 0, for instance 2.")
+        raise FedloomError(f"minutes={minutes:g}: it must be a number above 0, for instance 2.")
     values = _with_validation(values, task_of is None)
     lines = families(methods)
     if len(lines) < 2:
-        raise FedloomError(f"methods={','.join(methods or ())}: name a method beside {ANCHOR}, which always plays.")
+        raise FedloomError(
+            f"methods={','.join(methods or ())}: name a method besides {ANCHOR}, which always takes part."
+        )
     local = _local_work(values, task_of)
     names = {one.label: one for one in candidates(lines, local.lr)}
     with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as folder:
@@ -126,7 +128,7 @@ def run_advice(
 
 
 def _with_validation(values: Mapping[str, Any], named: bool) -> dict[str, Any]:
-    """The values with as much validation as test data, where they ask for none and the task is made from them."""
+    """The values with as much validation as test data, if the task is named and has no validation data."""
     task = dict(values.get("task", {}))
     test = task.get("test_share", RunConfig().task.test_share)
     if named and not task.get("valid_share") and isinstance(test, int | float):
@@ -140,24 +142,24 @@ def _with_validation_as_test(task: Task) -> Task:
 
 
 def _local_work(values: Mapping[str, Any], task_of: TaskOf | None) -> LocalWork:
-    """The local work in the middle of what candidates try."""
+    """The local work that candidates vary."""
     return resolve(values, task=None if task_of is None else task_of(0)).local
 
 
 def _write_plan(folder: Path, plan: Mapping[str, Any], task_is_named: bool) -> None:
-    """Write the plan. The minutes and the methods of a plan that is already there may change, the rest may not."""
+    """Write the plan. In a folder with a plan, only the minutes and the methods may change."""
     content = plan_bytes(plan, task_is_named)
     if (folder / PLAN).exists():
         before, now = read_toml(folder / PLAN), tomllib.loads(content.decode())
         refuse_other_version(folder, before)
         if before["made_by"] != now["made_by"] or before["config"] != now["config"]:
-            raise FedloomError(f"{folder} holds advice about other data or settings: name another folder.")
+            raise FedloomError(f"{folder} contains advice about other data or settings: name another folder.")
     save_plan(folder, PLAN, content)
 
 
 @dataclass
 class Screening:
-    """Plays candidates in a folder, on validation data, and scores them on test data at the end."""
+    """Runs candidates in a folder, scores them on validation data, and scores the chosen ones on test data."""
 
     folder: Path
     values: Mapping[str, Any]
@@ -179,30 +181,32 @@ class Screening:
 
     @property
     def rounds(self) -> int:
-        """How long the user means to train."""
+        """How many rounds the user intends to train."""
         return int(self.values.get("rounds", RunConfig().rounds))
 
     def check(self) -> None:
-        """Refuse a federation that has no three sizes of clients, or no data to choose and to test on."""
+        """Refuse a federation with fewer than three clients, or without validation or test data."""
         federation = self.tasks.prepare(
             self.member(next(iter(self.names)), self.rounds), self.seed
         ).composition.task.federation
         if federation.clients < len(GROUPS):
             raise FedloomError(
-                f"advice for small, intermediate and big clients needs three clients, and this federation has "
+                f"advice for small, intermediate and big clients needs at least three clients, and this federation has "
                 f"{federation.clients}: use fedloom compare."
             )
         federation.with_validation_as_test()
         if not int(federation.test.sizes.sum()):
-            raise FedloomError("no client has a test part to confirm the choice on: set task.test_share, say to 0.2.")
+            raise FedloomError(
+                "no client has test data to confirm the choice on: set task.test_share, for instance to 0.2."
+            )
 
     def task_fingerprint(self) -> str:
-        """The fingerprint of the first seed's data and initial model."""
+        """The fingerprint of the task of the first seed."""
         _, task = self.tasks.tasks[0]
         return fingerprint(task)
 
     def member(self, name: str, rounds: int) -> Member:
-        """A candidate's run; only its last models are scored."""
+        """The plan member of a candidate; only the models after the last round are scored."""
         one = self.names[name]
         values = with_method(self.values, one.spec)
         values |= {"rounds": rounds, "eval_every": rounds, "checkpoint_every": rounds}
@@ -214,14 +218,14 @@ class Screening:
         return self.folder / "screening" / f"{self.member(name, rounds).folder_name}-seed{self.seed + seed}"
 
     def run_candidate(self, name: str, rounds: int, seed: int) -> Outcome:
-        """Run a candidate, or read what it did; what is refused or breaks is an outcome too."""
+        """Run a candidate, or read its finished run. A refused or broken run is an outcome too."""
         member, folder = self.member(name, rounds), self.run_folder(name, rounds, seed)
         read_only, began = is_finished(folder), time.perf_counter()
         try:
             history = run_member(folder, member, self.seed + seed, lambda *_: (), self.screened)
         except FedloomError as refusal:
             return Outcome(failed=str(refusal))
-        except Exception as error:  # one broken method, perhaps of the user's own, must not take the others down
+        except Exception as error:  # one broken method, perhaps a user-defined one, must not end the tournament
             return Outcome(failed=f"{method_of(name)} broke: {type(error).__name__}: {error}")
         if not read_only:
             write_atomic(folder / "seconds.json", json.dumps(time.perf_counter() - began).encode())
@@ -229,7 +233,7 @@ class Screening:
         return Outcome(self.by_group(history.clients, seed), seconds, fixed, read_only, history.stopped)
 
     def by_group(self, rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str, dict[str, float]]:
-        """Scores by size group and client. Without natural names, other seeds have other clients."""
+        """Scores by size group and client. Without natural names, clients of different seeds are different clients."""
         groups = [group for group in GROUPS if any(row["group"] == group for row in rows)]
         found: dict[str, dict[str, float]] = {"all": {}} if len(groups) == 1 else {group: {} for group in groups}
         for row in rows:
@@ -241,7 +245,7 @@ class Screening:
 
     @property
     def same_clients(self) -> bool:
-        """Whether a client's number means the same client under every seed."""
+        """Whether a client's number means the same client with every seed."""
         _, task = self.tasks.tasks[0]
         return self.one_task or bool(task.federation.names) or self.values["task"].get("seed") is not None
 
@@ -251,13 +255,13 @@ class Screening:
         return Outcome(self.by_group(rescore(prepared, self.run_folder(name, rounds, seed)), seed))
 
     def cost(self, name: str, rounds: int) -> Cost:
-        """What a candidate sent and did per client that took part and round."""
+        """The bytes and steps of a candidate per participating client and round."""
         run = History.load(self.run_folder(name, rounds, 0))
         turns = sum(len(record["selected"]) for record in run.records if record["round"]) or 1
         return Cost(*(run.total(what) / turns for what in ("bytes_up", "bytes_down", "steps", "bytes_between")))
 
     def conclude(self, tournament: Tournament, minutes: float) -> Advice:
-        """The advice, or the sentence that says why there is none."""
+        """The advice; an error says why there is none."""
         _refuse_without_result(tournament, minutes)
         last = tournament.rungs[-1]
         scored: dict[str, list[Outcome]] = {}
@@ -293,7 +297,7 @@ def _seconds(folder: Path) -> tuple[float, float]:
     path = folder / "timings.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rounds = sum(float(line["seconds"]) for line in lines if line["round"])
-    whole = folder / "seconds.json"  # missing if the run ended in the very moment of a stop
+    whole = folder / "seconds.json"  # missing if the process stopped just after the run ended
     seconds = float(json.loads(whole.read_text())) if whole.exists() else rounds
     return max(seconds, rounds), max(seconds - rounds, 0.0)
 
@@ -306,7 +310,7 @@ def _refuse_without_result(tournament: Tournament, minutes: float) -> None:
         runs_done, longest = len(tournament.outcomes), max(one.seconds for one in tournament.outcomes.values())
         raise FedloomError(
             f"{minutes:g} minutes were enough for {runs_done} of {len(tournament.names)} candidates (one took "
-            f"{longest:.1f} s): give more minutes; with --out what was played is not lost."
+            f"{longest:.1f} s): give more minutes; with --out, finished runs are kept."
         )
     name, why = next(iter(tournament.failed.items()))
     raise FedloomError(f"fewer than two methods can run on this task; {name}, for one: {why}")

@@ -1,7 +1,7 @@
-"""The candidates that ``fedloom advise`` lets play: one table of methods with their main settings.
+"""The candidates of ``fedloom advise``: one table of methods with their main settings.
 
-A line is there only if its method and its stages are registered. Every main setting is also tried at a learning rate
-above and one below the task's own, and every other setting at the task's own: a cross, not a full grid.
+A line is used only if its method and its stages are registered. Every main setting is also tried with a higher and a
+lower learning rate than the task's, and every other setting only with the task's: a cross, not a full grid.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ CANDIDATES: tuple[tuple[str, ...], ...] = (
     ("fedseq",),
     ("fedyogi",),
 )
-"""A line per method: its main setting first, then others. All are tried at the task's learning rate."""
+"""A line per method: its main setting first, then others. All are tried with the task's learning rate."""
 RATES = (3.0, 1 / 3)
-"""Other learning rates at which each main setting is tried: the task's times these."""
+"""Factors of the task's learning rate with which each main setting is also tried."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method as written on the command line, and a local learning rate."""
+    """A method's spec and a local learning rate."""
 
     spec: str
     lr: float
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The candidate's name."""
         return f"{self.spec} lr={self.lr:g}"
 
 
 def families(methods: Sequence[str] | None = None) -> list[tuple[str, ...]]:
-    """The lines of the table whose methods exist here, or those that are named; ``local`` is always among them."""
+    """The lines of the table whose methods are registered, or those of the given methods, always with ``local``."""
     table = [line for line in CANDIDATES if _exists(line[0])]
     if methods is None:
         return table

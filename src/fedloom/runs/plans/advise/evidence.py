@@ -1,9 +1,9 @@
-"""How sure it is that one method is better than another, from the scores of single clients under some seeds.
+"""The probability that one method is better than another, from the scores of single clients with some seeds.
 
-The two are compared client by client and seed by seed, so that what they share (a client's data, a seed's start)
-cancels. Clients and seeds are then drawn anew with replacement, both at once (Owen, The pigeonhole bootstrap, Annals of
-Applied Statistics 2007): the share of draws in which the mean difference is above zero is how sure we are. A single
-seed cannot say how much seeds vary; then only the clients are drawn.
+The two are compared per client and seed, so that what they share (a client's data, a seed's initial model) cancels.
+Clients and seeds are then resampled with replacement, both at once (Owen, The pigeonhole bootstrap, Annals of Applied
+Statistics 2007). The probability is the share of draws in which the mean difference is above zero. With a single seed
+only the clients are resampled, and the variation between seeds is not included.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Scores = Mapping[tuple[int, str], float]
 
 
 def probability_better(one: Scores, other: Scores, draws: int = DRAWS) -> float:
-    """How sure it is that the first is better (higher) than the second on average; 0.5 if they are the same."""
+    """The probability that the first is better (higher) than the second on average; 0.5 if they are equal."""
     pairs = sorted(one.keys() & other.keys())
     if not pairs:
         return 0.5
@@ -42,7 +42,7 @@ def probability_better(one: Scores, other: Scores, draws: int = DRAWS) -> float:
         by_client = draw.multinomial(len(clients), np.full(len(clients), 1 / len(clients)), size).astype(np.float64)
         by_seed = draw.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), size)
         sums = ((by_client @ table) * by_seed).sum(1)
-        drawn = ((by_client @ there) * by_seed).sum(1) > 0  # else nobody of these seeds was among these clients
+        drawn = ((by_client @ there) * by_seed).sum(1) > 0  # a draw may contain no pair of a client and a seed
         sums = np.where(np.abs(sums) < 1e-12 * len(pairs), 0.0, sums)[drawn]
         above += float((sums > 0).sum() + 0.5 * (sums == 0).sum())
         counted += len(sums)

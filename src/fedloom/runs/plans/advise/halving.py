@@ -1,10 +1,10 @@
 """Successive halving under a budget of seconds: many candidates for few rounds, then fewer for longer.
 
-Karnin, Koren and Somekh, ICML 2013; Jamieson and Talwalkar, AISTATS 2016. Where we differ: the best half is kept for
-each group of clients (and for the worst group of all), because small and big clients may want different methods; and
-rungs shrink to what the clock leaves. Every rung starts its runs anew, since a schedule or a method may depend on how
-many rounds there are. What a run computes depends on its candidate, rounds and seed only: the clock decides how far the
-tournament gets, never what it finds on the way.
+Karnin, Koren and Somekh, ICML 2013; Jamieson and Talwalkar, AISTATS 2016. Two differences: the best half is kept for
+each group of clients (and by the largest regret over the groups), because small and big clients may need different
+methods; and rungs shrink to the time that is left. Every rung starts its runs from scratch, since a schedule or a
+method may depend on the number of rounds. The result of a run depends only on its candidate, rounds and seed: the time
+decides how far the tournament gets, never the result of a run.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from dataclasses import dataclass, field
 
 MOST_SEEDS = 5
 FEWEST = 2
-"""So many candidates per group play the last rung."""
+"""How many candidates per group are in the last rung."""
 FIRST_ROUNDS, GROWTH = 8, 2
-"""The first rung has an eighth of the rounds; every next one twice as many, and half of the candidates."""
+"""The first rung has an eighth of the rounds. Every later rung has twice the rounds and half of the candidates."""
 FIRST_SHARE = 1 / 3
-"""Of the budget: what the first rung may use, the only one that sees every candidate."""
+"""The share of the budget for the first rung, the only one with all candidates."""
 OVERALL = "overall"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run gave: scores (higher is better) by group and client, and the seconds that it took.
+    """The outcome of one run: scores (higher is better) by group and client, and the seconds that it took.
 
-    ``fixed`` of these seconds do not grow with the rounds; ``read`` says that it was played before; ``failed`` says in
-    a sentence why there are no scores.
+    ``fixed`` of these seconds do not grow with the rounds; ``read`` means that the run was finished before; ``failed``
+    is a sentence that says why there are no scores.
     """
 
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ RunCandidate = Callable[[str, int, int], Outcome]
 
 @dataclass(frozen=True)
 class Step:
-    """A rung as planned: ``keep`` candidates per group play ``rounds`` rounds with ``seeds`` seeds."""
+    """A planned rung: ``keep`` candidates per group run ``rounds`` rounds with ``seeds`` seeds."""
 
     rounds: int
     seeds: int
@@ -54,7 +54,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Rung:
-    """A rung as played: the candidates that were run with all of its seeds, best first where a rung came before."""
+    """A finished rung: the candidates that were run with all of its seeds, after the first rung the best first."""
 
     rounds: int
     seeds: int
@@ -63,7 +63,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Move:
-    """The run that comes next, for whoever watches."""
+    """The next run, for a progress display."""
 
     rung: int
     rungs: int
@@ -76,24 +76,24 @@ class Move:
 
 
 class Budget:
-    """Seconds: those that pass, and those that finished runs took when they were played."""
+    """A budget of seconds. The seconds that finished runs took in an earlier process are charged to it."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds, self.clock, self.began, self.charged = seconds, clock, clock(), 0.0
 
     @property
     def seconds_spent(self) -> float:
-        """What is gone."""
+        """The seconds that were used."""
         return self.clock() - self.began + self.charged
 
     @property
     def seconds_left(self) -> float:
-        """What is not, below zero when a run took longer than there was time."""
+        """The seconds that are left; negative if a run took longer than that."""
         return self.seconds - self.seconds_spent
 
 
 def schedule(candidates: int, rounds: int) -> list[Step]:
-    """The rungs of a tournament whose last ones train for ``rounds``."""
+    """The rungs of a tournament whose last rungs train for ``rounds`` rounds."""
     climb = [min(rounds, max(2, math.ceil(rounds / FIRST_ROUNDS)))]
     while climb[-1] < rounds:
         climb.append(min(rounds, GROWTH * climb[-1]))
@@ -107,13 +107,13 @@ def schedule(candidates: int, rounds: int) -> list[Step]:
 
 @dataclass
 class Tournament:
-    """What was played. The last rung decides."""
+    """A tournament of candidates. The last rung decides."""
 
     names: Sequence[str]
     run_candidate: RunCandidate
     budget: Budget
     anchors: Collection[str] = ()
-    """Candidates of which the best is in every rung, whatever its place: what the others are measured against."""
+    """The best of these candidates is in every rung, whatever its rank, as a baseline for the others."""
     watch: Callable[[Move], None] = lambda _: None
     rungs: list[Rung] = field(default_factory=list)
     outcomes: dict[tuple[str, int, int], Outcome] = field(default_factory=dict)
@@ -121,12 +121,12 @@ class Tournament:
 
     @property
     def not_run(self) -> list[str]:
-        """Candidates for which there was no time at all."""
+        """The candidates that were never run, for lack of time."""
         played = {name for name, _, _ in self.outcomes}
         return [name for name in self.names if name not in played]
 
     def run(self, steps: Sequence[Step]) -> Tournament:
-        """Play the rungs until they are over or the budget is."""
+        """Run the rungs until the last one or the end of the budget."""
         for number, step in enumerate(steps):
             leaders = list(self.names) if number == 0 else self._leaders_within_budget(step, len(steps) - number)
             if not leaders:
@@ -143,7 +143,7 @@ class Tournament:
         return self
 
     def _run_rung(self, number: int, rungs: int, step: Step, names: list[str], limit: float) -> tuple[list[str], bool]:
-        """The candidates that have a score of every seed, and whether the clock ended the rung before its end."""
+        """Run a rung; return the candidates with a score for every seed, and whether the time ran out too early."""
         complete: list[str] = []
         for place, name in enumerate(names):
             for seed in range(step.seeds):
@@ -168,7 +168,7 @@ class Tournament:
         return complete, False
 
     def _leaders_within_budget(self, step: Step, steps_left: int) -> list[str]:
-        """The leaders that there is time for: an equal share of it for every rung to come, or else all of it."""
+        """The leaders that there is time for, with an equal share of it for each later rung, or else with all of it."""
         ranks = self.rankings()
         for keep in range(step.keep, FEWEST - 1, -1):
             leaders = self.leaders(ranks, keep)
@@ -177,7 +177,7 @@ class Tournament:
         return leaders if self._seconds(leaders, step) <= self.budget.seconds_left else []
 
     def _complete_leaders(self, complete: Collection[str]) -> list[str]:
-        """Of a rung that was cut short, as many places of every group as were played in full; none below two."""
+        """The leaders of an incomplete rung: as many ranks of every group as were run completely, none if below two."""
         ranks = self.rankings()
         for keep in range(len(complete), FEWEST - 1, -1):
             leaders = self.leaders(ranks, keep)
@@ -186,7 +186,7 @@ class Tournament:
         return []
 
     def _seconds(self, names: Sequence[str], step: Step) -> float:
-        """How long these candidates will take, judged by the longest run that each has played."""
+        """How long these candidates will take, estimated from the longest run of each."""
         total = 0.0
         for name in names:
             missing = sum((name, step.rounds, seed) not in self.outcomes for seed in range(step.seeds))
@@ -195,7 +195,7 @@ class Tournament:
         return total
 
     def leaders(self, ranks: Mapping[str, Sequence[str]], keep: int) -> list[str]:
-        """The best ``keep`` candidates of every ranking, and the best anchor: first places first."""
+        """The best ``keep`` candidates of every ranking, in the order of their ranks, and the best anchor."""
         anchor = [name for name in ranks[OVERALL] if name in self.anchors][:1]
         places = [[ranks[group][place] for group in ranks if place < len(ranks[group])] for place in range(keep)]
         return list(dict.fromkeys([*places[0], *anchor, *(name for place in places[1:] for name in place)]))

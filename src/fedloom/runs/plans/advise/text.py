@@ -1,4 +1,4 @@
-"""An advice in words that fit a terminal: for each group of clients what to use, how good, how sure, at what cost."""
+"""The advice as text for a terminal: for each group of clients the method, its score, its lead and its cost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 WIDE = 98
 MOST_NAMES = 6
 ROLES = {"use": "use", "runner_up": "runner-up", "local": "alone"}
-"""The candidates that a pick names, and what they are called."""
+"""The fields of a pick that hold candidates, and their headings."""
 
 
 def advice_text(advice: Advice) -> str:
-    """The whole advice in at most a hundred columns."""
+    """The whole advice as text, at most a hundred columns wide."""
     lines = [*_wrap(title(advice)), ""]
     for pick in advice.groups:
         lines += [*_pick_lines(advice, pick), ""]
@@ -57,7 +57,7 @@ def _pick_lines(advice: Advice, pick: Pick) -> Iterator[str]:
 
 
 def whom(pick: Pick) -> str:
-    """Whom an advice is for."""
+    """The group of clients that a pick is for."""
     low, high = pick.sizes
     span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     if pick.group == "overall":
@@ -67,7 +67,7 @@ def whom(pick: Pick) -> str:
 
 
 def score_text(standing: Standing, score: str) -> str:
-    """A candidate's test score for people."""
+    """A candidate's test score as text."""
     std = standing.std
     if score == "accuracy":
         return f"{100 * standing.test:5.1f}{'' if std is None else f' ± {100 * std:.1f}'} %"
@@ -75,12 +75,12 @@ def score_text(standing: Standing, score: str) -> str:
 
 
 def probability_text(sure: float) -> str:
-    """A probability without false precision at its ends, and never rounded up."""
+    """A probability in per cent, rounded down, and without false precision near 0 and 100."""
     return "> 99 %" if sure > 0.99 else "< 1 %" if sure < 0.01 else f"{int(100 * sure + 1e-9)} %"
 
 
 def cost_text(price: Cost) -> str:
-    """What a candidate costs, per client that takes part and round."""
+    """The cost of a candidate per participating client and round."""
     steps = f"{price.steps:.3g} local steps"
     ways = {"up": price.bytes_up, "down": price.bytes_down, "between clients": price.bytes_between}
     sent = [
@@ -100,7 +100,7 @@ def bytes_text(number: float) -> str:
 
 
 def why(advice: Advice, pick: Pick) -> str:
-    """The reason of a choice, with the rivals that are as good and with a warning where tests do not confirm it."""
+    """The reason for a choice, with rivals that are as good, and a warning if test data do not confirm it."""
     own = method_of(pick.use.candidate)
     rivals = list(dict.fromkeys(name for name in map(method_of, pick.level) if name != own))
     if pick.reason == "regret":
@@ -137,15 +137,15 @@ def tournament_sentences(advice: Advice) -> Iterator[str]:
 
 
 def caveats(advice: Advice) -> Iterator[str]:
-    """What the advice does not know."""
+    """The limits of the advice."""
     last = advice.rungs[-1]
     if last.rounds < advice.rounds:
         yield (
-            f"The budget ended at {last.rounds} of the {advice.rounds} rounds you mean to train: slow starters may be "
-            "judged too early; more minutes would tell."
+            f"The budget ended at {last.rounds} of the {advice.rounds} rounds you intend to train: methods that start "
+            "slowly may be judged too early; give more minutes."
         )
     if last.seeds == 1:
-        yield "There was time for one seed: how sure it is counts the differences between clients, not between seeds."
+        yield "There was time for one seed: the probabilities include the variation between clients, not between seeds."
     for names, sentence in _by_sentence(advice.cannot_run).items():
         yield f"Could not run: {names}. {sentence}"
     if advice.not_run:
@@ -154,7 +154,7 @@ def caveats(advice: Advice) -> Iterator[str]:
 
 
 def _by_sentence(failed: dict[str, str]) -> dict[str, str]:
-    """Candidates that failed with the same sentence together."""
+    """Group the candidates that failed with the same sentence."""
     by_sentence: dict[str, list[str]] = {}
     for name, sentence in failed.items():
         by_sentence.setdefault(sentence, []).append(name)
