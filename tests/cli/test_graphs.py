@@ -57,7 +57,7 @@ def test_a_picture_is_drawn_where_one_asks_for_it(own, tmp_path):
 
 @pytest.mark.parametrize("words", [(), ("cora", "--data", "x.npz")])
 def test_one_graph_must_be_named(words):
-    with pytest.raises(FedloomError, match="say which graph"):
+    with pytest.raises(FedloomError, match="name one graph"):
         said(*words)
 
 

@@ -242,7 +242,7 @@ def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_b
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the parent and its workers
     told = process.communicate(timeout=120)[1]
     assert process.returncode == 130
-    assert f"stopped: go on with  fedloom resume {stopped}" in told
+    assert f"stopped: continue with  fedloom resume {stopped}" in told
     assert "Traceback" not in told
     assert eventually(lambda: not any(alive(pid) for pid in workers), 5)
     assert not (stopped / "clients.json").exists()

@@ -221,8 +221,8 @@ def test_a_run_whose_rounds_stay_without_answers_stops_with_the_reason_and_goes_
     run = prepared(small(), fl.FedDyn(), quorum=3, retries=1, local=WORK)
     why, begun = tried(run, missing(r3=[1, 2]), folder=tmp_path / "run")
     assert str(why) == (
-        "round 3 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; resume when more "
-        "clients are connected."
+        "round 3 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; resume the run when "
+        "more clients are connected."
     )
     assert begun == [0, 1, 2, 3, 3]
     assert "stopped" not in (tmp_path / "run" / "metrics.jsonl").read_text()

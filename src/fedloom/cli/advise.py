@@ -1,4 +1,4 @@
-"""``fedloom advise``: which method to use for small, intermediate and big clients, within a budget of minutes."""
+"""``fedloom advise``: find the methods to use for small, intermediate and big clients, within some minutes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 @o.takes_settings(without=("engine", "ray_address", "new_clients", "eval_every"))
 def advise(
     *,
-    minutes: Annotated[float, typer.Option("--minutes", help="About how long it may take.")] = 2.0,
+    minutes: Annotated[float, typer.Option("--minutes", help="The approximate duration in minutes.")] = 2.0,
     methods: Annotated[
-        str | None, typer.Option("--methods", metavar="M,M,...", help="Only these methods (and local), with commas.")
+        str | None,
+        typer.Option("--methods", metavar="M,M,...", help="Only these methods (and local), separated by commas."),
     ] = None,
     config: o.Config = None,  # noqa: ARG001  takes_settings reads it
     values: o.Values,
@@ -31,9 +32,9 @@ def advise(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Try many methods on your federation for some minutes, and say which to use for which clients.
+    """Try many methods on your federation for some minutes, and report which to use for which clients.
 
-    --rounds is how long you mean to train, --lr the middle of the learning rates that are tried.
+    --rounds is how many rounds you intend to train; --lr is the middle of the learning rates to try.
 
     Example:  fedloom advise --data patients.csv --target outcome --client-column hospital --minutes 5
     """
@@ -52,7 +53,7 @@ def finish_advice(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Run what is left of the tournament, then print the advice and write its report."""
+    """Run the rest of the tournament, then print the advice and write its report."""
     from fedloom.report.advice_page import write_advice_page
     from fedloom.runs.plans.advise.advise import run_advice
 
@@ -60,7 +61,7 @@ def finish_advice(
         with _live_table(60 * minutes, quiet or as_json) as watch:
             advice = run_advice(values, minutes, methods, folder, watch=watch)
     except KeyboardInterrupt:
-        typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
+        typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     page = write_advice_page(advice, folder / "report.html")
     if as_json:
@@ -72,7 +73,7 @@ def finish_advice(
 
 @contextmanager
 def _live_table(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]:
-    """A table on standard error that shows which run is on; silent when piped."""
+    """A table on standard error that shows the current run; nothing if the output is not a terminal."""
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table
@@ -89,5 +90,7 @@ def _live_table(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]
     if quiet or not console.is_terminal:
         yield lambda _: None
         return
-    with Live(console=console, auto_refresh=False, transient=True) as live:  # no thread: worker processes are forked
+    with Live(
+        console=console, auto_refresh=False, transient=True
+    ) as live:  # no refresh thread: worker processes are forked
         yield lambda move: live.update(table(move), refresh=True)

@@ -1,4 +1,4 @@
-"""``fedloom compare``: several methods, same data and seeds, one table and a verdict that respects the spread."""
+"""``fedloom compare``: several methods on the same data with the same seeds, one table and a verdict."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ OPTIONAL_COLUMNS = {
     "withheld_recall": "recall of\nwithheld class",
     "efficiency": "accuracy per selected\nclient, mean of rounds",
 }
-"""Columns of a second table, each there only when something was measured for it."""
+"""Columns of a second table; each is shown only if it was measured."""
 
 
 @o.takes_settings(without=("engine", "ray_address"))
 def compare(
     *,
     methods: Annotated[
-        list[str], typer.Argument(metavar="METHOD METHOD...", help="Such as fedavg fedprox:mu=0.1 local.")
+        list[str], typer.Argument(metavar="METHOD METHOD...", help="For instance fedavg fedprox:mu=0.1 local.")
     ],
     config: o.Config = None,  # noqa: ARG001  takes_settings reads it
     seeds: o.Seeds = 1,
     reach: Annotated[
-        float | None, typer.Option("--reach", help="Also say after how many rounds clients reached this accuracy.")
+        float | None, typer.Option("--reach", help="Also report after how many rounds clients reached this accuracy.")
     ] = None,
     values: o.Values,
     out: o.Out = None,
@@ -58,7 +58,7 @@ def compare(
 
 
 def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
-    """Run what is left of a comparison, then print its table and verdict and write its report."""
+    """Run the unfinished runs of a comparison, then print its table and verdict and write its report."""
     from fedloom.cli.live import LiveTable
     from fedloom.report.run_page import write_report
     from fedloom.report.summary_table import summary, verdict
@@ -72,7 +72,7 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
         with LiveTable(plan["methods"], plan["seeds"], rounds, quiet or as_json) as live:
             results = resume_comparison(folder, lambda spec, seed: [live.observer(spec, seed)], workers)
     except KeyboardInterrupt:
-        typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
+        typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     rows = summary(results, plan.get("reach"))
     if any(record["metrics"] for runs in results.values() for history in runs for record in history.records):
@@ -86,7 +86,7 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
 
 
 def print_table(rows: list[dict[str, Any]], words: str) -> None:
-    """The comparison as a table, each column saying what it is over, what else was measured, and the verdict below."""
+    """Print the comparison: a table of accuracies and costs, a table of optional columns, and the verdict."""
     from fedloom.cli.progress import printer
     from fedloom.report.summary_table import accuracy_text
 
@@ -124,7 +124,7 @@ def _table(rows: list[dict[str, Any]], headings: list[str], cells: list[list[str
 
 
 def _rounds_to_text(row: dict[str, Any]) -> str:
-    """After how many rounds a method reached what was asked for, and how many of its seeds did."""
+    """After how many rounds a method reached the target accuracy, and with how many of its seeds."""
     if row["rounds_to"] is None:
         return "never"
     return f"{row['rounds_to']:.3g}" + (f" ({row['reached']}/{row['seeds']})" if row["reached"] < row["seeds"] else "")

@@ -1,4 +1,4 @@
-"""``fedloom conform``: methods against closed forms and theorems."""
+"""``fedloom conform``: check methods against closed forms and theorems."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ def conform(
     ] = None,
     like: Annotated[
         str | None,
-        typer.Option("--like", help="Check the one METHOD against the claims of this known method as well."),
+        typer.Option("--like", help="Also check METHOD against the claims about this known method."),
     ] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Check methods against closed forms and theorems, on problems whose answer is known.
+    """Check methods against closed forms and theorems, on problems with a known solution.
 
-    On clients with quadratic losses gradient descent is an affine map, so where a method must end can be solved for:
-    FedAvg beside the optimum, SCAFFOLD and FedDyn in it, Ditto, FedU, pFedMe and Per-FedAvg at points of their own.
-    A METHOD of your own is checked for what any method must do (same bytes with any number of workers and after a
-    stop, both executions alike) and, with --like, for what the known method promises. Exits with 1 if a claim fails.
+    With quadratic losses gradient descent is an affine map, so the point to which a method converges can be computed:
+    SCAFFOLD and FedDyn converge to the optimum, FedAvg beside it, Ditto, FedU, pFedMe and Per-FedAvg to other points.
+    A user-defined METHOD is checked for what every method must do (same bytes with any number of workers and after a
+    stop, same result in both executions) and, with --like, for the claims about the known method. The exit code is 1
+    if a claim fails.
 
     Example:  fedloom conform my_methods.py:MyScaffold --like scaffold
     """
@@ -40,7 +41,7 @@ def conform(
         raise FedloomError("--like compares one method with a known one: name exactly one METHOD with it.")
     for name in methods or []:
         if "+" in name:
-            raise FedloomError(f"{name}: conform checks methods; leave out the stages behind the +.")
+            raise FedloomError(f"{name}: conform checks methods; leave out the stages after the +.")
     every = dict(known_methods())
     chosen = {name: every.get(name) or method_from(name) for name in methods} if methods else every
     for name in chosen:
@@ -70,7 +71,7 @@ def _print(findings: list[ClaimResult]) -> None:
 
     from fedloom.cli.progress import printer
 
-    table = Table(title="what is claimed, and how far from true it is")
+    table = Table(title="claims, and their measured errors")
     for name, how in (("method", "left"), ("claim", "left"), ("error", "right"), ("allowed", "right"), ("", "left")):
         table.add_column(name, justify=how, overflow="fold")  # type: ignore[arg-type]
     for finding in findings:

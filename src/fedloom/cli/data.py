@@ -1,4 +1,4 @@
-"""``fedloom data``: look at a federation, or bring a data set's official files into the data folder."""
+"""``fedloom data``: show a federation, or import a data set's official files into the data folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def data(
         typer.Argument(metavar="NAME | FILE | get NAME", help="A data set, your own file, or 'get' and a name."),
     ],
     source: Annotated[
-        str | None, typer.Option("--from", help="For get: the official file or folder, or an address to download.")
+        str | None, typer.Option("--from", help="For get: the official file or folder, or a URL to download.")
     ] = None,
     sha256: Annotated[str | None, typer.Option("--sha256", help="For get: the file's checksum.")] = None,
     clients: int | None = None,
@@ -34,10 +34,10 @@ def data(
     client_column: str | None = None,
     ignore: list[str] | None = None,
     seed: int | None = None,
-    png: Annotated[Path | None, typer.Option("--png", help="Where the picture goes (default: NAME.png).")] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="The picture to write (default: NAME.png).")] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Show what a federation looks like: counts per client and class, as a table and as a picture.
+    """Show a federation: the samples per client and class, as a table and as a picture.
 
     Examples:  fedloom data digits --clients 20 --alpha 0.1
                fedloom data patients.csv --target outcome --client-column hospital
@@ -47,7 +47,7 @@ def data(
 
     if words[0] == "get":
         if len(words) != 2 or source is None:
-            raise FedloomError("to get data, say which and from where: fedloom data get mnist --from FILE_OR_ADDRESS.")
+            raise FedloomError("name the data set and its source: fedloom data get mnist --from FILE_OR_ADDRESS.")
         _get(words[1], source, sha256, as_json)
         return
     if len(words) > 1:
@@ -61,7 +61,7 @@ def data(
         try:
             plot_federation(federation, path)
         except OSError as error:
-            raise FedloomError(f"{path} cannot be written ({error.strerror}): name another place with --png.") from None
+            raise FedloomError(f"{path} cannot be written ({error.strerror}): name another file with --png.") from None
         summary["picture"] = str(path)
     if as_json:
         counts = federation.counts().tolist()

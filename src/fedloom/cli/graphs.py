@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 @app.callback()
 def graphs() -> None:
-    """Graphs that clients share: what a division into clients looks like.
+    """Graphs that are split among clients.
 
     Example:  fedloom graphs split cora --clients 8
     """
@@ -32,20 +32,18 @@ def show_split(
     name: Annotated[
         str | None, typer.Argument(help="cora, citeseer, pubmed or twitch; leave it out with --data.")
     ] = None,
-    clients: Annotated[
-        int | None, typer.Option("--clients", help="How many clients share the graph (default: 4).")
-    ] = None,
+    clients: Annotated[int | None, typer.Option("--clients", help="The number of clients (default: 4).")] = None,
     seed: Annotated[int, typer.Option("--seed", help="The seed of the Louvain communities.")] = 0,
     data: Annotated[
-        Path | None, typer.Option("--data", help="A graph of your own: .npz, or a folder with nodes.csv and edges.csv.")
+        Path | None, typer.Option("--data", help="Your own graph: .npz, or a folder with nodes.csv and edges.csv.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Draw the division into this picture.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The picture of the split to write.")] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Divide a graph by Louvain communities and print what each client holds.
+    """Split a graph by Louvain communities and print what each client holds.
 
-    Both ends of every edge between two clients are held by both: they are [b]anchors[/b]. The averages of the citation
-    graphs stand beside table 4.2 of Tavakoli 2023 (Fed-GALA).
+    Both clients of an edge between them hold both of its ends: these nodes are [b]anchors[/b]. The means of the
+    citation graphs are shown with table 4.2 of Tavakoli 2023 (Fed-GALA).
 
     Examples:  fedloom graphs split cora --clients 4
                fedloom graphs split --data my_graph.npz --clients 3 --out split.png
@@ -55,7 +53,9 @@ def show_split(
     from fedloom.tasks.graphs.split import split_graph
 
     if (name is None) == (data is None):
-        raise FedloomError("say which graph: a name (fedloom graphs split cora) or a file of your own (--data FILE).")
+        raise FedloomError(
+            "name one graph: either by name (fedloom graphs split cora) or as your own file (--data FILE)."
+        )
     source = named_graph(name.strip().lower()) if name is not None else read_graph(data)  # type: ignore[arg-type]
     split = split_graph(source, clients, seed)
     summary = _summary(source, split, seed)
@@ -65,7 +65,7 @@ def show_split(
         try:
             plot_split(source, split, out)
         except OSError as error:
-            raise FedloomError(f"{out} cannot be written ({error.strerror}): name another place with --out.") from None
+            raise FedloomError(f"{out} cannot be written ({error.strerror}): name another file with --out.") from None
         summary["picture"] = str(out)
     if as_json:
         typer.echo(json.dumps(summary))
@@ -74,7 +74,7 @@ def show_split(
 
 
 def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, Any]:
-    """What is printed, ready for JSON."""
+    """The numbers to print, as plain values."""
     from dataclasses import asdict
 
     from fedloom.tasks.graphs.split import TABLE_4_2

@@ -1,4 +1,4 @@
-"""``fedloom list``: what there is, with one line each, generated from the code."""
+"""``fedloom list``: the available methods, tasks, models and other parts, generated from the code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def listing(
     kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of: {', '.join(KINDS)}.")] = "methods",
     as_json: o.Json = False,
 ) -> None:
-    """List what there is, with one line each.
+    """List the available methods, tasks, models and other parts.
 
     KIND is one of: methods, tasks, data, models, partitions, selectors, stages, engines, executions, weightings,
     trackers.

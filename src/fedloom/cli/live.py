@@ -1,7 +1,7 @@
-"""The table that fills while a comparison or a sweep runs: per method or combination, the newest numbers of a seed.
+"""The live table of a comparison or a sweep: the newest metrics of each method or combination.
 
-It is redrawn when a round ends and never from a thread of its own, so that worker processes are forked from a
-process with one thread. Silent when piped.
+It is redrawn when a round ends and never from another thread, so that worker processes are forked from a process with
+one thread. Nothing is shown when the output is not a terminal.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 MOST_ROWS = 20
-"""Of more rows, those that changed last are shown."""
+"""If there are more rows, only those that changed last are shown."""
 
 
 class LiveTable:
-    """What a comparison or a sweep has measured so far."""
+    """A live table of what a comparison or a sweep has measured so far."""
 
     def __init__(
         self, methods: Sequence[str], seeds: int, rounds: int | Mapping[str, int], quiet: bool, what: str = "method"
@@ -68,7 +68,7 @@ class LiveTable:
         return observe
 
     def table(self) -> Table:
-        """The table as it stands."""
+        """The current table."""
         from rich.table import Table
 
         done = sum(self.rounds[name] * max(row["seed"] - 1, 0) + row["round"] for name, row in self.rows.items())

@@ -1,9 +1,9 @@
 """The settings of a run as options: one declaration for ``run``, ``compare``, ``sweep`` and ``advise``.
 
-``SETTINGS`` has a line per option with the key of the config that it sets. A command takes them all, or all but some,
-with ``@takes_settings``; it receives the nested values of a config, from the TOML file, the options and ``--set``.
-Other commands that need a few of them have parameters of the same names and ``@declares_settings``. Options that are
-not settings (``--out``, ``--json`` ...) are annotations.
+``SETTINGS`` has a line per option with the config key that it sets. A command with ``@takes_settings`` takes all of
+them, or all but some, and receives the nested values of a config, from the TOML file, the options and ``--set``. A
+command that needs only a few has parameters of the same names and ``@declares_settings``. Options that are not settings
+(``--out``, ``--json`` ...) are annotations.
 """
 
 from __future__ import annotations
@@ -50,16 +50,18 @@ SETTINGS = (
     Setting("--task", str, "task.name", TASK, "A task of [b]fedloom list tasks[/b] (default: digits)."),
     Setting("--data", str, "task.path", TASK, "Your own data instead: CSV, NPZ, parquet, LEAF or per-client NPZ."),
     Setting("--target", str, "task.target", TASK, "The label column of --data (default: label)."),
-    Setting("--client-column", str, "task.client_column", TASK, "Its client column (default: client, if it has one)."),
+    Setting(
+        "--client-column", str, "task.client_column", TASK, "The client column of --data (default: client, if present)."
+    ),
     Setting("--ignore", list[str], "task.ignore", TASK, "A column of --data that is not a feature. Repeatable."),
-    Setting("--clients", int, "task.clients", TASK, "How many clients share the data."),
-    Setting("--alpha", float, "", TASK, "Dirichlet label skew: 0.1 is strong, 100 is none."),
+    Setting("--clients", int, "task.clients", TASK, "The number of clients."),
+    Setting("--alpha", float, "", TASK, "Dirichlet label skew: 0.1 is strong, 100 is almost none."),
     Setting("--partition", str, "", TASK, "Another partition of the data, for instance 'shards(2)' or iid."),
     Setting("--model", str, "task.model", TASK, "A model of [b]fedloom list models[/b]."),
     Setting("--epochs", int, "local.epochs", LOCAL, "Local epochs per round."),
     Setting("--batch-size", int, "local.batch_size", LOCAL, "Local batch size; 0 is all data at once."),
     Setting("--lr", float, "local.lr", LOCAL, "Local learning rate."),
-    Setting("--rounds", int, "rounds", ROUND, "How many rounds (default: 20)."),
+    Setting("--rounds", int, "rounds", ROUND, "The number of rounds (default: 20)."),
     Setting("--selection", str, "", ROUND, "Client selection, see [b]fedloom list selectors[/b] (default: random)."),
     Setting("--fraction", float, "selection.fraction", ROUND, "Share of clients per round (default: 1)."),
     Setting("--number", int, "selection.number", ROUND, "Number of clients per round, instead of a share."),
@@ -71,7 +73,8 @@ SETTINGS = (
         "Where clients train: auto, or one of [b]fedloom list engines[/b]; it never changes a result.",
     ),
     Setting(
-        *("--ray-address", str, "ray_address", ROUND), "A Ray cluster's host:port, or auto; without it a local Ray."
+        *("--ray-address", str, "ray_address", ROUND),
+        "The host:port of a Ray cluster, or auto; by default a local Ray is started.",
     ),
     Setting("--execution", str, "execution", ROUND, "auto, vectorised, loop or compiled."),
     Setting("--eval-every", int, "eval_every", ROUND, "Evaluate every n rounds; 0 is never."),
@@ -84,20 +87,20 @@ Config = Annotated[
 ]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
 Seeds = Annotated[int, typer.Option("--seeds", help="How many seeds; three or more give a spread.")]
-Out = Annotated[Path | None, typer.Option("--out", help="The folder to write into.", rich_help_panel=OUTPUT)]
+Out = Annotated[Path | None, typer.Option("--out", help="The output folder.", rich_help_panel=OUTPUT)]
 Track = Annotated[
     list[str] | None,
-    typer.Option("--track", help="Also send numbers to tensorboard or mlflow.", rich_help_panel=OUTPUT),
+    typer.Option("--track", help="Also send metrics to tensorboard or mlflow.", rich_help_panel=OUTPUT),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=OUTPUT)]
 
 Values = dict[str, Any]
-"""The nested values of a config: the annotation of the parameter in whose place ``takes_settings`` puts its options."""
+"""The nested values of a config; ``takes_settings`` replaces the parameter with this annotation by its options."""
 
 
 def takes_settings(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of ``SETTINGS`` in the place of its parameter ``values``.
+    """Replace a command's parameter ``values`` by the options of ``SETTINGS``.
 
     The command's ``config``, or else its ``file``, is the TOML file that the options override.
 
@@ -122,7 +125,7 @@ def takes_settings(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
 
 
 def declares_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Make options, as ``SETTINGS`` declares them, of a command's plain parameters of the same names."""
+    """Turn the plain parameters of a command into the options of the same names in ``SETTINGS``."""
     found = inspect.signature(command, eval_str=True).parameters.values()
     plain = {one.name for one in found if one.name in BY_NAME and not hasattr(one.annotation, "__metadata__")}
     parameters = [BY_NAME[one.name].as_parameter if one.name in plain else one for one in found]
@@ -147,7 +150,7 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     values: Values = read_toml(file) if file is not None else {}
     for section in ("task", "local", "selection"):
         if not isinstance(values.get(section, {}), dict):
-            raise FedloomError(f"{section} in {file} is a section with keys, for instance [{section}], not a value.")
+            raise FedloomError(f"{section} in {file} must be a section with keys, [{section}], not a value.")
     _set_partition(values, options.get("alpha"), options.get("partition"))
     _set_selection(values, options.get("selection"))
     for name, value in options.items():
@@ -179,7 +182,7 @@ def _set_partition(values: Values, alpha: float | None, partition: str | None) -
 
 
 def _set_selection(values: Values, selection: str | None) -> None:
-    """Set the selector; its settings in ``values`` stay if they are of the same selector."""
+    """Set the selector; its settings in ``values`` are kept if they belong to the same selector."""
     from fedloom.methods.registry import split_method
 
     if selection is not None:

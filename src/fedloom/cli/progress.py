@@ -1,4 +1,4 @@
-"""Progress for people: a bar with the round, the mean client accuracy and the time left. Silent when piped."""
+"""Progress bars with the round, a score and the time left. Nothing is shown when the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def headline(metrics: dict[str, float]) -> str:
-    """The one number worth watching."""
+    """The metric to show beside a progress bar."""
     for name, words in (
         ("client_model/own_test/accuracy/mean", "clients {:.1%}"),
         ("global_model/global_test/accuracy", "global {:.1%}"),
@@ -24,7 +24,7 @@ def headline(metrics: dict[str, float]) -> str:
 
 
 def printer() -> Console:
-    """A console for tables: as wide as the terminal, or 110 columns where the output goes elsewhere."""
+    """A console for tables: as wide as the terminal, or 110 columns if the output is not a terminal."""
     from rich.console import Console
 
     console = Console()
@@ -33,7 +33,7 @@ def printer() -> Console:
 
 @contextmanager
 def bars(quiet: bool, unit: str = "round") -> Iterator[Progress]:
-    """A progress display on standard error, in rounds or in something else."""
+    """A progress display on standard error that counts rounds, or another unit."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -46,14 +46,14 @@ def bars(quiet: bool, unit: str = "round") -> Iterator[Progress]:
         TextColumn("{task.fields[headline]}"),
         TimeRemainingColumn(),
         console=console,
-        auto_refresh=False,  # no thread of its own: worker processes are forked from this process
+        auto_refresh=False,  # no refresh thread: worker processes are forked from this process
         disable=quiet or not console.is_terminal,
     ) as progress:
         yield progress
 
 
 def observer(progress: Progress, label: str, rounds: int) -> Any:
-    """An observer that moves one bar."""
+    """An observer that advances one bar."""
     bar = progress.add_task(label, total=rounds, headline="")
 
     def observe(record: dict[str, Any]) -> None:

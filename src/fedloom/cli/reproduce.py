@@ -1,4 +1,4 @@
-"""``fedloom reproduce``: a document's experiment, our numbers beside its findings."""
+"""``fedloom reproduce``: repeat a document's experiment and compare our numbers with its findings."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ if TYPE_CHECKING:
 @o.declares_settings
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="[STUDY]", help="The study; without one, all are listed.")
+        str | None, typer.Argument(metavar="[STUDY]", help="The study; without it, all studies are listed.")
     ] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", help="Seeds 0, 1, ... (default: the study's own).")] = None,
-    data: Annotated[
-        str, typer.Option("--data", help="The corpus, where a study knows several: synthetic or n8n.")
-    ] = "",
+    data: Annotated[str, typer.Option("--data", help="The corpus, for studies with several: synthetic or n8n.")] = "",
     workers: int | None = None,
     settings: o.Set = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The folder of its runs (default: runs/STUDY).", rich_help_panel=o.OUTPUT),
+        typer.Option("--out", help="The folder for its runs (default: runs/STUDY).", rich_help_panel=o.OUTPUT),
     ] = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Play a document's experiment; show our numbers beside its findings, each with ✓ (holds here) or ✗ (does not).
+    """Repeat a document's experiment and mark each of its findings with ✓ (holds here) or ✗ (does not).
 
-    STUDY is one of those that [b]fedloom reproduce[/b] lists. A study that was stopped goes on where it was. Its folder
-    holds the runs, outcome.json and outcome.md.
+    [b]fedloom reproduce[/b] lists the studies. The same command continues a stopped study. Its folder contains the
+    runs, outcome.json and outcome.md.
 
     Example:  fedloom reproduce gala-cora --seeds 3 --workers 2
     """

@@ -1,4 +1,4 @@
-"""``fedloom run`` and ``fedloom resume``: one method, one folder."""
+"""``fedloom run`` and ``fedloom resume``: train one method into a folder, and continue stopped runs and plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def run(
     *,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[RUN.toml]", help="A run's settings; options override them.")
+        Path | None, typer.Argument(metavar="[RUN.toml]", help="A TOML file with settings; options override it.")
     ] = None,
     method: Annotated[
         str | None, typer.Option("--method", help="A method of [b]fedloom list methods[/b], or my_file.py:MyMethod.")
@@ -29,7 +29,7 @@ def run(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Train one method on one federation. RUN.toml holds settings, for instance another run's config.toml.
+    """Train one method on one federation. RUN.toml contains settings, for instance the config.toml of another run.
 
     Example:  fedloom run --task digits --method fedprox:mu=0.1 --clients 20 --alpha 0.1 --rounds 30
     """
@@ -58,14 +58,16 @@ def resume(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Go on with a stopped run, comparison, sweep or advice, to the same bytes as if it had never stopped."""
+    """Continue a stopped run, comparison, sweep or advice. The result has the same bytes as without the stop."""
     from fedloom.core.errors import FedloomError
     from fedloom.runs.plans.plan import PLAN_FILES
 
     file = next((file for file in PLAN_FILES if (folder / file).exists()), None)
     if file is not None:
         if engine or ray_address:
-            raise FedloomError("--engine and --ray-address are for the resume of one run: leave them out here.")
+            raise FedloomError(
+                "--engine and --ray-address apply only to the resume of a single run: leave them out here."
+            )
         _finish_plan(PLAN_FILES[file], folder, workers, as_json, quiet)
         return
     from fedloom.runs.api import resume as resume_run
@@ -77,7 +79,7 @@ def resume(
 
 
 def _finish_plan(kind: str, folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
-    """Do what is left of the plan in a folder."""
+    """Run the unfinished runs of the plan in a folder."""
     if kind == "comparison":
         from fedloom.cli.compare import finish_comparison
 
@@ -110,7 +112,7 @@ def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_js
         with bars(quiet or as_json) as progress:
             history: History = work([observer(progress, folder.name, rounds), *trackers])
     except KeyboardInterrupt:
-        typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
+        typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     show_result(history, folder, as_json)
 

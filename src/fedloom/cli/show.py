@@ -1,4 +1,4 @@
-"""``fedloom report``: figures and tables of runs that are there."""
+"""``fedloom report``: figures and tables of finished runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from fedloom.cli import options as o
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR DIR...", help="Runs, comparisons, or folders of runs.")],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR DIR...", help="Folders of runs or comparisons, or folders that contain runs."),
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The page to write (default: report.html in the first).")
+        Path | None, typer.Option("--out", help="The page to write (default: report.html in the first folder).")
     ] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Write one self-contained page about some runs, and print their table.
+    """Write one self-contained HTML page about some runs, and print their table.
 
     Example:  fedloom report runs/digits-fedavg-seed0 runs/digits-fedprox-seed0 --out both.html
     """

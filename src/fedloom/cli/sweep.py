@@ -1,4 +1,4 @@
-"""``fedloom sweep``: all combinations of a grid, one table with the best marked, one figure."""
+"""``fedloom sweep``: run all combinations of a grid; one table with the best marked, and one figure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ def sweep(
     *,
     grid: Annotated[
         list[str] | None,
-        typer.Option("--grid", metavar="KEY=V,V,...", help="Values of a setting: local.lr=0.05,0.1. Repeatable."),
+        typer.Option(
+            "--grid", metavar="KEY=V,V,...", help="Values of a setting, for instance local.lr=0.05,0.1. Repeatable."
+        ),
     ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric", help="What to sort by, then what else to show (default: clients, global). Repeatable."
+            "--metric", help="The metric to sort by, then others to show (default: clients, global). Repeatable."
         ),
     ] = None,
     config: o.Config = None,  # noqa: ARG001  takes_settings reads it
     method: Annotated[
-        str | None, typer.Option("--method", help="The method, unless the grid has some (default: fedavg).")
+        str | None, typer.Option("--method", help="The method, unless the grid names methods (default: fedavg).")
     ] = None,
     seeds: o.Seeds = 1,
     values: o.Values,
@@ -37,7 +39,7 @@ def sweep(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Run every combination of some settings with the same seeds, and say which is best.
+    """Run every combination of some settings with the same seeds, and report the best one.
 
     Example:  fedloom sweep --method fedprox --grid method.mu=0.01,0.1,1 --grid local.lr=0.05,0.1 --seeds 3
     """
@@ -60,7 +62,7 @@ def sweep(
 
 
 def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
-    """Run what is left of a sweep, then print its table and write its figure and report."""
+    """Run the unfinished runs of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable
     from fedloom.report.sweep_page import write_sweep_page
     from fedloom.runs.config_schema import RunConfig
@@ -75,7 +77,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
             runs = RunFactory(workers=workers)
             swept = run_sweep(folder, plan, lambda name, seed: [live.observer(name, seed)], runs)
     except KeyboardInterrupt:
-        typer.echo(f"stopped: go on with  fedloom resume {folder}", err=True)
+        typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     rows = swept.rows
     page = write_sweep_page(swept, folder)
@@ -89,7 +91,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
 
 
 def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
-    """The sweep as a table, the best first and marked."""
+    """Print the sweep as a table, with the best combination first and marked, and the verdict."""
     from rich.table import Table
 
     from fedloom.cli.progress import printer
@@ -120,5 +122,5 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
 
 
 def _heading(metric: str) -> str:
-    """A metric's name as a heading: which model, on what, what of it."""
+    """A metric's name as a column heading on two lines."""
     return metric.replace("/", "\n", 1).replace("_", " ")
