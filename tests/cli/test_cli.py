@@ -262,7 +262,7 @@ def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_pat
     config = tmp_path / "a" / "config.toml"
     config.write_text(config.read_text().replace(f'fedloom = "{__version__}"', 'fedloom = "0.0.1"'))
     assert "was written by fedloom 0.0.1" in refused(inside("resume", "a"))
-    assert "not a run's folder" in refused(inside("resume", "."))
+    assert "not the folder of a run" in refused(inside("resume", "."))
 
 
 def test_a_run_is_never_overwritten(inside, tmp_path):

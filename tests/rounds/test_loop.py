@@ -195,7 +195,7 @@ def test_the_pooled_data_are_those_of_who_trains():
 
 
 def test_somebody_must_be_left_to_train():
-    with pytest.raises(FedloomError, match="at least one must be left to train"):
+    with pytest.raises(FedloomError, match="leave at least one to train"):
         run(new_clients=6)
     with pytest.raises(FedloomError, match="must not be negative"):
         run(new_clients=-1)
