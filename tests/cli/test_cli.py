@@ -208,7 +208,7 @@ MISTAKES = {
     "two counts": (["--number", "2", "--fraction", "0.5"], "give one"),
     "too many per round": (["--number", "50", "--clients", "10"], "there are only 10"),
     "no meaning": (["--method", "local", "--set", "server_optimizer.kind=adam"], "drop server_optimizer"),
-    "two optimisers": (["--method", "fedadam", "--set", "server_optimizer.kind=yogi"], "of its own"),
+    "two optimisers": (["--method", "fedadam", "--set", "server_optimizer.kind=yogi"], "its own server optimiser"),
     "bad setting": (["--set", "rounds"], "write it as key=value"),
     "size groups": (["--set", "size_groups=[9,3]"], "the first below the second"),
     "missing file": (["nowhere.toml"], "there is no configuration file nowhere.toml"),
