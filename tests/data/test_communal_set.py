@@ -78,8 +78,8 @@ def test_data_of_ones_own_take_the_setting_too(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"global_test": torch.zeros(0, dtype=torch.int64)}, "global test set, and it has 0 samples"),
-        ({"communal": torch.arange(3)}, "set communal samples aside once"),
+        ({"global_test": torch.zeros(0, dtype=torch.int64)}, "global test set, which has 0 samples"),
+        ({"communal": torch.arange(3)}, "communal samples can be set aside only once"),
     ],
 )
 def test_what_cannot_be_is_refused(change, says):
@@ -92,5 +92,5 @@ def test_numbers_that_cannot_be_are_refused():
     with pytest.raises(FedloomError, match="communal_per_class=-1: it must not be negative"):
         with_communal(held, -1)
     measured = replace(held, columns={**held.columns, "y": torch.rand(40)})
-    with pytest.raises(FedloomError, match="counts classes, and these data have none"):
+    with pytest.raises(FedloomError, match="these data have no classes"):
         with_communal(measured, 2)

@@ -58,7 +58,7 @@ def test_a_drift_is_one_circle_of_clients_that_hand_on_whole_shares(clients, sha
     before = held(list(range(1, clients + 1)))
     number = round(share * clients)
     if number < 2:
-        with pytest.raises(FedloomError, match="at least two must exchange"):
+        with pytest.raises(FedloomError, match="at least two clients must exchange"):
             with_concept_drift(before, [3], share, seed)
         return
     has = owners(before, with_concept_drift(before, [3], share, seed).at(3))
@@ -104,13 +104,13 @@ def test_a_withheld_class_stays_withheld_in_the_data_it_was_taken_from():
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"rounds": []}, "name one or more rounds"),
-        ({"rounds": [0]}, "from 1 on"),
-        ({"rounds": [5, 3]}, "in rising order"),
-        ({"rounds": [3, 3]}, "in rising order"),
+        ({"rounds": []}, "give rounds"),
+        ({"rounds": [0]}, "each at least 1"),
+        ({"rounds": [5, 3]}, "in increasing order"),
+        ({"rounds": [3, 3]}, "in increasing order"),
         ({"rounds": [3], "share": 0.0}, "share=0.0"),
         ({"rounds": [3], "share": 1.5}, "share=1.5"),
-        ({"rounds": [3], "share": 0.2}, "at least two must exchange"),
+        ({"rounds": [3], "share": 0.2}, "at least two clients must exchange"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(settings, reason):

@@ -81,7 +81,7 @@ def test_leaf_train_and_test_folders_are_the_clients_own_parts(tmp_path: Path) -
     assert made.test.sizes.tolist() == [2, 3]
     assert len(made.global_test) == 5
     (tmp_path / "test" / "more.json").write_text(leaf({"f9": 2}))
-    with pytest.raises(FedloomError, match="client f9 is in test and not in train"):
+    with pytest.raises(FedloomError, match="client f9 is in test but not in train"):
         fd.read(tmp_path)
 
 
@@ -154,7 +154,7 @@ def test_a_wrong_csv_is_named_by_column_and_row(tmp_path: Path, text: str, told:
         ([1, 2], [0, 1], {}, "x has shape"),
         ([[1.0], [2.0]], [0], {}, "one label each"),
         ([[1.0], [2.0]], [0, 1], {"client": [1]}, "clients of shape"),
-        ([[1.0], [2.0]], [0, 900_000], {}, "look like keys"),
+        ([[1.0], [2.0]], [0, 900_000], {}, "look like identifiers"),
         ([[1.0], [2.0]], [0, 1], {"clients": 9}, "clients=9 is more than the 2 samples"),
         (np.zeros((0, 2)), [], {}, "has no samples"),
     ],
@@ -168,7 +168,7 @@ def test_wrong_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FedloomError, match="does not exist"):
         fd.read(tmp_path / "no.csv")
     (tmp_path / "a.xls").write_text("")
-    with pytest.raises(FedloomError, match=r"'\.xls' is not read"):
+    with pytest.raises(FedloomError, match=r"'\.xls' cannot be read"):
         fd.read(tmp_path / "a.xls")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FedloomError, match=r"no \*\.json file"):

@@ -70,11 +70,11 @@ def test_a_number_of_clients_is_drawn_among_those_who_can_lose_the_class():
     [
         (4, [0], "the data have the classes 0 to 3"),
         (-1, [0], "the data have the classes 0 to 3"),
-        (3, [9], "there are only the clients 0 to 6"),
+        (3, [9], "clients are numbered 0 to 6"),
         (3, [1], "no training sample of that class"),
         (3, [6], "no test sample of that class"),
         (3, [5], "no training sample left"),
-        (3, [0, 0], "each once"),
+        (3, [0, 0], "each only once"),
         (3, [], "at least one client"),
         (3, 0, "4 clients have class 3"),
         (3, 5, "4 clients have class 3"),
@@ -88,9 +88,9 @@ def test_what_cannot_be_is_refused_in_one_sentence(label, clients, reason):
 def test_it_is_refused_where_there_are_no_classes_and_after_a_drift():
     with pytest.raises(FedloomError, match="have no classes"):
         with_withheld_class(quadratic([1.0, 2.0]).federation, 0, [0])
-    with pytest.raises(FedloomError, match="before the data drift"):
+    with pytest.raises(FedloomError, match="before concept drift"):
         with_withheld_class(with_concept_drift(held(MANY), [3]), 3, [0])
-    with pytest.raises(FedloomError, match="one class, once"):
+    with pytest.raises(FedloomError, match="only one class can be withheld, once"):
         with_withheld_class(with_withheld_class(held(MANY), 3, [0]), 2, [0])
 
 

@@ -1,4 +1,4 @@
-"""A method: five small functions, of which most methods write one or two.
+"""A method: five small functions, of which most methods override one or two.
 
 The server half (``start``, ``broadcast``, ``aggregate``) and the client half (``client_update``, ``weights_for``)
 meet only in messages, so the same class runs in simulation and on deployed machines.
@@ -89,7 +89,7 @@ class Algorithm:
         """Raise a ``FedloomError`` for a task or local work that the method cannot use, before any work is done."""
 
     def prelude(self, server: State, context: ServerContext) -> Round | None:
-        """Waves that are played once, before the first round; most methods have none."""
+        """Waves that run once, before the first round; most methods have none."""
         return None
 
     def groups(self, server: State) -> list[list[int]] | None:

@@ -23,7 +23,7 @@ class ClientGraph(Protocol):
 
     @property
     def keys(self) -> Tensor:
-        """A number per edge, ``smaller end * nodes + larger end``, sorted: to look pairs up."""
+        """A number per edge, ``smaller end * nodes + larger end``, sorted, for looking up pairs."""
 
 
 class ClientGraphs(Protocol):

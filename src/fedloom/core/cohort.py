@@ -1,6 +1,6 @@
 """A cohort: some clients that work together, and the primitives a method is written with.
 
-A method's client half is written for B rows and true for B = 1: in simulation a cohort has many clients, on a
+A method's client half is written for B rows, and B may be 1: in simulation a cohort has many clients, on a
 deployed machine it has one, and the method cannot tell.
 """
 
@@ -89,7 +89,7 @@ class Cohort:
         return row.expand(len(self), -1)
 
     def generator(self, purpose: str, place: int) -> torch.Generator:
-        """A random generator of one client's own for one purpose of a method."""
+        """A random generator for one client and one purpose of a method."""
         return generator(self.setting.seed, purpose, self.round, self.ids[place])
 
     def __getattr__(self, name: str) -> Any:
@@ -138,7 +138,7 @@ class Cohort:
         """The rows after local training on each client's own data.
 
         Args:
-            rows: A row per client; a shared row becomes that with ``spread``.
+            rows: A row per client; use ``spread`` for a shared row.
             work: How much is trained and with which optimiser; the run's local work by default.
             part: The only part of the model that may move; all parts by default.
             pull: An extra gradient ``pull(rows, received, **given)``, elementwise on pieces of rows.

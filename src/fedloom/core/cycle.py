@@ -1,8 +1,8 @@
 """Local steps that come in groups, for methods whose step has several gradients in it.
 
 MAML takes the gradient at a point one step ahead; a Moreau envelope is approached by several steps on one batch and
-then moved towards. Both are cycles of plain steps with something elementwise in between, so they run on the same
-machinery, and at the same speed, as everything else.
+then moved towards. Both are cycles of plain steps with something elementwise in between, so they use the same
+training code, at the same speed, as everything else.
 """
 
 from __future__ import annotations

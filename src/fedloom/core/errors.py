@@ -1,4 +1,4 @@
-"""The one error type that is meant for a person: a sentence that says what is wrong, where, and what to do."""
+"""Errors for users: one sentence that says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Layout:
         slots, start = [], 0
         for name, tensor in [*parameters.items(), *buffers.items()]:
             stop = start + tensor.numel()
-            trains = name in parameters and tensor.requires_grad  # what its owner froze stays frozen
+            trains = name in parameters and tensor.requires_grad  # frozen parameters stay frozen
             slots.append(Slot(name, tuple(tensor.shape), start, stop, tensor.dtype, trains, _part(name, parts)))
             start = stop
         return Layout(tuple(slots))
@@ -67,7 +67,7 @@ class Layout:
 
     @cached_property
     def trainable(self) -> tuple[Slot, ...]:
-        """The slots that are trained: parameters, but neither buffers nor what the model's owner froze."""
+        """The slots that are trained: parameters that are not frozen, and no buffers."""
         return tuple(slot for slot in self.slots if slot.trains)
 
     @cached_property
@@ -163,7 +163,7 @@ class Layout:
                 tensors[name].copy_(view)
 
     def bind(self, model: nn.Module, row: Tensor) -> None:
-        """Make a model's float parameters and buffers views of a row: what changes in one changes in the other."""
+        """Make a model's float parameters and buffers views of a row: a change to one changes the other."""
         views = self.views(row)
         for slot in self.slots:
             owner, leaf = _owner(model, slot.name)

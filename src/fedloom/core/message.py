@@ -1,4 +1,4 @@
-"""What travels: named tensors down, named tensors up. Their bytes are counted, and nothing else is sent."""
+"""Messages between server and clients: named tensors, whose bytes are counted. Nothing else is sent."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Wave:
 
     ``turn`` counts how often these clients were already at work in this round. Where clients hand models to each
     other, ``from_server`` and ``to_server`` say (per client) whether the message comes from the server and whether
-    the answer goes there; the rest is counted as bytes between clients. A wave that is ``optional`` may stay without
-    any answer: the method goes on without it.
+    the answer goes there; the rest is counted as bytes between clients. A wave that is ``optional`` may get no
+    answer: the method continues without it.
     """
 
     ids: list[int]

@@ -23,10 +23,10 @@ class PredictionStage:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
-        """Refuse, in one sentence and before any work, a method or a task that this stage means nothing for."""
+        """Raise a ``FedloomError``, before any work, for a method or a task that this stage does not support."""
 
     def after_update(self, cohort: Cohort) -> None:
-        """What clients remember of their local work (``cohort.after`` are the rows that they trained)."""
+        """Let clients keep something of their local work (``cohort.after`` are the rows that they trained)."""
 
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:
         """What clients predict with, given the row per client that they would predict with otherwise."""

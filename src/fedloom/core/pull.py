@@ -32,7 +32,7 @@ class Affine:
         return float(self.pull(torch.ones(()), zero, **dict.fromkeys(given, zero)))
 
     def constants(self, received: Tensor, given: Mapping[str, Tensor]) -> Tensor:
-        """What is added whatever the rows are: a row per client, or one row where it is the same for all."""
-        if received.stride(0) == 0 and not given:  # everybody received one and the same row
+        """The part that does not depend on the rows: a row per client, or one row where it is the same for all."""
+        if received.stride(0) == 0 and not given:  # all clients received the same row
             received = received[:1]
         return self.pull(torch.zeros(()), received, **given).expand_as(received)

@@ -1,7 +1,7 @@
 """Randomness without a shared stream.
 
 Every random choice has a generator of its own, keyed by (run seed, purpose, round, client). So the order in which
-clients finish, the number of workers and a stop in between change nothing, and drawing more numbers for one
+clients finish, the number of workers and interruptions change nothing, and drawing more numbers for one
 purpose never shifts another.
 """
 

@@ -1,7 +1,7 @@
-"""What a selector may know, and what it answers.
+"""What a selector may use, and what it returns.
 
 A selector is any callable ``selector(pool) -> Choice``. It sees places 0..size-1 (clients, or groups of clients where
-the method trains groups), never data. What it remembers is named tensors, so that a stopped run goes on to the same
+the method trains groups), never data. What it remembers is named tensors, so that a resumed run gives the same
 bytes.
 """
 
@@ -19,7 +19,7 @@ from fedloom.core.seeds import numpy_generator
 
 @dataclass(frozen=True)
 class Probe:
-    """What asked clients report of their current model on their own data: mean loss and score."""
+    """What queried clients report of their current model on their own data: mean loss and score."""
 
     loss: Tensor
     score: Tensor
@@ -50,7 +50,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen places; what the selector remembers; and those who worked in vain (their upload failed)."""
+    """The chosen places; what the selector remembers; and those whose upload failed."""
 
     places: list[int]
     state: Mapping[str, Tensor] = field(default_factory=dict)
@@ -61,7 +61,7 @@ Selector = Callable[[Pool], Choice]
 
 
 def check_choice(choice: Choice, pool: Pool, selector: object) -> Choice:
-    """A choice in order, or the sentence that says what is wrong with it."""
+    """The choice in sorted order; an invalid choice is an error."""
     name = type(selector).__name__.lower()
     if not isinstance(choice, Choice):
         raise FedloomError(f"selection '{name}' answered with a {type(choice).__name__}: return a fedloom.Choice.")

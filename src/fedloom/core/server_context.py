@@ -19,7 +19,7 @@ from fedloom.core.trainer import Trainer
 
 @dataclass(frozen=True)
 class ServerContext:
-    """The server's workplace in one round. ``clients`` are those who may be asked (never the held-out new ones)."""
+    """What the server has in one round. ``clients`` are those that may take part, without held-out new clients."""
 
     trainer: Trainer
     work: LocalWork
@@ -28,7 +28,7 @@ class ServerContext:
     rounds: int
     clients: Sequence[int]
     weigh: Callable[[Tensor, Tensor], Tensor]
-    """The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method puts together."""
+    """The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method combines itself."""
 
     @property
     def task(self) -> Task:

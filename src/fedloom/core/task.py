@@ -100,7 +100,7 @@ class CrossEntropy:
         return each.view(targets.shape).sum(1), (targets != IGNORED).sum(1).float()
 
     def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Right predictions of each sample, and how many it asked for."""
+        """Correct predictions of each sample, and how many count."""
         hits = (outputs.argmax(-1) == targets).float()
         if targets.dim() == 1:
             return hits, torch.ones(len(targets))
@@ -133,7 +133,7 @@ class Task:
     prepare: Callable[[Tensor], Tensor] | None = None
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     made_from: Mapping[str, object] = field(default_factory=dict)
-    """The settings that make this task again, where there are such; they are written into a run's config."""
+    """The settings that build this task again, if there are any; they are written into a run's config."""
 
     @cached_property
     def layout(self) -> Layout:

@@ -1,4 +1,4 @@
-"""What methods need of local training: a request goes in, rows come out. ``training.LocalTrainer`` does it."""
+"""What methods need of local training: a request goes in, rows come out. ``training.LocalTrainer`` implements it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TrainingRequest:
 
     @cached_property
     def constants(self) -> Tensor | None:
-        """What an affine pull adds whatever the rows are; None for any other, or where its anchor moves."""
+        """The constant part of an affine pull; None for any other, or where its anchor moves."""
         if not isinstance(self.pull, Affine) or self.cycle is not None:
             return None
         return self.pull.constants(self.rows, self.given)

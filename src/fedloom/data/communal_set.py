@@ -1,7 +1,7 @@
-"""A communal set out of the test set: a few labelled samples per class that the server and everyone else may see.
+"""A communal set taken from the test set: a few labelled samples per class that the server and all clients may see.
 
-Methods that look at public data (FedSeq's confidences) need one. What is looked at must not be evaluated on, for any
-method that is compared, so this is a setting of the task (``task.communal_per_class``) and not of a method.
+Methods that use public data need one (FedSeq for its confidences). Samples that one method has seen must not be used to
+evaluate any of the compared methods, so this is a setting of the task (``task.communal_per_class``), not of a method.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedloom.data.federation import Federation, Ragged
 
 
 def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Federation:
-    """A federation whose communal set is ``per_class`` samples of each class out of the global test set.
+    """A federation whose communal set is ``per_class`` samples of each class from the global test set.
 
     They leave the global test set and every client's test part. A rare class gives at most half of its test samples.
     """
@@ -26,9 +26,11 @@ def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Fede
     if per_class == 0:
         return federation
     if labels.dim() > 1 or labels.is_floating_point():
-        raise FedloomError(f"communal_per_class={per_class} counts classes, and these data have none: leave it out.")
+        raise FedloomError(
+            f"communal_per_class={per_class} takes samples of each class, but these data have no classes: leave it out."
+        )
     if len(federation.communal) or federation.later:
-        raise FedloomError("set communal samples aside once, and before the data drift.")
+        raise FedloomError("communal samples can be set aside only once, and before concept drift.")
     chosen = []
     for label in range(federation.classes):
         mine = held[labels[held] == label]
@@ -37,8 +39,8 @@ def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Fede
     communal = torch.cat(chosen).sort().values
     if not len(communal):
         raise FedloomError(
-            f"communal_per_class={per_class} takes samples out of the global test set, and it has {len(held)} samples "
-            f"of {federation.classes} classes: give it at least two of some class."
+            f"communal_per_class={per_class} takes samples from the global test set, which has {len(held)} samples "
+            f"of {federation.classes} classes: at least one class needs two samples."
         )
     test = federation.test
     stays = ~torch.isin(test.order, communal)

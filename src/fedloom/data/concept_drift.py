@@ -1,8 +1,8 @@
 """Concept drift with real data: from given rounds on, clients hold each other's samples.
 
 At each drift a share of the clients, in a random order, pass their train, validation and test parts to the next one.
-Labels, sizes and styles change at once, no sample is lost or invented, and the data of the whole federation stay the
-same: only models that were fitted to a client's own data can get worse.
+Labels, sizes and styles change at the same time. No sample is lost or added, so the data of the whole federation stay
+the same: only models that were fitted to a client's own data can get worse.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ def with_concept_drift(federation: Federation, rounds: Sequence[int], share: flo
 
     Args:
         federation: The federation before the drift.
-        rounds: The rounds in which data change, from 1 on, in rising order.
+        rounds: The rounds in which data change: each at least 1, in increasing order.
         share: The share of clients whose data change at each drift.
         seed: The seed of the random order.
     """
     if not rounds or list(rounds) != sorted(set(rounds)) or rounds[0] < 1:
-        raise FedloomError(f"drift rounds={list(rounds)}: name one or more rounds, from 1 on, in rising order.")
+        raise FedloomError(f"drift rounds={list(rounds)}: give rounds, each at least 1, in increasing order.")
     if not 0 < share <= 1:
-        raise FedloomError(f"drift share={share}: the share of clients whose data change is above 0 and at most 1.")
+        raise FedloomError(f"drift share={share}: the share of clients that drift must be above 0 and at most 1.")
     if federation.later:
-        raise FedloomError("this federation already has concept drift: name all rounds in one call.")
+        raise FedloomError("this federation already has concept drift: give all rounds in one call.")
     number = round(share * federation.clients)
     if number < 2:
         raise FedloomError(
-            f"drift share={share} of {federation.clients} clients: at least two must exchange their data."
+            f"drift share={share} of {federation.clients} clients: at least two clients must exchange their data."
         )
     holds = np.arange(federation.clients)
     later = []

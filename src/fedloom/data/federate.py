@@ -1,11 +1,11 @@
 """From columns to a federation: set the global test set aside, divide the rest, split each client's own share.
 
-Everything is a few sorts over one vector of owners, so a hundred thousand clients cost no loop, and no column is
-copied. Random choices come from one generator per purpose that gives each sample its number, so the choice for a
-sample does not depend on how many clients there are.
+The work is a few sorts of one vector of owners: there is no loop over clients, and no column is copied. Each purpose
+has one random generator that draws a number for every sample, so the choice for a sample does not depend on the number
+of clients.
 
-Samples that overlap their neighbours (windows of a text or a signal) are split in order within a block, the last ones
-for testing, with a gap of dropped samples between the parts: a test window never shares its content with training.
+Samples that overlap their neighbours (windows of a text or a signal) are split in order within a block: the last
+ones are for testing, and samples between two parts are dropped, so a test window shares nothing with a training window.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TRAIN, VALID, TEST, NOBODY = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class Samples:
-    """What a reader gives: columns, and what the data know about themselves.
+    """What a reader returns: columns, and what is known about their samples.
 
     ``natural`` is a key number per sample and ``names`` the keys' names; ``global_test`` the positions of the official
-    test set; ``own_test`` marks samples that their client's publisher meant for testing. Samples with the same number
-    in ``blocks`` are of one natural client, in order, and overlap their next ``gap`` neighbours.
+    test set; ``own_test`` marks samples that belong to their client's published test part. Samples with the same number
+    in ``blocks`` belong to one natural client, are in order, and overlap their next ``gap`` neighbours.
     """
 
     columns: Mapping[str, Tensor]
@@ -58,11 +58,21 @@ def federate(
     communal_share: float = 0.0,
     title: str = "",
 ) -> Federation:
-    """Divide samples among clients and split each client's own into train, validation and test.
+    """Divide samples among clients, and split each client's samples into train, validation and test parts.
 
-    The global test set is the official one, or else a stratified ``global_share`` taken before the division (per
-    client, when clients are natural). ``communal_share`` of the rest is set aside for everyone to see. A client with
-    two samples or more keeps at least one for training and, if ``test_share`` is not 0, one for testing.
+    A client with two samples or more keeps at least one for training and, if ``test_share`` is not 0, one for testing.
+
+    Args:
+        samples: The columns to divide.
+        partitioner: How samples are divided among clients.
+        clients: The number of clients; None if the partitioner determines it.
+        seed: The seed of all random choices.
+        test_share: The share of each client's samples for testing.
+        valid_share: The share of each client's samples for validation.
+        global_share: The share of all samples for the global test set, taken before the division: stratified by class,
+            or per client if clients are natural. An official test set is used instead where there is one.
+        communal_share: The share of all samples that is set aside for everyone to see.
+        title: What reports and errors call the data.
     """
     _check_shares(test_share, valid_share, global_share, communal_share)
     labels = _check_columns(samples)
@@ -112,14 +122,14 @@ def federate(
 def _owners(
     partitioner: Partitioner, labels: np.ndarray, clients: int | None, seed: int, natural: np.ndarray | None
 ) -> tuple[np.ndarray, int]:
-    """The client of each sample, or -1, and the number of clients; a user's own partitioner gives lists instead."""
+    """The client of each sample, or -1, and the number of clients; a user-defined partitioner returns lists."""
     if isinstance(partitioner, Partition):
         return partitioner.divide(labels, clients, seed, natural)
     shares = partitioner(labels, clients, seed, natural)
     owners = np.full(len(labels), -1, dtype=np.int32)
     for client, share in enumerate(shares):
         if (owners[share] >= 0).any():
-            raise FedloomError(f"the partition gives client {client} samples that others have: give each sample once.")
+            raise FedloomError(f"the partition gives client {client} samples of other clients: give each sample once.")
         owners[share] = client
     return owners, len(shares)
 
@@ -128,7 +138,7 @@ def _check_shares(test: float, valid: float, whole: float, communal: float) -> N
     shares = {"test_share": test, "valid_share": valid, "global_share": whole, "communal_share": communal}
     for name, share in shares.items():
         if not 0 <= share < 1:
-            raise FedloomError(f"{name}={share}: a share is a number from 0 up to, but not including, 1.")
+            raise FedloomError(f"{name}={share}: a share must be at least 0 and less than 1.")
     if test + valid >= 1:
         raise FedloomError(f"test_share={test} and valid_share={valid} leave nothing for training: lower them.")
     if whole + communal >= 1:
@@ -140,8 +150,8 @@ def _check_columns(samples: Samples) -> np.ndarray:
     if not {"x", "y"} <= set(lengths):
         raise FedloomError(f"the columns are {', '.join(lengths) or 'none'}: a federation needs x and y.")
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise FedloomError(f"the columns differ in length ({told}): give one entry per sample in each.")
+        shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise FedloomError(f"the columns differ in length ({shown}): give one entry per sample in each.")
     if lengths["y"] == 0:
         raise FedloomError("there are no samples: a federation needs at least one.")
     labels = samples.columns["y"].numpy()
@@ -155,13 +165,13 @@ def _check_columns(samples: Samples) -> np.ndarray:
 
 
 def _from_end(groups: np.ndarray, numbers: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """How far each sample is from its group's end, and the groups' sizes.
+    """The distance of each sample from the end of its group, and the sizes of the groups.
 
     Within a group samples keep their order, or are ordered by ``numbers``.
     """
     sizes = np.bincount(groups)
     keys = groups
-    if numbers is not None:  # of floats that are not negative the bits have the order of the values: one sort, not two
+    if numbers is not None:  # non-negative floats sort like their bits: one sort, not two
         keys = (groups.astype(np.int64) << 32) | numbers.view(np.int32)
     order = np.argsort(keys, kind="stable")
     far = np.empty(len(groups), dtype=np.int32)
@@ -181,7 +191,7 @@ def _hold_out(
     group = strata[inside]
     far, sizes = _from_end(group, numbers)
     take = np.floor(sizes * share + 0.5).astype(np.int64)
-    if take.sum() == 0 and numbers is not None:  # many tiny strata: then from those that can spare a sample
+    if take.sum() == 0 and numbers is not None:  # many tiny strata: take from those that can spare a sample
         spare = far < (sizes - 2)[group]
         inside, numbers = inside[spare], numbers[spare]
         group = np.zeros(len(inside), dtype=np.int64)
@@ -229,7 +239,7 @@ def _split(
 
 
 def _amounts(sizes: np.ndarray, test_share: float, valid_share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Test and validation samples per group; training keeps one, then testing one, then validation one."""
+    """Test and validation samples per group. Training gets at least one first, then testing, then validation."""
     test = np.floor(sizes * test_share + 0.5).astype(np.int64)
     test = np.clip(test, 1 if test_share else 0, np.maximum(sizes - 1, 0))
     valid = np.floor(sizes * valid_share + 0.5).astype(np.int64)

@@ -41,7 +41,7 @@ class Ragged:
 
     @staticmethod
     def by_owner(positions: np.ndarray, owners: np.ndarray, clients: int) -> Ragged:
-        """Pack positions that name their owner: ``positions[i]`` goes to client ``owners[i]``, order kept."""
+        """Pack positions that name their owner: ``positions[i]`` goes to client ``owners[i]``, in the given order."""
         starts = np.zeros(clients + 1, dtype=np.int64)
         np.cumsum(np.bincount(owners, minlength=clients), out=starts[1:])
         order = positions[np.argsort(owners, kind="stable")].astype(np.int64, copy=False)
@@ -49,7 +49,7 @@ class Ragged:
 
     @staticmethod
     def empty(clients: int) -> Ragged:
-        """No position for anybody."""
+        """Empty lists for all clients."""
         return Ragged(_nothing(), torch.zeros(clients + 1, dtype=torch.int64))
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Federation:
-    """Columns of samples and, per client, which of them are its own.
+    """Columns of samples, and the positions of each client's samples in them.
 
     ``columns`` has at least ``x`` (inputs) and ``y`` (targets). ``global_test`` and ``communal`` are positions in
     the same columns; ``classes`` is the number of classes that the targets name.
@@ -88,11 +88,11 @@ class Federation:
     class_names: Sequence[str] = ()
     title: str = ""
     withheld: tuple[int, tuple[int, ...]] | None = None
-    """A class and the clients from whose train and validation parts it was taken away."""
+    """A class, and the clients from whose train and validation parts it was removed."""
     later: Sequence[tuple[int, Federation]] = ()
-    """What the federation becomes, and from which round on: concept drift."""
+    """Concept drift: pairs of a round and the federation from that round on."""
     counted: Tensor | None = None
-    """How many samples clients count as having, where that is not what they have here (while methods are chosen)."""
+    """How many samples each client counts as having, if not those held here (a subsample for choosing methods)."""
     graphs: ClientGraphs | None = None
     """The clients' graphs, where samples are nodes of graphs."""
 
@@ -117,7 +117,7 @@ class Federation:
 
     @property
     def fingerprint_tensors(self) -> Sequence[Tensor]:
-        """What the data are besides their columns and parts; it counts in a run's fingerprint."""
+        """Further tensors that identify the data, besides columns and parts; a run's fingerprint includes them."""
         return ()
 
     def subsample(self, pick: Callable[[Tensor], Tensor], global_test: int) -> Federation:
@@ -165,11 +165,11 @@ class Federation:
     def with_validation_as_test(self) -> Federation:
         """The same clients with their validation parts in the place of their test parts, and no global test set.
 
-        For choosing between methods without a look at what they will be tested on.
+        It is for choosing between methods without using their test data.
         """
         if not int(self.valid.sizes.sum()):
             raise FedloomError(
-                "no client has a validation part, and choosing on test data is no test: set task.valid_share, "
+                "no client has a validation part, and methods must not be chosen on test data: set task.valid_share, "
                 "for instance to 0.2."
             )
         later = tuple((since, federation.with_validation_as_test()) for since, federation in self.later)

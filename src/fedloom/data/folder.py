@@ -26,7 +26,7 @@ def data_folder() -> Path:
 
 
 def find(name: str, file: str, folder: Path | None = None) -> Path:
-    """The file of a data set, or the sentence that says how to get it."""
+    """The file of a data set; if it is missing, the error says how to get it."""
     folder = folder or data_folder()
     path = folder / file
     if not path.is_file():
@@ -62,7 +62,7 @@ def read_arrays(path: Path, needed: Sequence[str] = (), optional: Sequence[str] 
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays as an uncompressed ``.npz``, whole or not at all."""
+    """Write arrays as an uncompressed ``.npz``, atomically."""
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise FedloomError(f"array '{name}' for {path.name} holds Python objects: only plain arrays are written.")
@@ -92,7 +92,7 @@ def read_tsv_columns(path: Path, needed: Sequence[str]) -> dict[str, list[str]]:
 
 
 def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a gzipped tab-separated file with a header, whole or not at all; tabs and line ends become spaces."""
+    """Write a gzipped tab-separated file with a header, atomically; tabs and line ends become spaces."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with part.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:

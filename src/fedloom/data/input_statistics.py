@@ -1,6 +1,6 @@
-"""Mean and spread of the training inputs, for normalising a user's own data.
+"""Mean and standard deviation of the training inputs, for normalising a user's own data.
 
-These are two sums per client, so a real federation can compute them without showing a sample.
+These are two sums per client, so a real federation can compute them without revealing a sample.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def input_statistics(federation: Federation) -> tuple[Tensor, Tensor]:
     step = max(1, PIECE // max(1, x[0].numel()))
     scale = 255.0 if x.dtype == torch.uint8 else 1.0
     total, squares, count = torch.zeros(width).double(), torch.zeros(width).double(), 0
-    for shift in (False, True):  # two passes, so that a large mean does not eat the spread
+    for shift in (False, True):  # two passes, so that a large mean does not cost precision
         for start in range(0, len(order), step):
             piece = x[order[start : start + step]].double().transpose(0, 1).reshape(width, -1) / scale
             if shift:

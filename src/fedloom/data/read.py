@@ -1,7 +1,7 @@
 """``fl.read`` and ``fl.from_arrays``: a user's own data as a federation.
 
-Every reader ends in ``from_arrays``, which checks what a person can get wrong and says in one sentence which column
-and row it is. A client key per sample makes the natural clients; without one a partitioner divides the samples.
+Every reader ends in ``from_arrays``, which checks the data; an error names the column and the row. If each sample names
+its client, these are the natural clients; otherwise a partitioner divides the samples.
 Rows are counted from 1, the header not included.
 """
 
@@ -52,10 +52,10 @@ def from_arrays(
     Args:
         x: Inputs, one sample per entry of the first axis.
         y: One label per sample: whole numbers from 0, or names.
-        client: Whose sample each one is, as numbers or names. Without it, samples are divided by ``partition``.
+        client: The client of each sample, as numbers or names. Without it, samples are divided by ``partition``.
         classes: The number of classes, where the labels do not show it.
         features: The names of the columns of ``x``, for error messages.
-        own_test: A mark on each sample that its client keeps for testing.
+        own_test: Whether each sample belongs to the test part of its client.
         partition: How samples are divided; by ``client`` if that is given, else iid.
         clients: How many clients share the samples (default 10).
         seed: The seed of the division.
@@ -69,7 +69,7 @@ def from_arrays(
     usual: Partitioner = Natural() if samples.natural is not None else Iid()
     chosen = usual if partition is None else partitioner(partition)
     if not isinstance(chosen, Natural):
-        if samples.own_test is not None:  # marks belong to the original clients
+        if samples.own_test is not None:  # the marks are for the original clients
             samples = replace(samples, global_test=np.flatnonzero(samples.own_test), own_test=None)
         if clients is None and not isinstance(chosen, Quantities):
             clients = min(10, len(samples.columns["y"]))
@@ -158,10 +158,10 @@ def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> Non
         if bad.any():
             row, *column = (int(place) for place in np.argwhere(bad)[0])
             value = inputs[(start + row, *column)]
-            called = f"'{features[column[0]]}'" if features and len(column) == 1 else ", ".join(map(str, column))
-            told = "is not a number (NaN)" if np.isnan(value) else "is infinite"
+            shown = f"'{features[column[0]]}'" if features and len(column) == 1 else ", ".join(map(str, column))
+            problem = "is not a number (NaN)" if np.isnan(value) else "is infinite"
             raise FedloomError(
-                f"{where}: column {called}, row {start + row + 1} {told}: fill it in or leave the row out."
+                f"{where}: column {shown}, row {start + row + 1} {problem}: fill it in or leave the row out."
             )
 
 
@@ -182,8 +182,8 @@ def read(
     Args:
         path: A .csv, .tsv, .parquet, .npz or .json file, or a folder.
         target: The column of labels in a table.
-        client: The column of a table that says whose sample a row is; it may be missing if it is called ``client``.
-        ignore: Columns of a table that are left out. Every other column is a number feature.
+        client: The column of a table that names the client of a row; the default one may be missing.
+        ignore: Columns of a table that are left out. Every other column is a numeric feature.
         classes: The number of classes, where the labels do not show it.
         **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
@@ -205,5 +205,5 @@ def read(
             x, y, holder, test = read_leaf(path)
             return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
         case other:
-            raise FedloomError(f"{path.name}: '{other}' is not read: give .csv, .tsv, .npz, .parquet or .json.")
+            raise FedloomError(f"{path.name}: '{other}' cannot be read: use .csv, .tsv, .npz, .parquet or .json.")
     return from_arrays(table.x, table.y, table.client, features=table.features, classes=classes, **options)

@@ -1,4 +1,4 @@
-"""A class that some clients have no training data of, and meet only when they predict.
+"""A withheld class: some clients have no training data of it, and meet it only when they predict.
 
 It is taken out of their training and validation parts; their test part keeps it. The recall of that class
 (``client_model/own_test/withheld_recall``) then shows whether a client can predict what only others trained on.
@@ -39,18 +39,18 @@ def with_withheld_class(federation: Federation, label: int, clients: Sequence[in
     """
     y = federation.columns["y"]
     if y.dim() > 1 or y.is_floating_point():
-        raise FedloomError("withhold takes a class away, and these data have no classes: leave it out.")
+        raise FedloomError("withhold removes a class, but these data have no classes: leave it out.")
     if not 0 <= label < federation.classes:
         raise FedloomError(f"withhold label={label}: the data have the classes 0 to {federation.classes - 1}.")
     if federation.later or federation.withheld is not None:
-        raise FedloomError("withhold one class, once, and before the data drift.")
+        raise FedloomError("withhold: only one class can be withheld, once, and before concept drift.")
     affected = _draw_clients(federation, label, clients, seed) if isinstance(clients, int) else sorted(clients)
     if not affected or len(set(affected)) < len(affected):
-        raise FedloomError(f"withhold clients={clients}: name at least one client, and each once.")
+        raise FedloomError(f"withhold clients={clients}: give at least one client, and each only once.")
     for client in affected:
         reason = _obstacle(federation, label, client)
         if reason is not None:
-            raise FedloomError(f"withhold label={label} from client {client}: {reason}; name other clients.")
+            raise FedloomError(f"withhold label={label} from client {client}: {reason}; give other clients.")
 
     def without(part: Ragged) -> Ragged:
         return Ragged.of([part[k][y[part[k]] != label] if k in affected else part[k] for k in range(len(part))])
@@ -64,7 +64,7 @@ def _draw_clients(federation: Federation, label: int, number: int, seed: int) ->
     if not 1 <= number <= len(able):
         raise FedloomError(
             f"withhold clients={number}: {len(able)} clients have class {label} in both train and test parts, and "
-            "something else to train on; ask for at least one and at most so many."
+            "other classes to train on; give a number from 1 to that."
         )
     drawn = numpy_generator(seed, "withhold").choice(np.array(able), number, replace=False)
     return sorted(int(client) for client in drawn)
@@ -73,7 +73,7 @@ def _draw_clients(federation: Federation, label: int, number: int, seed: int) ->
 def _obstacle(federation: Federation, label: int, client: int) -> str | None:
     """Why a class cannot be withheld from a client; None if it can."""
     if not 0 <= client < federation.clients:
-        return f"there are only the clients 0 to {federation.clients - 1}"
+        return f"clients are numbered 0 to {federation.clients - 1}"
     y = federation.columns["y"]
 
     def of_class(part: Tensor) -> int:

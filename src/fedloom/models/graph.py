@@ -20,7 +20,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.models.sparse import Sparse
 
 REMEMBERED = 16
-"""Fields of view that a graph keeps: those of its training, validation and test nodes, and of some batches."""
+"""Receptive fields that a graph caches: those of its training, validation and test nodes, and of some batches."""
 
 
 def _nothing() -> Tensor:
@@ -69,9 +69,9 @@ class Graph:
         return {}
 
     def receptive_field(self, nodes: Tensor) -> ReceptiveField:
-        """What two convolutions see of these nodes (sorted, each once); the last few are remembered.
+        """What two convolutions see of these nodes (sorted, each once); the last few are cached.
 
-        A client has few labels, and its other nodes beyond two steps of them take no part in its loss.
+        Nodes more than two steps away from a client's few labelled nodes do not affect its loss.
         """
         if len(nodes) == len(self):
             return self.all
@@ -86,7 +86,7 @@ class Graph:
 
     @cached_property
     def keys(self) -> Tensor:
-        """A number per edge, ``smaller end * nodes + larger end``, in order: to look pairs up."""
+        """A number per edge, ``smaller end * nodes + larger end``, in order, for looking up pairs."""
         low, high = self.edges.min(0).values, self.edges.max(0).values
         return (low * len(self) + high).sort().values
 
@@ -112,8 +112,8 @@ class Graphs:
     """The graphs of a federation: one block per client, then the whole graph as the last block.
 
     Block b has the node copies ``offsets[b]`` to ``offsets[b + 1] - 1``, in the order of its ``nodes``. A client may
-    add edges to its own graph; nothing else ever changes. Working copies of a model share these graphs, and making
-    one begins anew: what an earlier run added is forgotten.
+    add edges to its own graph; nothing else ever changes. Copies of a model share these graphs; copying
+    a model removes the edges that an earlier run added.
     """
 
     def __init__(self, clients: Sequence[Graph], whole: Graph) -> None:
@@ -158,7 +158,7 @@ class Graphs:
         return self._added[block][1] if block in self._added else self._blocks[block]
 
     def original(self, block: int) -> Graph:
-        """A block's graph as it came."""
+        """A block's graph without added edges."""
         return self._blocks[block]
 
     def positions(self, block: int) -> Tensor:

@@ -1,7 +1,7 @@
 """State that stays with clients between rounds: a matrix per name, one row per client.
 
-Rows are allocated when a name is first kept. A large matrix lives in an unlinked temporary file that is mapped into
-memory, so ten thousand personal heads cost disk, not memory. What changed since the last checkpoint is remembered.
+Rows are allocated when a name is first written. A large matrix lives in an unlinked temporary file that is mapped into
+memory, so ten thousand personal heads cost disk, not memory. Rows that changed since the last checkpoint are tracked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ClientStates:
         return found
 
     def write(self, ids: list[int], kept: Mapping[str, Tensor]) -> None:
-        """Keep rows for some clients; of a name with ``name/has``, for those of them that it marks."""
+        """Write rows of some clients; where ``name/has`` is given, only of the clients that it marks."""
         everyone = torch.tensor(ids)
         for name, rows in kept.items():
             if name.endswith("/has"):
@@ -69,7 +69,7 @@ class ClientStates:
         return self.changes()
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
-        """Apply what ``changes`` gave."""
+        """Apply rows that ``changes`` or ``everything`` returned."""
         for name in (name for name in saved if not name.endswith("/ids")):
             self.write(saved[f"{name}/ids"].tolist(), {name: saved[name]})
         self.dirty = {}

@@ -1,4 +1,4 @@
-"""One exchange with some clients: a wave goes out, replies come back, and a ledger notes what it cost."""
+"""One exchange with some clients: a wave goes out, replies come back, and a ledger records the cost."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Ledger:
     measured: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def send(self, wave: Wave) -> None:
-        """Add what a wave costs on its way down, to those too who will not answer."""
+        """Add the bytes that a wave sends to its clients, including those that will not answer."""
         down = wave.message.bytes_for(len(wave.ids))
         near = 0 if wave.from_server is None else int((~wave.from_server).sum())
         self.bytes_between += down * near // len(wave.ids)
         self.bytes_down += down - down * near // len(wave.ids)
 
     def book(self, wave: Wave, merged: Tensors, travels: bool) -> None:
-        """Add what came back of a wave."""
+        """Add the steps, bytes and measurements of a wave's replies."""
         ids = wave.ids
         self.selected.update(ids)
         self.steps += int(merged["steps"].sum())
@@ -51,7 +51,7 @@ class Ledger:
 def exchange(
     run: Composition, engine: Engine, state: RunState, context: ServerContext, wave: Wave, ledger: Ledger, measure: bool
 ) -> Replies:
-    """Send a wave, wait for the replies, keep what clients keep."""
+    """Send a wave, wait for the replies, and store the clients' state."""
     participants = run.participants(context.round)
     places = {client: place for place, client in enumerate(wave.ids)}
     jobs = [
@@ -88,9 +88,9 @@ def exchange(
 
 
 def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
-    """The jobs that somebody did, with their results, and the places in the wave of the clients who did.
+    """The completed jobs, their results, and the places in the wave of the clients that answered.
 
-    The jobs' places are counted anew, among those clients.
+    The places of the returned jobs count only those clients.
     """
     pairs = [(job, result) for job, result in zip(jobs, results, strict=True) if result is not None]
     places = sorted(place for job, _ in pairs for place in job.places)
@@ -117,7 +117,7 @@ def with_prefix(tensors: Tensors, prefix: str) -> Tensors:
 
 
 def check_finite(run: Composition, result: Tensors, number: int) -> None:
-    """Stop a run whose clients send or keep what is not a number."""
+    """Raise an error if clients sent or kept a value that is not finite."""
     for name, tensor in result.items():
         sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
         if sent and not _finite(tensor):
@@ -125,7 +125,7 @@ def check_finite(run: Composition, result: Tensors, number: int) -> None:
 
 
 def check_values(run: Composition, number: int, values: Iterable[float]) -> None:
-    """Stop a run whose scores are not numbers."""
+    """Raise an error if a score is not finite."""
     if not _finite(torch.tensor(list(values), dtype=torch.float64)):
         raise _divergence(run, number, "the loss")
 
@@ -135,7 +135,7 @@ def _finite(tensor: Tensor) -> bool:
 
 
 def _divergence(run: Composition, number: int, what: str) -> Diverged:
-    """The sentence for a run whose numbers are no longer finite."""
+    """The error for a run whose numbers are no longer finite."""
     return Diverged(
         f"{type(run.algorithm).__name__.lower()} diverged in round {number}: {what} is no longer finite (NaN or "
         f"infinity); try a learning rate below {run.setting.work.lr:g} or a gradient clip."

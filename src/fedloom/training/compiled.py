@@ -1,4 +1,4 @@
-"""The vectorised step through ``torch.compile``: seconds of compilation once, then the fastest small models.
+"""The vectorised step through ``torch.compile``: seconds of compilation once, then fast training of small models.
 
 Shapes never change, so there is one compilation per cohort size: every step takes all clients and a full batch; a
 client with a smaller batch, or with none left, is masked, and stays as it was. The step is a pure function of
@@ -133,7 +133,7 @@ def _chain_step(
     lr: Tensor,
     batch: Batch,
 ) -> Stacks:
-    """Plain SGD on a chain of layers, backwards by hand."""
+    """Plain SGD on a chain of layers, with a handwritten backward pass."""
     x, y, mask, noise = batch
     inputs, moved = [], {}
     for name, layer in chain:

@@ -1,4 +1,4 @@
-"""Which execution trains a cohort, and how large a cohort is: fixed rules, never a clock.
+"""Which execution trains a cohort, and how large a cohort is: fixed rules, no timing.
 
 The rules look at the kinds and sizes of layers and at the batch size only, so the same run takes the same path on
 every machine and gives the same bytes. They were calibrated with bench/local.py: batched products win while a
@@ -107,12 +107,12 @@ def _obstacle(task: Task) -> str | None:
                 run_chain(trainer.chain, stacks, x, keys) if trainer.chain else run_vmap(trainer.model, stacks, x, keys)
             )
             task.objective.losses(run.flatten(0, 1), task.targets(positions).flatten(0, 1))
-    except Exception as error:  # whatever a user's model raises, the loop is there
+    except Exception as error:  # whatever a user's model raises, the loop is the fallback
         return f"torch.func.vmap cannot take it ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
     return None
 
 
 def cohorts(ids: list[int], sizes: torch.Tensor, execution: Execution) -> list[list[int]]:
-    """Split clients into cohorts of similar size, largest first. The rule does not know the number of workers."""
+    """Split clients into cohorts of similar size, largest first. The rule does not depend on the number of workers."""
     ordered = sorted(ids, key=lambda client: (-int(sizes[client]), client))
     return [ordered[i : i + execution.cohort] for i in range(0, len(ordered), execution.cohort)]

@@ -1,7 +1,7 @@
-"""The forward pass of many clients at once, and the trick that makes it fast.
+"""The forward pass of many clients at once, and the SGD step inside its backward pass.
 
 Where a model is a chain of linear and elementwise layers, its cohort form is a chain of batched matrix products.
-When the local optimiser is plain SGD, the weight gradient is never written down: the product that computes it is
+When the local optimiser is plain SGD, the weight gradient is never stored: the product that computes it is
 accumulated straight into the weights (``W -= lr * G^T X`` is one call), which halves the memory traffic of a step.
 Any other model goes through ``torch.func.vmap`` with gradients from ordinary autograd.
 """
@@ -32,7 +32,7 @@ class InPlace:
     decay: float
     """What a weight adds to its own gradient: weight decay, and the slope of an affine pull."""
     constants: Stacks
-    """What an affine pull adds whatever the weights are; empty without one."""
+    """The constant part of an affine pull; empty without one."""
     pull: Callable[[str, Tensor], Tensor] | None
     """Any other pull."""
     moving: frozenset[str]
@@ -124,7 +124,7 @@ def run_chain(
     for name, layer in chain:
         if isinstance(layer, nn.Linear):
             weight, bias = stacks[f"{name}.weight"], stacks.get(f"{name}.bias")
-            lead = x.shape[1:-1]  # a linear layer acts on the last axis, whatever stands before it
+            lead = x.shape[1:-1]  # a linear layer acts on the last axis, regardless of the axes before it
             flat = x.flatten(1, -2) if len(lead) != 1 else x
             out: Tensor = StackedLinear.apply(flat, weight, bias, name, in_place)  # type: ignore[no-untyped-call]
             x = out.view(len(out), *lead, -1) if len(lead) != 1 else out

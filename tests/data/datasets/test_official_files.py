@@ -300,7 +300,7 @@ def test_members_larger_than_the_limit_are_refused(tmp_path: Path, monkeypatch: 
 
 
 def test_there_is_nothing_to_get_for_digits(tmp_path: Path) -> None:
-    with pytest.raises(FedloomError, match="nothing to get"):
+    with pytest.raises(FedloomError, match="nothing to download"):
         get.get("digits", tmp_path)
     with pytest.raises(FedloomError, match="does not exist"):
         get.get("mnist", tmp_path / "no", folder=tmp_path)

@@ -139,7 +139,7 @@ def test_a_wrong_name_gets_a_suggestion() -> None:
 
 
 def test_an_unknown_reader_option_is_refused() -> None:
-    with pytest.raises(FedloomError, match="does not know the option strid"):
+    with pytest.raises(FedloomError, match="has no option strid"):
         fd.load("digits", strid=3)
 
 

@@ -1,7 +1,7 @@
 """Reading members of a folder, zip or tar by name, in memory.
 
 Nothing is ever extracted to disk, so a member's path cannot point anywhere; each member has a size limit, so a small
-archive cannot fill the memory; gzipped members are opened on the way, within the same limit.
+archive cannot fill the memory; gzipped members are decompressed when they are read, within the same limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIMIT = 2 << 30
 
 
 class Members:
-    """The files of a source under their last path parts, read on demand."""
+    """The files of a source by name, read on demand."""
 
     def __init__(self, source: str, files: dict[str, Callable[[], bytes]]) -> None:
         self.source = source
@@ -46,7 +46,7 @@ class Members:
         """The bytes of the first member with one of these names, gunzipped; an error if there is none."""
         name = self.find(*endings)
         if name is None:
-            raise FedloomError(f"{self.source} has no file '{endings[0]}': give the official files, complete.")
+            raise FedloomError(f"{self.source} has no file '{endings[0]}': give the complete official files.")
         try:
             data = self.files[name]()
             return gunzip(data, f"{self.source}:{name}") if name.endswith(".gz") else data
@@ -59,7 +59,7 @@ def gunzip(data: bytes, what: str) -> bytes:
     opener = zlib.decompressobj(wbits=31)
     plain = opener.decompress(data, LIMIT)
     if opener.unconsumed_tail:
-        raise FedloomError(f"{what} is larger than {LIMIT >> 30} GiB when opened: refused.")
+        raise FedloomError(f"{what} is larger than {LIMIT >> 30} GiB when decompressed: refused.")
     if not opener.eof:
         raise FedloomError(f"{what} ends too early: download it again.")
     return plain

@@ -1,8 +1,8 @@
 """Filling the data folder: ``fedloom data get NAME --from FILE_OR_ADDRESS``.
 
 The source is the user's: official files on disk, or an address. A download goes to a temporary file, is checked
-(against the user's SHA-256, or against the publisher's MD5 where the file is a well-known one) and only then converted;
-the data folder gets the finished file in one rename.
+(against the user's SHA-256, or against the publisher's MD5 where that is known) and only then converted; the finished
+file is moved to the data folder in one rename.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedloom.data.folder import data_folder
 
 Progress = Callable[[int, int | None], None]
 
-# What the publishers state for their files.
+# Checksums that the publishers state for their files.
 PUBLISHED_MD5 = {
     "mnist": {
         "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -54,11 +54,11 @@ def get(
     """Convert the official files of a data set, from a path or an http(s) address, into the data folder.
 
     An address that ends with a slash is a folder that has MNIST's four files. ``progress`` is called with the bytes
-    done and the bytes in all (None where unknown). Returns the file written.
+    done and the total bytes (None where unknown). Returns the file written.
     """
     entry = dataset("mnist" if name.lower().replace("_", "-") == "mnist-writers" else name)
     if entry.file is None:
-        raise FedloomError(f"{entry.name} ships with Fedloom's dependencies: there is nothing to get.")
+        raise FedloomError(f"{entry.name} ships with Fedloom's dependencies: there is nothing to download.")
     target = (folder or data_folder()) / entry.file
     text = str(source)
     try:
@@ -66,7 +66,7 @@ def get(
         scratch_folder = tempfile.TemporaryDirectory(dir=target.parent, prefix=".get-")
     except OSError as error:
         raise FedloomError(
-            f"{target.parent} cannot be written ({error.strerror}): point FEDLOOM_DATA to a folder of yours."
+            f"{target.parent} cannot be written ({error.strerror}): point FEDLOOM_DATA to a writable folder."
         ) from error
     with scratch_folder as scratch:
         fetched, made = Path(scratch) / "fetched", Path(scratch) / "made"
@@ -91,11 +91,11 @@ def get(
 
 def _check(path: Path, sha256: str) -> None:
     if path.is_dir():
-        raise FedloomError(f"{path} is a folder: a SHA-256 is of one file, so give an archive or leave it out.")
+        raise FedloomError(f"{path} is a folder: a SHA-256 belongs to a single file: give an archive, or leave it out.")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256.strip().lower():
-        raise FedloomError(f"{path.name} has SHA-256 {found} and not {sha256}: it is damaged or another file.")
+        raise FedloomError(f"{path.name} has SHA-256 {found}, not {sha256}: it is damaged or a different file.")
 
 
 def _fetch(name: str, address: str, scratch: Path, sha256: str | None, progress: Progress | None) -> Path:
@@ -103,7 +103,7 @@ def _fetch(name: str, address: str, scratch: Path, sha256: str | None, progress:
         if name not in ("mnist", "fashion-mnist"):
             raise FedloomError(f"{address} is a folder: give the address of the archive of {name}.")
         if sha256:
-            raise FedloomError(f"{address} is a folder: a SHA-256 is of one file, so leave it out.")
+            raise FedloomError(f"{address} is a folder: a SHA-256 belongs to a single file: leave it out.")
         for file in IDX_FILES:
             _download(name, address + file + ".gz", scratch / (file + ".gz"), None, progress)
         return scratch
@@ -129,13 +129,13 @@ def _download(name: str, address: str, path: Path, sha256: str | None, progress:
         reason = getattr(error, "reason", error)
         raise FedloomError(f"{address} could not be downloaded ({reason}): give a local file with --from.") from error
     if total is not None and done != total:
-        raise FedloomError(f"{address} broke off after {done} of {total} bytes: try again.")
+        raise FedloomError(f"{address} ended after {done} of {total} bytes: try again.")
     if sha256:
         _check(path, sha256)
     elif published := PUBLISHED_MD5.get(name, {}).get(path.name):
         found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
         if found != published:
             raise FedloomError(
-                f"{path.name} has MD5 {found} and its publisher states {published}: it is damaged or another file "
-                "(state its SHA-256 to use it all the same)."
+                f"{path.name} has MD5 {found}, but its publisher states {published}: it is damaged or a different file "
+                "(give its SHA-256 to use it anyway)."
             )

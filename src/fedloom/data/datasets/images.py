@@ -1,6 +1,6 @@
 """Readers of the image and signal sets: from plain arrays to samples.
 
-Images stay uint8, (N, C, H, W); scaling is the task's, batch by batch. Official training and test images share one
+Images stay uint8, (N, C, H, W); the task scales them batch by batch. Official training and test images share one
 column, the test set last.
 """
 
@@ -30,8 +30,8 @@ def read_digits(path: Path | None = None) -> Samples:  # noqa: ARG001
 def read_images(path: Path, classes: int, labels: str = "labels", names: Sequence[str] | str = ()) -> Samples:
     """An image set with an official test set; ``labels`` is the label array's name after ``train_``.
 
-    ``names`` are the class names or the array that has them. MNIST's writers, where the file has them, are the natural
-    keys.
+    ``names`` are the class names, or the name of the array that has them. If the file has MNIST's writers, they are
+    the natural clients.
     """
     needed = [f"{part}_{what}" for part in ("train", "test") for what in ("images", labels)]
     optional = [names] if isinstance(names, str) else []
@@ -39,7 +39,7 @@ def read_images(path: Path, classes: int, labels: str = "labels", names: Sequenc
     images = _concatenate(path, arrays.pop("train_images"), arrays.pop("test_images"))
     targets = np.concatenate([arrays[f"train_{labels}"], arrays[f"test_{labels}"]]).astype(np.int64)
     if len(targets) != len(images):
-        raise FedloomError(f"{path}: {len(images)} images and {len(targets)} labels: make the file again.")
+        raise FedloomError(f"{path}: {len(images)} images and {len(targets)} labels: create the file again.")
     train = len(arrays[f"train_{labels}"])
     natural = None
     keys: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ def read_images(path: Path, classes: int, labels: str = "labels", names: Sequenc
 def _concatenate(path: Path, train: np.ndarray, test: np.ndarray) -> np.ndarray:
     if train.dtype != np.uint8 or train.ndim not in (3, 4) or train.shape[1:] != test.shape[1:]:
         raise FedloomError(
-            f"{path}: images must be uint8 of one shape, (N, H, W) or (N, C, H, W), and are "
+            f"{path}: images must be uint8 of one shape, (N, H, W) or (N, C, H, W), but are "
             f"{train.dtype} {train.shape} and {test.dtype} {test.shape}."
         )
     images = np.concatenate([train, test])
@@ -71,7 +71,7 @@ def _concatenate(path: Path, train: np.ndarray, test: np.ndarray) -> np.ndarray:
 def read_har(path: Path) -> Samples:
     """Smartphone signals by subject: windows of 9 channels × 128 steps that overlap their neighbour by half.
 
-    Splits are therefore taken in order within each subject's activity, one window dropped between the parts.
+    Parts are therefore split in order within each subject's activity, with one window dropped between two parts.
     """
     arrays = read_arrays(path, ["signals", "labels", "subject"], ["class_names"])
     signals = arrays["signals"].astype(np.float32)

@@ -28,7 +28,7 @@ ACTIVITIES = ("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "S
 
 
 def convert(name: str, source: Path, target: Path) -> None:
-    """Convert the official files of ``name`` at ``source`` and write ``target`` whole."""
+    """Convert the official files of ``name`` at ``source`` into the file ``target``."""
     if name in ("shakespeare", "stackexchange"):
         header = ["play", "role", "line"] if name == "shakespeare" else ["site", "user", "date", "text"]
         rows = _leaf_lines(source) if source.suffix == ".json" and name == "shakespeare" else _table(source, header)
@@ -100,7 +100,7 @@ def _cifar(members: Members, label_names: tuple[str, ...], train: list[str], tes
         data = b"".join(members.read(file) for file in files)
         if len(data) == 0 or len(data) % wide:
             raise FedloomError(
-                f"{members.source}: {files[0]} is not made of records of {wide} bytes: download it again."
+                f"{members.source}: {files[0]} does not consist of {wide}-byte records: download it again."
             )
         table = np.frombuffer(data, np.uint8).reshape(-1, wide)
         for column, label in enumerate(label_names):
@@ -188,7 +188,7 @@ def _test_set(members: Members, rows: list[dict[str, str]]) -> dict[str, np.ndar
     except (KeyError, ValueError, TypeError) as error:
         raise FedloomError(f"{members.source}: GT-final_test.csv needs the columns Filename and ClassId.") from error
     if None in names or not names:
-        raise FedloomError(f"{members.source} has test labels and not all test images (Final_Test/Images/00000.ppm).")
+        raise FedloomError(f"{members.source} has test labels but not all test images (Final_Test/Images/00000.ppm).")
     return {"images": np.stack([_picture(members, str(name)) for name in names]), "labels": labels}
 
 

@@ -53,14 +53,14 @@ class Dataset:
         return self.file is None or ((folder or data_folder()) / self.file).is_file()
 
     def samples(self, folder: Path | None = None, **options: Any) -> Samples:
-        """Read the samples; options are the reader's own (``stride`` for shakespeare)."""
+        """Read the samples; options go to the reader (``stride`` for shakespeare)."""
         path = None if self.file is None else find(self.name, self.file, folder)
         try:
             return self.read(path, **options)
         except TypeError as error:
             if "unexpected keyword argument" not in str(error):
                 raise
-            raise FedloomError(f"the data set {self.name} does not know the option {', '.join(options)}.") from None
+            raise FedloomError(f"the data set {self.name} has no option {', '.join(options)}.") from None
 
 
 def _read_writers(path: Path) -> Samples:
@@ -213,7 +213,7 @@ DATASETS: Mapping[str, Dataset] = {entry.name: entry for entry in _ALL}
 
 
 def dataset(name: str) -> Dataset:
-    """The entry of a data set by name, in any case, with - or _."""
+    """The entry of a data set by name; case does not matter, and - and _ are the same."""
     key = name.strip().lower().replace("_", "-")
     if key not in DATASETS:
         raise unknown("data set", name, DATASETS)

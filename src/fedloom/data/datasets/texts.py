@@ -34,7 +34,7 @@ def read_shakespeare(path: Path, stride: int = 20) -> Samples:
     Windows overlap when the stride is under 81, so a role's text is split in order with a gap.
     """
     if stride < 1:
-        raise FedloomError(f"stride={stride}: windows start every so many characters, at least 1.")
+        raise FedloomError(f"stride={stride}: the distance between windows must be at least 1 character.")
     table = read_tsv_columns(path, ["play", "role", "line"])
     lines: dict[tuple[str, str], list[str]] = {}
     for play, role, line in zip(table["play"], table["role"], table["line"], strict=True):

@@ -25,8 +25,8 @@ def csv_rows(path: Path, *, skip_blank: bool = False) -> Iterator[Rows]:
 
     Args:
         path: The file. An empty file has an empty header.
-        skip_blank: Whether blank lines are left out and not counted. Otherwise a blank line is an error, as is every
-            row that has not as many cells as the header.
+        skip_blank: Whether blank lines are left out and not counted. Otherwise a blank line is an error. So is a row
+            whose number of cells differs from the header's.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -53,7 +53,7 @@ def parse_numbers(rows: Rows, places: Sequence[int], features: Sequence[str], se
     Args:
         rows: A chunk of rows.
         places: The positions of the cells in a row.
-        features: The columns' names, for the error that names the first cell that is no number.
+        features: The columns' names, for the error that names the first cell that is not a number.
         seen: How many rows of the file came before this chunk.
         where: The file's name.
     """
@@ -67,7 +67,7 @@ def parse_numbers(rows: Rows, places: Sequence[int], features: Sequence[str], se
                 except ValueError:
                     problem = f"'{row[place][:40]}' is not a number" if row[place].strip() else "the cell is empty"
                     raise FedloomError(
-                        f"{where}: column '{name}', row {number}: {problem}: features are numbers; "
+                        f"{where}: column '{name}', row {number}: {problem}: features must be numbers; "
                         "fill it in, or leave the column out."
                     ) from None
         raise

@@ -1,4 +1,4 @@
-"""Labels as people write them, whole numbers or names, as class numbers."""
+"""Converts labels, which are whole numbers or names, to class numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from fedloom.core.errors import FedloomError
 def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[np.ndarray, list[str], int]:
     """Class numbers, class names (empty when the labels are numbers already) and the number of classes.
 
-    Text that reads as numbers is numbers; other text is sorted names. Numbers must be whole and in 0…classes-1.
+    Text that can be read as numbers counts as numbers; other text is names, numbered in sorted order. Numbers must be
+    whole and between 0 and classes - 1.
     """
     if labels.dtype.kind in "USO":
         text = np.asarray(labels, dtype=str)
@@ -29,7 +30,7 @@ def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[
     if not whole.all():
         row = int(np.flatnonzero(~whole)[0])
         raise FedloomError(
-            f"{where}: the label of row {row + 1} is {labels[row]:g}: labels are whole numbers from 0, or names."
+            f"{where}: the label of row {row + 1} is {labels[row]:g}: labels must be whole numbers from 0, or names."
         )
     wrong = labels < 0 if classes is None else (labels < 0) | (labels >= classes)
     if wrong.any():
@@ -46,7 +47,7 @@ def _count(largest: int, samples: int, classes: int | None, where: str) -> int:
         return classes
     if largest + 1 > max(1000, samples):
         raise FedloomError(
-            f"{where}: the largest label is {largest} over {samples} samples, so these look like keys and not classes: "
-            "number them from 0, or state the number of classes."
+            f"{where}: the largest label is {largest} over {samples} samples, so these look like identifiers, not "
+            "classes: number them from 0, or state the number of classes."
         )
     return max(2, largest + 1)

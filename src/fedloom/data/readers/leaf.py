@@ -1,7 +1,7 @@
 """LEAF's JSON files: data that are already divided among clients.
 
-The reader returns inputs, labels, a client per sample and, where there are ``train`` and ``test`` folders, a mark on
-the samples for testing.
+The reader returns inputs, labels, the client of each sample and, where there are ``train`` and ``test`` folders,
+whether each sample is for testing.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def combine_clients(path: Path, parts: list[tuple[str, np.ndarray, np.ndarray, s
             raise FedloomError(f"{path}: client {user} has {len(x)} inputs and labels of shape {y.shape}.")
     if any(part for *_, part in parts):
         trains = {user for user, *_, part in parts if part == "train"}
-        strangers = [user for user, *_, part in parts if user not in trains]
-        if strangers:
+        test_only = [user for user, *_, part in parts if user not in trains]
+        if test_only:
             raise FedloomError(
-                f"{path}: client {strangers[0]} is in test and not in train: split each client's samples "
+                f"{path}: client {test_only[0]} is in test but not in train: split each client's samples "
                 "(LEAF: -t sample), or leave it out."
             )
     holder = np.repeat([user for user, *_ in parts], [len(x) for _, x, _, _ in parts])

@@ -23,7 +23,7 @@ def read_npz_per_client(path: Path) -> ClientArrays:
                 if "pickled" not in str(error):
                     raise
                 raise FedloomError(
-                    f"{file} holds a pickled object, which Fedloom never loads: where you trust it, open it with numpy "
+                    f"{file} holds a pickled object, which Fedloom never loads: if you trust it, open it with numpy "
                     "(its 'data' is a dictionary) and re-save the arrays, numpy.savez(file, x=data['x'], y=data['y'])."
                 ) from None
             if not {"x", "y"} <= set(arrays):

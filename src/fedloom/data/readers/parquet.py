@@ -37,7 +37,7 @@ def number_columns(table: Any, features: Sequence[str], where: str) -> np.ndarra
     for place, name in enumerate(features):
         kind = table.schema.field(name).type
         if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
-            raise FedloomError(f"{where}: column '{name}' is {kind}: features are numbers; ignore the column.")
+            raise FedloomError(f"{where}: column '{name}' is {kind}: features must be numbers; ignore the column.")
         refuse_empty(table, name, where)
         numbers[:, place] = table[name].to_numpy()
     return numbers

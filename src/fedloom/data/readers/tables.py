@@ -1,4 +1,4 @@
-"""Tables with a header (CSV, TSV, parquet) as number features, labels and an optional client column."""
+"""Tables with a header (CSV, TSV, parquet) as numeric features, labels and an optional client column."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fedloom.data.readers.parquet import number_columns, parquet_columns, refuse
 
 LONGEST_NAME = 200  # characters of a label or a client
 TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
-MOST_NAMES = 12  # names in a sentence, at most
+MOST_NAMES = 12  # at most this many names in an error message
 
 
 @dataclass(frozen=True)
 class SampleTable:
-    """Number features by column, one label per row, and a client per row where the table has one."""
+    """Numeric features by column, one label per row, and a client per row if the table names clients."""
 
     x: np.ndarray
     y: np.ndarray
@@ -63,7 +63,7 @@ def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -
     extra = [name for name in features if name not in wanted] if wanted else []
     if extra:
         raise FedloomError(
-            f"{where} has the column '{extra[0]}', which is none of the features {name_list(wanted)}: take it out, or "
+            f"{where} has the column '{extra[0]}', which is not one of the features {name_list(wanted)}: remove or "
             "ignore it."
         )
     return list(wanted or features)
@@ -81,8 +81,8 @@ def read_table(path: Path, target: str, client: str, ignore: Sequence[str], want
     Args:
         path: The file.
         target: The column of labels.
-        client: The column that says whose sample a row is; it may be missing where it is called ``client``.
-        ignore: Columns that are left out. Every other column is a number feature.
+        client: The column that names the client of a row; it may be missing if it is called ``client``.
+        ignore: Columns that are left out. Every other column is a numeric feature.
         wanted: The features that the file must have, in the order in which they are returned; empty for any.
     """
     reader = _read_parquet if path.suffix.lower() == ".parquet" else _read_csv
