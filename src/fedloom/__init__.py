@@ -99,7 +99,8 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``import fedloom`` costs next to nothing."""
     if name in _RENAMED:
-        raise AttributeError(f"fedloom.{name} is now called fedloom.{_RENAMED[name]}: use the new name.")
+        # an ImportError: of ``from fedloom import own`` Python would hide the sentence of an AttributeError
+        raise ImportError(f"fedloom.{name} is now called fedloom.{_RENAMED[name]}: use the new name.")
     if name not in _HOME:
         raise AttributeError(f"module 'fedloom' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -72,3 +72,11 @@ def test_a_renamed_key_is_refused_with_the_new_name():
         resolve({"personal": [{"name": "finetune"}]})
     with pytest.raises(FedloomError, match="personal is called prediction now"):
         fl.run("digits", rounds=1, personal=["finetune"])
+
+
+@pytest.mark.parametrize("file", ["comparison.toml", "sweep.toml"])
+def test_a_plan_that_names_no_version_is_one_of_0_4(tmp_path, file):
+    (tmp_path / file).write_text("seeds = 1\n[config]\nrounds = 2\n")
+    refused = CliRunner().invoke(app, ["resume", str(tmp_path)])
+    assert "was written by fedloom 0.4 and" in str(refused.exception)
+    assert str(refused.exception).endswith(f"with the settings in its {file}.")

@@ -104,3 +104,24 @@ def test_a_sweep_of_a_method_object_keeps_the_objects_settings(tmp_path):
         folder.rmdir()
     resume(tmp_path / "cut")
     assert results(tmp_path / "cut") == results(tmp_path / "whole")
+
+
+class Halved(fl.FedAvg):
+    """FedAvg that goes half of the way."""
+
+    def aggregate(self, server, replies):
+        return {**server, "row": (server["row"] + replies.mean("row")) / 2}
+
+
+@pytest.mark.parametrize("part", ["task", "method"])
+def test_a_run_of_python_objects_is_never_continued_with_something_else(part, tmp_path):
+    named = digits()
+    task = fl.task_of(named.federation, named.model, name="mine") if part == "task" else named
+    method = type("FedAvg", (Halved,), {})() if part == "method" else fl.FedAvg()
+    fl.run(task, method, rounds=2, seed=2, out=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fl.run(task, method, rounds=2, seed=2, out=tmp_path / "cut", observers=[stop_after(1)])
+    refused = CliRunner().invoke(app, ["resume", str(tmp_path / "cut"), "--quiet"])
+    assert f"the {part} of {tmp_path / 'cut'} is a Python object" in str(refused.exception)
+    fl.resume(tmp_path / "cut", **{part: {"task": task, "method": method}[part]})
+    assert results(tmp_path / "cut") == results(tmp_path / "whole")

@@ -78,7 +78,7 @@ def resume(
         observers: Functions that are called with the record of each round, including the rounds before the stop.
     """
     folder = Path(folder)
-    config = load_config_to_resume(folder, task=task)
+    config = load_config_to_resume(folder, task=task, method=method)
     if engine is not None:
         config = config.model_copy(update={"engine": engine, "ray_address": None})
     changes = {"workers": workers, "ray_address": ray_address}

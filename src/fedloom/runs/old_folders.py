@@ -12,6 +12,8 @@ from fedloom.core.validation import read_toml
 
 RENAMED_SINCE_0_4 = {"personal": "prediction"}
 """Keys of a config that were renamed in 0.5."""
+UNMARKED = "0.4"
+"""Plans did not name their version up to this one."""
 
 
 def read_run_values(folder: Path) -> dict[str, Any]:
@@ -32,15 +34,26 @@ def with_new_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def writer_version(values: Mapping[str, Any]) -> str:
     """The version that wrote a config or a plan."""
-    return str(values.get("made_by", {}).get("fedloom", "an unknown version"))
+    return str(values.get("made_by", {}).get("fedloom", UNMARKED))
 
 
-def refuse_other_version(folder: Path, values: Mapping[str, Any]) -> None:
-    """Refuse to continue what another version started."""
+def refuse_other_version(folder: Path, values: Mapping[str, Any], file: str = "config.toml") -> None:
+    """Refuse to continue what another version started; ``file`` holds the settings."""
     version = writer_version(values)
     if version != fedloom.__version__:
         raise FedloomError(
             f"{folder} was written by fedloom {version} and this is fedloom {fedloom.__version__}: only fedloom "
-            f"{version} can resume it to the same bytes. Install that version, or start a new run with the settings in "
-            "its config.toml."
+            f"{version} can resume it to the same bytes. Install that version, or start anew with the settings in its "
+            f"{file}."
         )
+
+
+def refuse_python_objects(folder: Path, values: Mapping[str, Any], has_task: bool, has_method: bool) -> None:
+    """Refuse to continue a run whose task or method is a Python object that is not given again."""
+    marks = values.get("made_by", {})
+    for part, is_given in (("task", has_task), ("method", has_method)):
+        if f"{part}_object" in marks and not is_given:
+            raise FedloomError(
+                f"the {part} of {folder} is a Python object ({marks[f'{part}_object']}), which a file cannot store: "
+                f"continue with fl.resume(folder, {part}=...) in Python."
+            )

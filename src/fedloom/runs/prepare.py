@@ -18,6 +18,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import Choice
 from fedloom.core.task import Task
+from fedloom.methods.registry import METHODS, canonical_method
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.metrics import size_limits
 from fedloom.runs.config_schema import RunConfig, as_plain
@@ -46,6 +47,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     execution = decide(task, config.execution, work.batch_size)
     log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
+    made_by |= _python_objects(task, algorithm, config) if made_of is None else {}
     config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
     new = _new_clients(task, config)
     clients = algorithm.trains_on(task.federation, new).clients
@@ -85,6 +87,15 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         clients_on_global=config.clients_on_global,
     )
     return Prepared(composition, config, as_plain(config, algorithm))
+
+
+def _python_objects(task: Task, algorithm: Algorithm, config: RunConfig) -> dict[str, str]:
+    """Marks for what the config does not rebuild: ``fedloom resume`` would build something else from it."""
+    marks = {} if task.made_from else {"task_object": task.name}
+    name = str(config.method.get("name"))
+    if ":" not in name and METHODS.get(canonical_method(name)) is not type(algorithm):
+        marks["method_object"] = type(algorithm).__qualname__
+    return marks
 
 
 def _new_clients(task: Task, config: RunConfig) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from fedloom.methods.registry import canonical_method
 from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.method_spec import method_from, with_method
 from fedloom.runs.named_parts import make_selector, make_stage
-from fedloom.runs.old_folders import read_run_values, refuse_other_version
+from fedloom.runs.old_folders import read_run_values, refuse_other_version, refuse_python_objects
 from fedloom.selection.random import Random
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import TASKS, canonical_task, task_builder
@@ -127,7 +127,9 @@ def load_config(folder: Path, *, task: Task | None = None) -> RunConfig:
     return resolve(read_run_values(folder), str(path), task=task)
 
 
-def load_config_to_resume(folder: Path, *, task: Task | None = None) -> RunConfig:
+def load_config_to_resume(folder: Path, *, task: Task | None = None, method: Algorithm | None = None) -> RunConfig:
     """The config of a run's folder, to go on with the run; another version's folder is refused."""
-    refuse_other_version(folder, read_run_values(folder))
+    values = read_run_values(folder)
+    refuse_other_version(folder, values)
+    refuse_python_objects(folder, values, task is not None, method is not None)
     return load_config(folder, task=task)

@@ -70,7 +70,7 @@ class RunFactory:
             section = {} if given is None else {"task": task_section(given)}
             config = resolve({**member.values, **section, "seed": seed}, task=unnamed)
         else:
-            config = load_config_to_resume(folder, task=unnamed)
+            config = load_config_to_resume(folder, task=unnamed, method=member.method)
         if self.workers is not None:
             config = config.model_copy(update={"workers": self.workers})
         task = self.task(config) if given is None else given
@@ -126,7 +126,7 @@ def write_plan(folder: Path, file: str, plan: Mapping[str, Any], task_is_named: 
     content = plan_bytes(plan, task_is_named)
     kind = PLAN_FILES[file]
     if (folder / file).exists():
-        refuse_other_version(folder, read_toml(folder / file))
+        refuse_other_version(folder, read_toml(folder / file), file)
         if read_toml(folder / file) != tomllib.loads(content.decode()):
             raise FedloomError(f"{folder} contains another {kind}: name another folder, or resume that {kind}.")
         return
@@ -158,7 +158,7 @@ def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
 def read_plan(folder: Path, file: str) -> dict[str, Any]:
     """Read a plan to resume it; the plan of another version, or one whose task is a Python object, is refused."""
     plan = read_toml(folder / file)
-    refuse_other_version(folder, plan)
+    refuse_other_version(folder, plan, file)
     if plan.get("task_is_an_object"):
         kind = PLAN_FILES[file]
         raise FedloomError(
