@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import fedloom
 import fedloom.data as fd
 from fedloom.core.errors import FedloomError
 
@@ -195,15 +194,6 @@ def test_statistics_are_of_the_training_samples() -> None:
     assert mean.numpy() == pytest.approx(own.mean(0), rel=1e-6)
     assert std[:2].numpy() == pytest.approx(own.std(0)[:2], rel=1e-4)
     assert std[2] == 1
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("own", "read"), ("drifting", "with_concept_drift"), ("withholding", "with_withheld_class")]
-)
-def test_an_old_public_name_is_refused_with_the_new_one(old, new):
-    with pytest.raises(AttributeError, match=rf"fedloom\.{old} is now called fedloom\.{new}"):
-        getattr(fedloom, old)
-    assert callable(getattr(fedloom, new))
 
 
 @pytest.mark.parametrize(("old", "new"), fd.RENAMED.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,6 +99,11 @@ class Replies:
     clients: int
     """How many clients may take part in all."""
     context: ServerContext
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "site":
+            raise AttributeError("replies.site is now called replies.context: use the new name.")
+        raise AttributeError(f"Replies has no attribute '{name}'")
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
