@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from fedloom.cli.app import main
 from fedloom.runs.plans.advise import advise as a
 from fedloom.runs.plans.advise.halving import schedule
 
@@ -27,19 +24,10 @@ SMALL = [
 ]
 
 
-@pytest.fixture
-def fedloom(tmp_path, monkeypatch, capsys):
+@pytest.fixture(autouse=True)
+def one_rung(monkeypatch):
+    """A tournament of one rung, which is enough for what is said about it."""
     monkeypatch.setattr(a, "schedule", lambda *size: schedule(*size)[:1])
-
-    def call(*words):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["fedloom", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(words, end.value.code, printed.out, printed.err)
-
-    return call
 
 
 def without_time(told):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from fedloom import __version__
-from fedloom.cli.app import main
 from fedloom.cli.listing import KINDS
 
 FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
@@ -25,19 +24,8 @@ def fedloom(*words, cwd, data="nowhere"):
 
 
 @pytest.fixture
-def inside(tmp_path, monkeypatch, capsys):
-    """The same command in this process: quicker, for the many mistakes."""
-
-    def call(*words):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("FEDLOOM_DATA", "nowhere")
-        monkeypatch.setattr(sys, "argv", ["fedloom", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(words, end.value.code, printed.out, printed.err)
-
-    return call
+def inside(fedloom_in_process):
+    return fedloom_in_process
 
 
 def refused(result):

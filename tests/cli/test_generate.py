@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from fedloom.cli.app import main
 from fedloom.tasks.flows import read_packed
 from fedloom.tasks.flows.learning.flow_task import read_folder
 from fedloom.tasks.flows.synthetic.generator import generate
@@ -16,20 +14,18 @@ SMALL = ["flows", "generate", "--clients", "2", "--largest", "1000"]
 
 
 @pytest.fixture
-def fedloom(tmp_path, monkeypatch, capsys):
+def generated(fedloom):
+    """Calls a command; its exit code and what it printed."""
+
     def call(*words):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["fedloom", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        return end.value.code, printed.out, printed.err
+        done = fedloom(*words)
+        return done.returncode, done.stdout, done.stderr
 
     return call
 
 
-def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(fedloom, tmp_path):
-    code, out, _ = fedloom(*SMALL, "--out", "corpus")
+def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(generated, tmp_path):
+    code, out, _ = generated(*SMALL, "--out", "corpus")
     assert code == 0
     assert "small" in out
     read, made = read_folder(tmp_path / "corpus"), generate(2, 1_000, 0)
@@ -37,8 +33,8 @@ def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(fedloom, tm
     assert [held.flows for held in read.organisations] == [held.flows for held in made.organisations]
 
 
-def test_one_file_keeps_the_extra_flows_too(fedloom, tmp_path):
-    code, out, _ = fedloom(*SMALL, "--seed", "0", "--out", "corpus.npz", "--json")
+def test_one_file_keeps_the_extra_flows_too(generated, tmp_path):
+    code, out, _ = generated(*SMALL, "--seed", "0", "--out", "corpus.npz", "--json")
     assert code == 0
     told = json.loads(out)["groups"]
     assert told["small"]["points"] == 80
@@ -46,16 +42,16 @@ def test_one_file_keeps_the_extra_flows_too(fedloom, tmp_path):
     assert read_packed(tmp_path / "corpus.npz").organisations == generate(2, 1_000, 0).organisations
 
 
-def test_what_exists_is_not_written_over(fedloom, tmp_path):
+def test_what_exists_is_not_written_over(generated, tmp_path):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "mine.txt").write_text("mine")
-    code, _, err = fedloom(*SMALL, "--out", "corpus")
+    code, _, err = generated(*SMALL, "--out", "corpus")
     assert code == 2
     assert "corpus exists already: name a new folder or file" in err
 
 
-def test_too_many_clients_are_refused_before_anything_is_written(fedloom, tmp_path):
-    code, _, err = fedloom("flows", "generate", "--clients", "40", "--out", "corpus")
+def test_too_many_clients_are_refused_before_anything_is_written(generated, tmp_path):
+    code, _, err = generated("flows", "generate", "--clients", "40", "--out", "corpus")
     assert code == 2
     assert "clients=40: the synthetic corpus has from 1 to 33 clients" in err
     assert not (tmp_path / "corpus").exists()

@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from fedloom.cli.app import main
-
 SMALL = ["--task", "digits", "--clients", "6", "--alpha", "0.5", "--rounds", "2", "--quiet"]
-
-
-@pytest.fixture
-def fedloom(tmp_path, monkeypatch, capsys):
-    def call(*words):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["fedloom", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(words, end.value.code, printed.out, printed.err)
-
-    return call
 
 
 def test_a_sweep_sorts_its_combinations_and_leaves_a_figure_and_a_page(fedloom, tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,6 +55,11 @@ class TaskSettings:
     ignore: Sequence[str] = ()
     """Columns of a user's table that are left out."""
     seed: int = 0
+
+    def complete(self, model: str) -> TaskSettings:
+        """These settings with the model written out (by default ``model``) and an absolute path."""
+        path = self.path and str(Path(self.path).resolve())
+        return replace(self, model=self.model or model, path=path)
 
     def refuse(self, names: Sequence[str], why: str) -> None:
         """Raise an error if one of these settings is given: the task does not use it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,8 +43,7 @@ class OwnDataBuilder:
 
     def complete(self, settings: TaskSettings) -> TaskSettings:
         """The settings with the model written out and an absolute path."""
-        path = settings.path and str(Path(settings.path).resolve())
-        return replace(settings, model=settings.model or DEFAULT_MODEL, path=path)
+        return settings.complete(DEFAULT_MODEL)
 
     def build(self, settings: TaskSettings) -> Task:
         """Read the data, divide them among clients (their own, where they are named), and build the model."""

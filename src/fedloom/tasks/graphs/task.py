@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +78,7 @@ class GraphBuilder:
 
     def complete(self, settings: TaskSettings) -> TaskSettings:
         """The settings with the model written out and an absolute path."""
-        path = settings.path and str(Path(settings.path).resolve())
-        return replace(settings, model=settings.model or MODEL, path=path)
+        return settings.complete(MODEL)
 
     def build(self, settings: TaskSettings) -> Task:
         """A named graph task."""

@@ -125,8 +125,7 @@ class FlowBuilder:
 
     def complete(self, settings: TaskSettings) -> TaskSettings:
         """The settings with the model written out and an absolute path."""
-        path = settings.path and str(Path(settings.path).resolve())
-        return replace(settings, model=settings.model or MODEL, path=path)
+        return settings.complete(MODEL)
 
     def build(self, settings: TaskSettings) -> Task:
         """A named flow task."""
