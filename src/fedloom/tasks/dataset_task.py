@@ -11,7 +11,7 @@ from fedloom.core.task import Task
 from fedloom.data.changes import with_changes
 from fedloom.data.communal_set import with_communal
 from fedloom.data.datasets.registry import dataset, load
-from fedloom.data.partition.registry import partition_config, partitioner
+from fedloom.data.partition.registry import PARTITIONS, partition_config, partitioner
 from fedloom.models import build, default_for
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
@@ -65,11 +65,12 @@ class DatasetBuilder:
         federation, changes = with_changes(federation, settings.withhold, settings.drift, seed)
         model = self.default_model if settings.model is None else settings.model
         made_from: dict[str, Any] = {}
-        if isinstance(model, str):
+        partition = partition_config(partitioner(entry.partition if settings.partition is None else settings.partition))
+        if isinstance(model, str) and partition["name"] in PARTITIONS:  # a user's function cannot be named in a config
             made_from = {
                 "name": name,
                 "clients": federation.clients,
-                "partition": self.complete(settings).partition,
+                "partition": partition,
                 "model": model,
                 "model_options": dict(settings.model_options),
                 "test_share": settings.test_share,
@@ -79,6 +80,7 @@ class DatasetBuilder:
                 "seed": seed,
                 **changes,
             }
+        if isinstance(model, str):
             model = build(model, entry.shape, entry.classes, seed, **settings.model_options)
         if settings.augment and entry.kind != "image":
             raise FedloomError(f"augment=true shifts and mirrors images, and {name} has none: leave it off.")
