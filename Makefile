@@ -7,12 +7,12 @@ BIN := .venv/bin
 setup: .venv/ready
 
 # What runs need. torch comes first and alone: resolved together with the rest, a newer build with gigabytes of CUDA
-# would be chosen.
+# would be chosen. Python compiles what it imports when it imports it: compiling all of torch here takes half a minute.
 .venv/runtime: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Fedloom needs Python 3.11 or newer, and this is " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0 -c constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable .
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check torch==2.13.0 -c constraints.txt
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt --editable .
 	touch $@
 
 # What tests, linters and benchmarks need beside it.
