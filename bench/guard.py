@@ -1,7 +1,7 @@
 """The guard on speed: the benchmarks that have a bar, in small, as ratios of one run.
 
-It fails only where a ratio is below 0.6 of its bar, so that a busy machine does not fail it and a regression does.
-``.ci/run`` ends with it.
+Compiled executions are left out: compiling takes longer than all the rest. It fails only where a ratio is below 0.6 of
+its bar, so that a busy machine does not fail it and a regression does. ``.ci/run`` ends with it.
 
     make bench-guard
 """

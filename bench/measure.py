@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 Contenders = dict[str, Callable[[], object]]
-QUICK_REPEAT = 3
+QUICK_REPEAT = 2
 """Turns of each contender in the guard."""
 
 

@@ -25,7 +25,7 @@ METHODS = (
     *("moon", "fedproto", "cfl", "fesem", "ifca", "fedseq:grouping=random,max_clients=4"),
 )
 WITHOUT_BAR = ("fedavg", "moon", "fedproto", "fedseq:grouping=random,max_clients=4")
-QUICK_CASES = ("mlp 784-64-10", "mlp 784-64-10, loop")
+QUICK_CASES = ("mlp 784-64-10",)
 CASES = {
     "mlp 64-32-10": ((64,), "mlp", {"hidden": [32]}, 64, 160, "vectorised"),
     "mlp 784-64-10": ((784,), "mlp", {"hidden": [64]}, 64, 160, "vectorised"),
