@@ -8,7 +8,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
+
+from fedloom.core.renamed import RenamedModules, refuse_renamed
 
 __version__ = "0.5.0"
 
@@ -91,16 +94,15 @@ _RENAMED = {
     "drifting": "with_concept_drift",
     "withholding": "with_withheld_class",
 }
-"""Public names of earlier versions, and what they are called now."""
+"""Public names of earlier versions, and what they are now."""
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = sorted(_HOME)
+sys.meta_path.append(RenamedModules())
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``import fedloom`` costs next to nothing."""
-    if name in _RENAMED:
-        # an ImportError: of ``from fedloom import own`` Python would hide the sentence of an AttributeError
-        raise ImportError(f"fedloom.{name} is now called fedloom.{_RENAMED[name]}: use the new name.")
+    refuse_renamed(__name__, name, _RENAMED)
     if name not in _HOME:
         raise AttributeError(f"module 'fedloom' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
-from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.renamed import RenamedAttribute, renamed
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import FederationView, Task
 
@@ -27,17 +27,14 @@ Round = Generator[Wave, Replies, State]
 """A round of the server: ``replies = yield Wave(...)`` as often as needed, then return the new state."""
 
 
-RENAMED = {
-    "finished": "is_finished",
-    "enter": "prepare_cohort",
-    "travels": "communicates",
-    "whole": "shares_whole_model",
-    "personal": "has_personal_models",
-    "trains": "trains_locally",
-}
-"""Names of hooks and class variables of earlier versions, and what they are called now."""
-
-
+@renamed(
+    finished="is_finished",
+    enter="prepare_cohort",
+    travels="communicates",
+    whole="shares_whole_model",
+    personal="has_personal_models",
+    trains="trains_locally",
+)
 @dataclass(frozen=True)
 class Algorithm:
     """A method. Its hyper-parameters are its fields; it holds no state of its own."""
@@ -58,9 +55,11 @@ class Algorithm:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         annotations = vars(cls).get("__annotations__", {})
-        for old, new in RENAMED.items():
-            if old in vars(cls) and "ClassVar" in str(annotations.get(old, "ClassVar")):  # not a hyper-parameter
-                raise FedloomError(f"{cls.__name__}.{old} is called {new} in this version: rename it.")
+        for name in vars(cls):
+            inherited = vars(Algorithm).get(name)
+            is_hyper_parameter = "ClassVar" not in str(annotations.get(name, "ClassVar"))
+            if isinstance(inherited, RenamedAttribute) and not is_hyper_parameter:
+                inherited.refuse(cls)
 
     @property
     def server(self) -> ServerStep | None:

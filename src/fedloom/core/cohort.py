@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,13 +17,11 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Loss
 from fedloom.core.pull import Pull
+from fedloom.core.renamed import renamed
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
 from fedloom.core.task import Task
 from fedloom.core.trainer import Given, Trainer, TrainingRequest
-
-RENAMED = {"kept": "kept_rows", "held": "points"}
-"""Names of earlier versions, and what they are called now."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +33,7 @@ class RunSetting:
     rounds: int
 
 
+@renamed(kept="kept_rows", held="points", loom="trainer")
 class Cohort:
     """B clients in one round: their data, the state they kept, and the operations on them.
 
@@ -91,11 +89,6 @@ class Cohort:
     def generator(self, purpose: str, place: int) -> torch.Generator:
         """A random generator for one client and one purpose of a method."""
         return generator(self.setting.seed, purpose, self.round, self.ids[place])
-
-    def __getattr__(self, name: str) -> Any:
-        if name in RENAMED:
-            raise FedloomError(f"cohort.{name} is called cohort.{RENAMED[name]} in this version: rename it.")
-        raise AttributeError(f"Cohort has no attribute '{name}'")
 
     # -- state that stays with clients
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedloom.core.renamed import renamed
 from fedloom.core.server_context import ServerContext
 
 
@@ -83,6 +83,7 @@ class Wave:
         )
 
 
+@renamed(site="context")
 @dataclass(frozen=True)
 class Replies:
     """The replies of a wave, in the order of its ids: of everyone it went to, or of those whose answer was taken."""
@@ -99,11 +100,6 @@ class Replies:
     clients: int
     """How many clients may take part in all."""
     context: ServerContext
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "site":
-            raise AttributeError("replies.site is now called replies.context: use the new name.")
-        raise AttributeError(f"Replies has no attribute '{name}'")
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]

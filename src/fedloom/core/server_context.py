@@ -11,12 +11,14 @@ from torch import Tensor
 
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
+from fedloom.core.renamed import renamed
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, numpy_generator
 from fedloom.core.task import Task
 from fedloom.core.trainer import Trainer
 
 
+@renamed(loom="trainer")
 @dataclass(frozen=True)
 class ServerContext:
     """What the server has in one round. ``clients`` are those that may take part, without held-out new clients."""

@@ -1,7 +1,8 @@
 """Federations, partitioners, data sets and a user's own data."""
 
-from typing import Any
+from typing import NoReturn
 
+from fedloom.core.renamed import refuse_renamed
 from fedloom.data.communal_set import with_communal
 from fedloom.data.datasets.registry import DATASETS, Dataset, dataset, load
 from fedloom.data.federate import Samples, federate
@@ -56,12 +57,10 @@ __all__ = [
     "with_feature_skew",
 ]
 
-RENAMED = {"own": "read", "picture": "plot_federation"}
-"""Names of earlier versions, and what they are called now."""
+RENAMED = {"own": "read", "picture": "plot_federation", "partition_summary": "PARTITIONS[name].__doc__"}
+"""Names of earlier versions, and what they are now."""
 
 
-def __getattr__(name: str) -> Any:
-    """Refuse a name of an earlier version with the new one."""
-    if name in RENAMED:
-        raise AttributeError(f"fedloom.data.{name} is now called fedloom.data.{RENAMED[name]}: use the new name.")
+def __getattr__(name: str) -> NoReturn:
+    refuse_renamed(__name__, name, RENAMED)
     raise AttributeError(f"module 'fedloom.data' has no attribute '{name}'")

@@ -17,12 +17,14 @@ from torch import Tensor
 
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
+from fedloom.core.renamed import renamed
 
 
 def _nothing() -> Tensor:
     return torch.zeros(0, dtype=torch.int64)
 
 
+@renamed(grouped="by_owner")
 @dataclass(frozen=True)
 class Ragged:
     """Lists of positions, one per client, stored as one vector: client k has ``order[starts[k]:starts[k + 1]]``."""
@@ -69,6 +71,7 @@ class Ragged:
         return torch.repeat_interleave(torch.arange(len(self)), self.sizes)
 
 
+@renamed(pooled="as_one_client", validated="with_validation_as_test")
 @dataclass(frozen=True)
 class Federation:
     """Columns of samples, and the positions of each client's samples in them.

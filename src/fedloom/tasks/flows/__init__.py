@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from fedloom.core.renamed import refuse_renamed
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.drawing.outline import outline
 from fedloom.tasks.flows.drawing.picture import draw_flow
@@ -52,11 +53,13 @@ __all__ = [
     "write_packed",
 ]
 
+RENAMED = {"picture": "draw_flow"}
+"""Names of earlier versions, and what they are now."""
+
 
 def __getattr__(name: str) -> Any:
     """Import what needs numpy or torch at first use, so that reading and showing a flow starts fast."""
-    if name == "picture":
-        raise AttributeError("fedloom.tasks.flows.picture is now called draw_flow")
+    refuse_renamed(__name__, name, RENAMED)
     if name not in _HOME:
         raise AttributeError(f"module 'fedloom.tasks.flows' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)
