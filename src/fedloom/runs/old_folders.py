@@ -10,7 +10,7 @@ import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
 
-RENAMED_SINCE_0_4 = {"personal": "prediction"}
+RENAMED_KEYS = {"personal": "prediction"}
 """Keys of a config that were renamed in 0.5."""
 UNMARKED = "0.4"
 """Plans did not name their version up to this one."""
@@ -28,7 +28,7 @@ def with_new_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of an older version's config or plan, with the current keys."""
     if writer_version(values) == fedloom.__version__:
         return dict(values)
-    renamed = {RENAMED_SINCE_0_4.get(key, key): value for key, value in values.items()}
+    renamed = {RENAMED_KEYS.get(key, key): value for key, value in values.items()}
     return {**renamed, "config": with_new_keys(renamed["config"])} if "config" in renamed else renamed
 
 

@@ -21,13 +21,11 @@ from fedloom.methods.registry import canonical_method
 from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.method_spec import method_from, with_method
 from fedloom.runs.named_parts import make_selector, make_stage
-from fedloom.runs.old_folders import read_run_values, refuse_other_version, refuse_python_objects
+from fedloom.runs.old_folders import RENAMED_KEYS, read_run_values, refuse_other_version, refuse_python_objects
 from fedloom.selection.random import Random
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import TASKS, canonical_task, task_builder
 from fedloom.tasks.task import build_task
-
-RENAMED_KEYS = {"personal": "prediction"}
 
 
 def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task: Task | None = None) -> RunConfig:
