@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 INK, MUTED, GRID, PAPER = "#1b1f24", "#5b636d", "#dfe3e8", "#fffffe"
@@ -101,6 +104,14 @@ def colour(index: int) -> str:
 def dash(index: int) -> Any:
     """The line style that tells methods apart when there are more of them than colours."""
     return DASHES[index // len(PALETTE) % len(DASHES)]
+
+
+def blue_colormap() -> Colormap:
+    """From nothing to blue: for shares and counts, where blank is none."""
+    from matplotlib.colors import ListedColormap
+
+    red, green, blue = (int(BLUE[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return ListedColormap([(red, green, blue, strength) for strength in np.linspace(0, 1, 32)])
 
 
 def shorten(name: str, longest: int = LONGEST_NAME) -> str:

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedloom.core.errors import FedloomError
+from fedloom.plotting.partition import samples_figure
 from fedloom.plotting.style import (
     BLUE,
     INK,
     MUTED,
     PAPER,
+    blue_colormap,
     colour,
     name_width,
     new_figure,
@@ -33,12 +35,9 @@ from fedloom.runs.statistics import GROUPS, Floats, Histories, client_accuracies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 MOST_DOTS = 200  # per method; beyond, dots are evenly spaced quantiles
-MOST_BUBBLES = 40  # clients
-MOST_LETTERS = 130  # of client names in one line
 MOST_BARS = 60  # clients
 MOST_CELLS = 2000  # of a raster whose cells are set apart by thin lines
 MOST_LINES = 1000  # clients in a raster
@@ -143,7 +142,6 @@ def _group_size(histories: Histories, group: str) -> str:
     return f"{clients} with {span} training samples"
 
 
-@with_style
 def partition_figure(history: History) -> Figure:
     """Training samples per client and class, and above it each client's total."""
     table = history.partition
@@ -151,58 +149,9 @@ def partition_figure(history: History) -> Figure:
     if counts.ndim != 2 or counts.size == 0 or counts.max() <= 0:
         raise FedloomError("The table of samples per client and class was not recorded in this run.")
     clients, classes = counts.shape
-    crowded = clients > MOST_BUBBLES
-    if crowded:
-        order = np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1)))
-        counts = counts[order]
-    height = float(np.clip(0.24 * classes, 1.0, 5.0))
-    class_names = [shorten(str(name), 16) for name in table.get("class_names") or range(classes)]
-    client_names = [
-        shorten(str(name), 12 if clients > 8 else 18) for name in table.get("client_names") or range(clients)
-    ]
-    upright = not crowded and sum(len(name) + 2 for name in client_names) > MOST_LETTERS
-    bottom = 0.2 + name_width(client_names) if upright else 0.5
-    figure = new_figure(10.0, height + 1.6 + bottom, left=max(0.75, 0.25 + name_width(class_names)), bottom=bottom)
-    grid = figure.add_gridspec(2, 1, height_ratios=[0.75, height], hspace=0.3 / (0.75 + height))
-    top, axes = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
-    top.bar(np.arange(clients), counts.sum(axis=1), width=1.0 if crowded else 0.6, color=BLUE, alpha=0.75)
-    top.set_ylabel("samples")
-    show_whole_numbers(top.yaxis, 3)
-    top.tick_params(labelbottom=False, bottom=False)
-    if crowded:
-        axes.imshow(counts.T**0.5, aspect="auto", cmap=_blue_colormap(), interpolation="none", vmin=0)
-        note = (
-            f"colour: from none (blank) to {counts.max():,.0f} samples (full), by square root; "
-            "clients sorted by their most frequent class, then by size"
-        )
-        axes.set_xlabel(f"{clients:,} clients, sorted")
-    else:
-        _draw_bubbles(axes, counts, cell=min(600 / clients, 72 * height / classes))
-        note = f"a bubble's area is its number of samples; the largest is {counts.max():,.0f}"
-        axes.set_xlabel("client")
-        axes.set_xticks(range(clients), client_names, rotation=90 if upright else 0)
-    set_heading(top, f"Training samples of {clients:,} client{'s' * (clients > 1)}, by class", note)
-    every = 1 + (classes - 1) // 30
-    axes.set_yticks(range(0, classes, every), class_names[::every])
-    axes.set_ylim(classes - 0.5, -0.5)
-    axes.set_ylabel("class")
-    axes.grid(visible=not crowded, axis="both")
-    for panel in (top, axes):
-        panel.set_xlim(-0.5, clients - 0.5)
-    return figure
-
-
-def _draw_bubbles(axes: Axes, counts: Floats, cell: float) -> None:
-    client, label = np.nonzero(counts)
-    largest = min(0.95 * cell, 30.0) ** 2
-    axes.scatter(client, label, s=largest * counts[client, label] / counts.max(), color=BLUE, alpha=0.75, linewidths=0)
-
-
-def _blue_colormap() -> Colormap:
-    from matplotlib.colors import ListedColormap
-
-    red, green, blue = (int(BLUE[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return ListedColormap([(red, green, blue, strength) for strength in np.linspace(0, 1, 32)])
+    title = f"Training samples of {clients:,} client{'s' * (clients > 1)}" + ", by class" * (classes > 1)
+    names, class_names = table.get("client_names") or (), table.get("class_names") or ()
+    return samples_figure(counts, title, client_names=names, class_names=class_names)
 
 
 @with_style
@@ -225,7 +174,7 @@ def selection_figure(history: History) -> Figure:
     for number, chosen in rounds:
         when[chosen, number - 1] = 1
     extent = (0.5, when.shape[1] + 0.5, clients - 0.5, -0.5)
-    raster.imshow(when, aspect="auto", cmap=_blue_colormap(), interpolation="none", vmin=0, vmax=1.33, extent=extent)
+    raster.imshow(when, aspect="auto", cmap=blue_colormap(), interpolation="none", vmin=0, vmax=1.33, extent=extent)
     raster.grid(visible=False)
     if when.size <= MOST_CELLS:
         raster.set_xticks(np.arange(when.shape[1] + 1) + 0.5, minor=True)

@@ -127,12 +127,6 @@ def general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def expiry(folder: Path) -> datetime:
-    """When the certificates in a participant's folder expire."""
-    own = SERVER if role_of(folder) == "server" else SITE
-    return min(_certificate(folder / name).not_valid_after_utc for name in (AUTHORITY, own))
-
-
 def check_certificates(folder: Path) -> None:
     """Raise an error if a key or a certificate in a participant's folder is missing, damaged or expired."""
     if role_of(folder) == "server":

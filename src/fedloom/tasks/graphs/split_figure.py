@@ -1,4 +1,4 @@
-"""A division of a graph as a picture: what each client holds alone, what it shares, and the labels it has."""
+"""The split of a graph as a figure: how many nodes each client holds alone and shares, and their classes."""
 
 from __future__ import annotations
 
@@ -7,43 +7,48 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.data.federation_figure import INK
+from fedloom.plotting.style import BLUE, ORANGE, blue_colormap, name_width, new_figure, set_heading, with_style
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph
 from fedloom.tasks.graphs.split import GraphSplit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SHARED = "#e69f00"  # beside the ink, apart for every kind of colour vision
+DPI = 130
 
 
-def plot_split(source: LabelledGraph, divided: GraphSplit, path: str | Path | None = None) -> Figure:
-    """Nodes per client, those held alone below and anchors above; and the classes of its nodes, as shares."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.figure import Figure
+@with_style
+def plot_split(source: LabelledGraph, split: GraphSplit, path: str | Path | None = None) -> Figure:
+    """Draw the nodes of each client, those it holds alone below its anchors, and their classes as shares.
 
-    held, graphs = divided.statistics, divided.graphs
-    nodes, anchors = np.array(held.nodes), np.array(held.anchors)
-    names = list(divided.names) or [str(client) for client in range(len(nodes))]
-    figure = Figure(figsize=(9, 3.8), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
+    Args:
+        source: The whole graph.
+        split: Its division among clients.
+        path: A file to write, whose ending says the format (PNG if it has none).
+    """
+    nodes, anchors = np.array(split.statistics.nodes), np.array(split.statistics.anchors)
+    names = list(split.names) or [str(client) for client in range(len(nodes))]
+    classes = list(source.class_names) or [str(label) for label in range(source.classes)]
+    named = source.classes <= 20
+    figure = new_figure(9.0, 3.8, left=0.75, between=0.75 + name_width(classes) * named)
     left, right = figure.subplots(1, 2)
-    left.bar(names, nodes - anchors, color=INK, label="held alone")
-    left.bar(names, anchors, bottom=nodes - anchors, color=SHARED, label="anchors (shared)")
+    left.bar(names, nodes - anchors, color=BLUE, label="held alone")
+    left.bar(names, anchors, bottom=nodes - anchors, color=ORANGE, label="anchors (shared)")
     left.set(xlabel="client", ylabel="nodes")
     left.legend(frameon=False)
-    left.spines[["top", "right"]].set_visible(False)
-    left.set_title(f"{source.name}: {len(names)} clients, {len(source):,} nodes", loc="left", fontsize=10)
-    labels = [source.labels[graphs.original(client).nodes] for client in range(len(names))]
+    title = f"{source.name}: {len(names)} clients, {len(source):,} nodes"
+    set_heading(left, title, "an anchor is a node of several clients, and each counts it")
+    labels = [source.labels[split.graphs.original(client).nodes] for client in range(len(names))]
     counts = np.array([[int((some == label).sum()) for some in labels] for label in range(source.classes)])
-    blues = LinearSegmentedColormap.from_list("share", ["#f4f8fc", "#5f93c9", INK])
-    image = right.imshow(counts / np.maximum(counts.sum(0), 1), aspect="auto", origin="lower", cmap=blues, vmin=0)
+    shares = counts / np.maximum(counts.sum(0), 1)
+    image = right.imshow(shares, aspect="auto", origin="lower", cmap=blue_colormap(), vmin=0)
+    right.grid(visible=False)
     right.set_xticks(range(len(names)), names)
-    if source.classes <= 20:
-        right.set_yticks(range(source.classes), list(source.class_names) or [str(c) for c in range(source.classes)])
+    if named:
+        right.set_yticks(range(source.classes), classes)
     right.set(xlabel="client", ylabel="class")
-    figure.colorbar(image, ax=right, label="share of a client's nodes")
+    set_heading(right, "Classes of each client's nodes", "colour: share of the client's nodes")
+    figure.colorbar(image, ax=right)
     if path is not None:
-        figure.savefig(path)
+        figure.savefig(path, dpi=DPI)
     return figure
