@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fedloom.tasks.flows import read_packed
-from fedloom.tasks.flows.learning.flow_task import read_folder
+from fedloom.tasks.flows.formats.read_corpus import read_folder
 from fedloom.tasks.flows.synthetic.generator import generate
 
 SMALL = ["flows", "generate", "--clients", "2", "--largest", "1000"]

@@ -47,12 +47,12 @@ def compare(
 
     Example:  fedloom compare --task digits --clients 50 --alpha 0.1 --seeds 3 fedavg fedprox:mu=0.1 fedyogi local
     """
-    from fedloom.cli.run import fresh_folder
+    from fedloom.cli.run import fresh_plan_folder
     from fedloom.runs.plans.compare import PLAN, make_plan
     from fedloom.runs.plans.plan import write_plan
 
     values.pop("method", None)
-    folder = out or fresh_folder(f"compare-{values.get('task', {}).get('name', 'digits')}")
+    folder = out or fresh_plan_folder("compare", values)
     write_plan(folder, PLAN, make_plan(values, methods, seeds, reach))
     finish_comparison(folder, None, as_json, quiet)
 

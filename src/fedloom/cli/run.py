@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,6 +101,13 @@ def fresh_folder(name: str) -> Path:
     """A folder below ``runs/`` that does not exist yet."""
     candidates = (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in range(1, 1_000_000))
     return next(path for path in candidates if not path.exists())
+
+
+def fresh_plan_folder(kind: str, values: Mapping[str, Any]) -> Path:
+    """A folder below ``runs/`` for a plan over a config's values, which does not exist yet."""
+    from fedloom.runs.config_schema import DEFAULT_TASK
+
+    return fresh_folder(f"{kind}-{values.get('task', {}).get('name', DEFAULT_TASK)}")
 
 
 def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_json: bool, quiet: bool) -> None:

@@ -43,7 +43,7 @@ def sweep(
 
     Example:  fedloom sweep --method fedprox --grid method.mu=0.01,0.1,1 --grid local.lr=0.05,0.1 --seeds 3
     """
-    from fedloom.cli.run import fresh_folder
+    from fedloom.cli.run import fresh_plan_folder
     from fedloom.core.errors import FedloomError
     from fedloom.runs.method_spec import with_method
     from fedloom.runs.plans.grid import read_grid
@@ -56,7 +56,7 @@ def sweep(
     if "method" not in swept:
         values = with_method(values, method or values.get("method", {}).get("name", "fedavg"))
     plan = make_plan(values, swept, seeds, metric or DEFAULT_METRICS)
-    folder = out or fresh_folder(f"sweep-{values.get('task', {}).get('name', 'digits')}")
+    folder = out or fresh_plan_folder("sweep", values)
     write_plan(folder, PLAN, plan)
     finish_sweep(folder, None, as_json, quiet)
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError, Stopped
 from fedloom.core.seeds import numpy_generator
+
+if TYPE_CHECKING:
+    from fedloom.core.algorithm import Algorithm
+    from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,21 @@ class Choice:
 
 
 Selector = Callable[[Pool], Choice]
+
+
+@runtime_checkable
+class CheckedSelector(Protocol):
+    """A selector that can refuse a run before it starts."""
+
+    def check(self, clients: int, task: Task, algorithm: Algorithm) -> None:
+        """Refuse a run that this selector cannot serve.
+
+        Args:
+            clients: How many clients there are to choose from.
+            task: The task of the run.
+            algorithm: The method of the run.
+        """
+        ...
 
 
 def check_choice(choice: Choice, pool: Pool, selector: object) -> Choice:

@@ -134,6 +134,8 @@ class Task:
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     made_from: Mapping[str, object] = field(default_factory=dict)
     """The settings that build this task again, if there are any; they are written into a run's config."""
+    fingerprint_tensors: Sequence[Tensor] = ()
+    """Tensors that the data consist of beside the federation's columns; a resumed run must have the same."""
 
     @cached_property
     def layout(self) -> Layout:

@@ -17,17 +17,10 @@ def with_changes(
     withhold: Withhold | Mapping[str, Any] | None,
     drift: Drift | Mapping[str, Any] | None,
     seed: int,
-) -> tuple[Federation, dict[str, Any]]:
-    """The federation with a class withheld and with concept drift, where settings are given for them.
-
-    Returns:
-        The changed federation, and the complete settings of each change under its config key.
-    """
-    settings: dict[str, Any] = {}
+) -> Federation:
+    """The federation with a class withheld and with concept drift, where settings are given for them."""
     if withhold is not None:
-        settings["withhold"] = asdict(validate(Withhold, withhold, "withhold"))
-        federation = with_withheld_class(federation, seed=seed, **settings["withhold"])
+        federation = with_withheld_class(federation, seed=seed, **asdict(validate(Withhold, withhold, "withhold")))
     if drift is not None:
-        settings["drift"] = asdict(validate(Drift, drift, "drift"))
-        federation = with_concept_drift(federation, seed=seed, **settings["drift"])
-    return federation, settings
+        federation = with_concept_drift(federation, seed=seed, **asdict(validate(Drift, drift, "drift")))
+    return federation

@@ -9,6 +9,7 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
+from fedloom.runs.config_schema import DEFAULT_ROUNDS
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from
 from fedloom.runs.named_parts import hyperparameters
@@ -23,7 +24,7 @@ def run(
     task: Task | str,
     method: Method = "fedavg",
     *,
-    rounds: int = 20,
+    rounds: int = DEFAULT_ROUNDS,
     seed: int = 0,
     out: str | Path | None = None,
     local: LocalWork | Mapping[str, Any] | None = None,

@@ -17,6 +17,7 @@ from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
+from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.engines import ENGINES
@@ -24,7 +25,11 @@ from fedloom.prediction.registry import STAGES
 from fedloom.runs.named_parts import hyperparameters, part_values, without_none
 from fedloom.selection.random import Random
 from fedloom.selection.registry import SELECTORS
+from fedloom.tasks.builder import TaskSettings
 from fedloom.training.execution import EXECUTIONS
+
+DEFAULT_TASK = "digits"
+DEFAULT_ROUNDS = 20
 
 
 class Strict(BaseModel):
@@ -36,19 +41,19 @@ class Strict(BaseModel):
 class TaskConfig(Strict):
     """Data and model. ``name`` is a task of ``fedloom list tasks`` or ``own``, with ``path`` naming the file."""
 
-    name: str = "digits"
+    name: str = DEFAULT_TASK
     path: str | None = None
-    target: str = "label"
-    client_column: str = "client"
+    target: str = TaskSettings.target
+    client_column: str = TaskSettings.client_column
     ignore: list[str] = []
     clients: int | None = None
     partition: dict[str, Any] | str | None = None
-    test_share: float = 0.2
-    valid_share: float = 0.0
-    communal_per_class: int = 0
+    test_share: float = TaskSettings.test_share
+    valid_share: float = TaskSettings.valid_share
+    communal_per_class: int = TaskSettings.communal_per_class
     model: str | None = None
     model_options: dict[str, Any] = {}
-    augment: bool = False
+    augment: bool = TaskSettings.augment
     withhold: Withhold | None = None
     drift: Drift | None = None
     options: dict[str, Any] = {}
@@ -60,7 +65,7 @@ class TaskConfig(Strict):
 class RunConfig(Strict):
     """All settings of a run. ``workers``, ``engine`` and ``checkpoint_every`` never change a result."""
 
-    rounds: int = 20
+    rounds: int = DEFAULT_ROUNDS
     seed: int = 0
     weight_by: Literal["samples", "steps", "uniform"] = "samples"
     execution: str = "auto"
@@ -118,6 +123,12 @@ class RunConfig(Strict):
             )
         if self.ray_address != "auto" and not re.fullmatch(r"[^/\s]+:\d{1,5}", self.ray_address):
             raise FedloomError(f"ray_address={self.ray_address}: write host:port, for instance 10.0.0.5:6379, or auto.")
+
+
+def with_task_section(config: RunConfig, section: Mapping[str, Any]) -> RunConfig:
+    """The config with another section ``task``; its seed is left out if it is the run's."""
+    kept = {key: value for key, value in section.items() if key != "seed" or value != config.seed}
+    return config.model_copy(update={"task": validate(TaskConfig, kept, "the section task")})
 
 
 def as_plain(config: RunConfig, algorithm: Algorithm) -> dict[str, Any]:

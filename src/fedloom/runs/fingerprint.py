@@ -27,8 +27,7 @@ def fingerprint(task: Task) -> str:
         federation.communal,
         *(t for part in lists for t in (part.order, part.starts)),
     ]
-    numbers += federation.fingerprint_tensors  # the edges of graphs
-    numbers += getattr(task.prepare, "fingerprint_tensors", ())  # the tables of flows
+    numbers += (*federation.fingerprint_tensors, *task.fingerprint_tensors)  # the edges of graphs, the tables of flows
     for tensor in numbers:
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -16,12 +16,12 @@ from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
-from fedloom.core.selector import Choice
+from fedloom.core.selector import CheckedSelector, Choice
 from fedloom.core.task import Task
 from fedloom.methods.registry import METHODS, canonical_method
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.metrics import size_limits
-from fedloom.runs.config_schema import RunConfig, as_plain
+from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.training.execution import decide
 
@@ -49,12 +49,12 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
     made_by |= _python_objects(task, algorithm, config) if made_of is None else {}
     config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
+    if task.made_from:
+        config = with_task_section(config, task.made_from)
     new = _new_clients(task, config)
     clients = algorithm.trains_on(task.federation, new).clients
-    if clients > 1 and hasattr(config.selection, "per_round"):
-        config.selection.per_round(clients - len(new))
-    if clients > 1 and hasattr(config.selection, "check"):
-        config.selection.check(task, algorithm)
+    if clients > 1 and isinstance(config.selection, CheckedSelector):
+        config.selection.check(clients - len(new), task, algorithm)
     size_limits(task.federation.train.sizes, config.size_groups)
     if config.clients_on_global and not len(task.federation.global_test):
         raise FedloomError("clients_on_global=true needs a global test set, and the task has none: leave it off.")

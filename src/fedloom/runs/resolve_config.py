@@ -18,7 +18,7 @@ from fedloom.core.task import Task
 from fedloom.core.user_classes import resolve_user_file
 from fedloom.core.validation import toml_value, validate
 from fedloom.methods.registry import canonical_method
-from fedloom.runs.config_schema import RunConfig
+from fedloom.runs.config_schema import DEFAULT_TASK, RunConfig, with_task_section
 from fedloom.runs.method_spec import method_from, with_method
 from fedloom.runs.named_parts import make_selector, make_stage
 from fedloom.runs.old_folders import RENAMED_KEYS, read_run_values, refuse_other_version, refuse_python_objects
@@ -75,7 +75,7 @@ def _with_task_defaults(local: Any, task: Any) -> Any:
     """Local work with the task's usual settings below the given ones: a learning rate alone keeps the batch size."""
     if local is not None and not isinstance(local, Mapping):
         return local
-    name = str(task.get("name", "digits")) if isinstance(task, Mapping) else "digits"
+    name = str(task.get("name", DEFAULT_TASK)) if isinstance(task, Mapping) else DEFAULT_TASK
     builder = TASKS.get(canonical_task(name))
     usual = asdict(builder.local) if builder is not None else {}
     return {**usual, **(local or {})}
@@ -83,9 +83,7 @@ def _with_task_defaults(local: Any, task: Any) -> Any:
 
 def _with_complete_task(config: RunConfig) -> RunConfig:
     complete = task_builder(config.task.name).complete(task_settings(config))
-    names = ("name", "model", "partition", "path")
-    section = config.task.model_copy(update={name: getattr(complete, name) for name in names})
-    return config.model_copy(update={"task": section})
+    return with_task_section(config, complete.section(complete.clients))
 
 
 def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
@@ -102,7 +100,8 @@ def task_settings(config: RunConfig) -> TaskSettings:
     """The settings of a config's task; its seed is the run's unless it has one of its own."""
     values = {name: getattr(config.task, name) for name in type(config.task).model_fields}
     seed = config.seed if config.task.seed is None else config.task.seed
-    return TaskSettings(**values | {"name": canonical_task(config.task.name), "seed": seed})
+    values |= {"name": canonical_task(config.task.name), "ignore": tuple(config.task.ignore), "seed": seed}
+    return TaskSettings(**values)
 
 
 def task_from_config(config: RunConfig) -> Task:

@@ -66,7 +66,7 @@ class RAWCS:
         if self.fraction is not None:
             check_fraction(self.fraction)
 
-    def check(self, task: Task, algorithm: Algorithm) -> None:
+    def check(self, clients: int, task: Task, algorithm: Algorithm) -> None:
         """Refuse tasks without an accuracy, which the selection depends on, and methods that select groups."""
         if type(algorithm).groups is not Algorithm.groups:
             raise FedloomError(GROUPS)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class PerRound:
                 f"number={self.number} per round, but there are only {clients} to choose from: choose fewer."
             )
         return self.number
+
+    def check(self, clients: int, task: Task, algorithm: Algorithm) -> None:
+        """Refuse a run with fewer clients than a round needs."""
+        self.per_round(clients)
 
 
 def check_fraction(fraction: float) -> None:

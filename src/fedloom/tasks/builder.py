@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import FederationView, Task
+from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
@@ -56,10 +57,37 @@ class TaskSettings:
     """Columns of a user's table that are left out."""
     seed: int = 0
 
-    def complete(self, model: str) -> TaskSettings:
-        """These settings with the model written out (by default ``model``) and an absolute path."""
-        path = self.path and str(Path(self.path).resolve())
-        return replace(self, model=self.model or model, path=path)
+    def complete(self, model: str, **others: Any) -> TaskSettings:
+        """These settings with every default written out and an absolute path.
+
+        Args:
+            model: The model if these settings name none.
+            **others: The complete values of settings whose defaults depend on the kind of task.
+        """
+        others["path"] = self.path and str(Path(self.path).resolve())
+        if self.withhold is not None:
+            others["withhold"] = validate(Withhold, self.withhold, "withhold")
+        if self.drift is not None:
+            others["drift"] = validate(Drift, self.drift, "drift")
+        return replace(self, model=self.model or model, **others)
+
+    def section(self, clients: int | None) -> dict[str, Any]:
+        """The section ``[task]`` of a config that builds the task again.
+
+        It has the settings that differ from their defaults, and always the seed. It is empty if the model or the
+        partition is a Python object, which no config can name.
+
+        Args:
+            clients: How many clients the task has; None if its data say so.
+        """
+        if isinstance(self.model, nn.Module) or callable(self.partition):
+            return {}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("name", "clients", "seed")}
+        usual = TaskSettings(self.name)
+        section = {key: value for key, value in values.items() if value != getattr(usual, key)}
+        section |= {key: asdict(section[key]) for key in ("withhold", "drift") if key in section}
+        counted = {} if clients is None else {"clients": clients}
+        return {"name": self.name, **counted, **section, "seed": self.seed}
 
     def refuse(self, names: Sequence[str], why: str) -> None:
         """Raise an error if one of these settings is given: the task does not use it.
@@ -139,11 +167,6 @@ class TaskDeployment(Protocol):
 
 class TaskBuilder(Protocol):
     """Builds the tasks of one modality. A named task is a builder together with its constructor arguments."""
-
-    @property
-    def modality(self) -> str:
-        """What a sample is: an entry of ``columns``, a step in one of the ``flows``, or a node of a ``graph``."""
-        ...
 
     @property
     def local(self) -> LocalWork:

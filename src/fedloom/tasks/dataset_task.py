@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.changes import with_changes
 from fedloom.data.communal_set import with_communal
-from fedloom.data.datasets.registry import dataset, load
-from fedloom.data.partition.registry import PARTITIONS, partition_config, partitioner
+from fedloom.data.datasets.registry import dataset, default_clients, load
+from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.models import build, default_for
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
@@ -27,7 +26,6 @@ class DatasetBuilder:
     data: str
     local: LocalWork
     model: str | None = None
-    modality: str = "columns"
     deployment: TaskDeployment = DEPLOYMENT
 
     @property
@@ -43,52 +41,39 @@ class DatasetBuilder:
         return f"{entry.description}; model {self.default_model}{missing}"
 
     def complete(self, settings: TaskSettings) -> TaskSettings:
-        """The settings with the model and the partition written out."""
-        partition = dataset(self.data).partition if settings.partition is None else settings.partition
-        return replace(
-            settings, model=settings.model or self.default_model, partition=partition_config(partitioner(partition))
+        """The settings with the model, the partition and the number of clients written out."""
+        entry = dataset(self.data)
+        chosen = entry.partition if settings.partition is None else partitioner(settings.partition)
+        return settings.complete(
+            self.default_model,
+            partition=complete_partition(chosen),
+            clients=default_clients(entry, chosen) if settings.clients is None else settings.clients,
         )
 
     def build(self, settings: TaskSettings) -> Task:
         """Load the data, divide them among clients, and build the model."""
         settings.refuse(("options", "path"), "it has no options of its own and reads no file of yours")
-        name, seed, entry = settings.name, settings.seed, dataset(self.data)
+        settings, entry = self.complete(settings), dataset(self.data)
+        if settings.augment and entry.kind != "image":
+            raise FedloomError(f"augment=true shifts and mirrors images, and {settings.name} has none: leave it off.")
         federation = load(
             self.data,
             clients=settings.clients,
             partition=settings.partition,
-            seed=seed,
+            seed=settings.seed,
             test_share=settings.test_share,
             valid_share=settings.valid_share,
         )
-        federation = with_communal(federation, settings.communal_per_class, seed)
-        federation, changes = with_changes(federation, settings.withhold, settings.drift, seed)
-        model = self.default_model if settings.model is None else settings.model
-        made_from: dict[str, Any] = {}
-        partition = partition_config(partitioner(entry.partition if settings.partition is None else settings.partition))
-        if isinstance(model, str) and partition["name"] in PARTITIONS:  # a user's function cannot be named in a config
-            made_from = {
-                "name": name,
-                "clients": federation.clients,
-                "partition": partition,
-                "model": model,
-                "model_options": dict(settings.model_options),
-                "test_share": settings.test_share,
-                "valid_share": settings.valid_share,
-                "communal_per_class": settings.communal_per_class,
-                "augment": settings.augment,
-                "seed": seed,
-                **changes,
-            }
+        federation = with_communal(federation, settings.communal_per_class, settings.seed)
+        federation = with_changes(federation, settings.withhold, settings.drift, settings.seed)
+        model = settings.model or self.default_model
         if isinstance(model, str):
-            model = build(model, entry.shape, entry.classes, seed, **settings.model_options)
-        if settings.augment and entry.kind != "image":
-            raise FedloomError(f"augment=true shifts and mirrors images, and {name} has none: leave it off.")
+            model = build(model, entry.shape, entry.classes, settings.seed, **settings.model_options)
         return Task(
-            name=name,
+            name=settings.name,
             federation=federation,
             model=model,
             prepare=Normalise(entry.mean, entry.std) if entry.mean else tokens,
             augment=CropFlip() if settings.augment else None,
-            made_from=made_from,
+            made_from=settings.section(federation.clients),
         )

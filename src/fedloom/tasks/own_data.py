@@ -16,7 +16,7 @@ from fedloom.data.changes import with_changes
 from fedloom.data.communal_set import with_communal
 from fedloom.data.federation import Federation
 from fedloom.data.input_statistics import input_statistics
-from fedloom.data.partition.registry import partition_config, partitioner
+from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.data.read import read
 from fedloom.models import build
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
@@ -34,7 +34,6 @@ class OwnDataBuilder:
     """Builds the task ``own``: the user's table, arrays, LEAF files or files per client, and a model over them."""
 
     local: LocalWork = field(default_factory=LocalWork)
-    modality: str = "columns"
     deployment: TaskDeployment = DEPLOYMENT
 
     def describe(self) -> str:
@@ -42,15 +41,17 @@ class OwnDataBuilder:
         return f"your own file or folder (--data, task.path); model {DEFAULT_MODEL}"
 
     def complete(self, settings: TaskSettings) -> TaskSettings:
-        """The settings with the model written out and an absolute path."""
-        return settings.complete(DEFAULT_MODEL)
+        """The settings with the model and the partition written out and an absolute path."""
+        partition = None if settings.partition is None else complete_partition(partitioner(settings.partition))
+        return settings.complete(DEFAULT_MODEL, partition=partition)
 
     def build(self, settings: TaskSettings) -> Task:
         """Read the data, divide them among clients (their own, where they are named), and build the model."""
         if settings.path is None:
             raise FedloomError("task 'own' needs the path of your data: give --data FILE, or task.path in the config.")
+        settings = self.complete(settings)
         federation = read(
-            settings.path,
+            str(settings.path),
             target=settings.target,
             client=settings.client_column,
             clients=settings.clients,
@@ -61,31 +62,10 @@ class OwnDataBuilder:
             valid_share=settings.valid_share,
         )
         federation = with_communal(federation, settings.communal_per_class, settings.seed)
-        federation, changes = with_changes(federation, settings.withhold, settings.drift, settings.seed)
+        federation = with_changes(federation, settings.withhold, settings.drift, settings.seed)
         model = settings.model or DEFAULT_MODEL
         task = task_of(federation, model, seed=settings.seed, model_options=settings.model_options)
-        return replace(task, made_from=self._made_from(settings, changes)) if isinstance(model, str) else task
-
-    def _made_from(self, settings: TaskSettings, changes: Mapping[str, Any]) -> dict[str, Any]:
-        settings = self.complete(settings)
-        partition = None if settings.partition is None else partition_config(partitioner(settings.partition))
-        values = {
-            "name": settings.name,
-            "path": settings.path,
-            "target": settings.target,
-            "client_column": settings.client_column,
-            "ignore": list(settings.ignore),
-            "clients": settings.clients,
-            "partition": partition,
-            "model": settings.model,
-            "model_options": dict(settings.model_options),
-            "test_share": settings.test_share,
-            "valid_share": settings.valid_share,
-            "communal_per_class": settings.communal_per_class,
-            "seed": settings.seed,
-            **changes,
-        }
-        return {key: value for key, value in values.items() if value is not None}
+        return replace(task, made_from=settings.section(settings.clients))
 
 
 def task_of(

@@ -10,6 +10,8 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.names import canonical_name
 from fedloom.tasks.builder import TaskBuilder
 from fedloom.tasks.dataset_task import DatasetBuilder
+from fedloom.tasks.flows.formats.real_corpora import UNKNOWN_OWNER, read_bpmn, read_n8n
+from fedloom.tasks.flows.learning.flow_source import OwnFlows, RealFlows, SyntheticFlows
 from fedloom.tasks.flows.learning.flow_task import FlowBuilder
 from fedloom.tasks.graphs.task import GraphBuilder
 from fedloom.tasks.own_data import OwnDataBuilder
@@ -26,11 +28,11 @@ TASKS: dict[str, TaskBuilder] = {
     "har": DatasetBuilder("har", LocalWork(lr=0.02, batch_size=32)),
     "shakespeare": DatasetBuilder("shakespeare", LocalWork(lr=1.0, batch_size=100, weight_decay=1e-4)),
     "stackexchange": DatasetBuilder("stackexchange", LocalWork(lr=0.316, batch_size=16)),
-    "flows": FlowBuilder("the next action's kind in synthetic action flows of organisations"),
-    "flows-subkind": FlowBuilder("the same flows, the next action's subkind"),
-    "n8n": FlowBuilder("the next node in real n8n workflows, by owner"),
-    "bpmn": FlowBuilder("the next node in real BPMN models, by modelling exercise"),
-    "own-flows": FlowBuilder("the next node in flows of your own: a folder per organisation"),
+    "flows": FlowBuilder("the next action's kind in synthetic action flows of organisations", SyntheticFlows()),
+    "flows-subkind": FlowBuilder("the same flows, the next action's subkind", SyntheticFlows("subkind")),
+    "n8n": FlowBuilder("the next node in real n8n workflows, by owner", RealFlows(read_n8n, UNKNOWN_OWNER)),
+    "bpmn": FlowBuilder("the next node in real BPMN models, by modelling exercise", RealFlows(read_bpmn)),
+    "own-flows": FlowBuilder("the next node in your own flows: a folder per organisation", OwnFlows()),
     "cora": GraphBuilder("2,708 papers in a citation graph that clients share, 7 classes"),
     "citeseer": GraphBuilder("3,327 papers in a citation graph that clients share, 6 classes"),
     "pubmed": GraphBuilder("19,717 papers in a citation graph that clients share, 3 classes"),

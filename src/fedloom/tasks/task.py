@@ -35,15 +35,15 @@ def task(
     alpha: float | None = None,
     model: str | nn.Module | None = None,
     model_options: Mapping[str, Any] | None = None,
-    test_share: float = 0.2,
-    valid_share: float = 0.0,
-    communal_per_class: int = 0,
-    augment: bool = False,
+    test_share: float = TaskSettings.test_share,
+    valid_share: float = TaskSettings.valid_share,
+    communal_per_class: int = TaskSettings.communal_per_class,
+    augment: bool = TaskSettings.augment,
     withhold: Withhold | Mapping[str, Any] | None = None,
     drift: Drift | Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     path: str | None = None,
-    seed: int = 0,
+    seed: int = TaskSettings.seed,
 ) -> Task:
     """A named task.
 

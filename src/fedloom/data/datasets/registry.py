@@ -220,6 +220,13 @@ def dataset(name: str) -> Dataset:
     return DATASETS[key]
 
 
+def default_clients(entry: Dataset, partition: Partitioner) -> int | None:
+    """The number of clients if nobody names one; None if the data say it: all natural clients with enough samples."""
+    if isinstance(partition, Natural):
+        return None
+    return len(partition.sizes) if isinstance(partition, Quantities) else entry.clients or 100
+
+
 def load(
     name: str,
     *,
@@ -240,8 +247,7 @@ def load(
     """
     entry = dataset(name)
     chosen = entry.partition if partition is None else partitioner(partition)
-    if clients is None and not isinstance(chosen, Natural):
-        clients = len(chosen.sizes) if isinstance(chosen, Quantities) else entry.clients or 100
+    clients = default_clients(entry, chosen) if clients is None else clients
     return federate(
         entry.samples(folder, **options),
         chosen,

@@ -57,6 +57,11 @@ def partition_config(made: Partitioner) -> dict[str, Any]:
     return {"name": getattr(made, "__qualname__", type(made).__qualname__)}
 
 
+def complete_partition(made: Partitioner) -> Partitioner | dict[str, Any]:
+    """The config of a partitioner, or the partitioner itself if it is a user's function, which no config can name."""
+    return partition_config(made) if type(made) in PARTITIONS.values() else made
+
+
 def _partition_class(name: str) -> type[Partition]:
     if name not in PARTITIONS:
         raise unknown("partition", name, PARTITIONS)

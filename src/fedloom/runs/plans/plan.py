@@ -9,7 +9,7 @@ its own folder beside that file or below it.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,10 @@ class Member:
     """The values of its config."""
     method: Algorithm | None = None
     """The method, if it is a Python object that the values cannot name."""
+
+    def folder(self, plan_folder: Path, seed: int) -> Path:
+        """The folder of its run with a seed."""
+        return plan_folder / f"{self.folder_name}-seed{seed}"
 
 
 @dataclass
@@ -114,27 +118,30 @@ class TaskSource:
         return TaskSource(task_section(task(0)), task, False)
 
 
-def write_plan(folder: Path, file: str, plan: Mapping[str, Any], task_is_named: bool = True) -> None:
-    """Write a plan into a folder. If the folder already holds the same plan, nothing is written.
+def write_plan(
+    folder: Path, file: str, plan: Mapping[str, Any], task_is_named: bool = True, may_change: Collection[str] = ()
+) -> None:
+    """Write a plan into a folder that is new or holds the same plan; another plan or a run in it is an error.
 
     Args:
         folder: The plan's folder.
         file: The name of the plan's file, which determines the kind of plan.
         plan: The plan; its ``config`` has the values of a run's config.
         task_is_named: Whether the plan's config can build the task. Otherwise only Python can resume the plan.
+        may_change: Keys of the plan in which the folder's plan may differ.
     """
     content = plan_bytes(plan, task_is_named)
-    kind = PLAN_FILES[file]
     if (folder / file).exists():
-        refuse_other_version(folder, read_toml(folder / file), file)
-        if read_toml(folder / file) != tomllib.loads(content.decode()):
-            raise FedloomError(f"{folder} contains another {kind}: name another folder, or resume that {kind}.")
-        return
-    save_plan(folder, file, content)
-
-
-def save_plan(folder: Path, file: str, content: bytes) -> None:
-    """Write a plan's file; a folder with another plan or a run is refused."""
+        before, now = read_toml(folder / file), tomllib.loads(content.decode())
+        refuse_other_version(folder, before, file)
+        if any(before.get(key) != now.get(key) for key in {*before, *now}.difference(may_change)):
+            kind = PLAN_FILES[file]
+            raise FedloomError(
+                f"{folder} contains another {kind}, with other data or settings: name another folder, or resume that "
+                f"{kind}."
+            )
+        if before == now:
+            return
     for other, what in {**PLAN_FILES, "config.toml": "run"}.items():
         if other != file and (folder / other).exists():
             raise FedloomError(f"{folder} already contains a {what}: resume it, or name another folder.")
@@ -203,7 +210,7 @@ def run_members(
     results: dict[str, list[History]] = {member.label: [] for member in members}
     for seed in seeds:
         for member in members:
-            where = None if folder is None else folder / f"{member.folder_name}-seed{seed}"
+            where = None if folder is None else member.folder(folder, seed)
             results[member.label].append(run_member(where, member, seed, observers_of, runs))
     return results
 

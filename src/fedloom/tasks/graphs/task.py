@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
 from fedloom.data.changes import with_changes
-from fedloom.data.federation import Federation
 from fedloom.models.gcn import GCN
 from fedloom.models.graph import Graphs
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
@@ -69,7 +67,6 @@ class GraphBuilder:
 
     about: str
     local: LocalWork = LOCAL_WORK
-    modality: str = "graph"
     deployment: TaskDeployment = DEPLOYMENT
 
     def describe(self) -> str:
@@ -77,15 +74,22 @@ class GraphBuilder:
         return f"{self.about}; model {MODEL}"
 
     def complete(self, settings: TaskSettings) -> TaskSettings:
-        """The settings with the model written out and an absolute path."""
-        return settings.complete(MODEL)
+        """The settings with the options of the task and of the model written out and an absolute path."""
+        options = _options(settings)
+        written = {key: value for key, value in asdict(options).items() if value is not None}
+        named = not isinstance(settings.model, nn.Module)
+        return settings.complete(
+            MODEL,
+            options={"split_seed": settings.seed, **written},
+            model_options=asdict(_model_options(settings.model_options)) if named else settings.model_options,
+        )
 
     def build(self, settings: TaskSettings) -> Task:
         """A named graph task."""
         settings.refuse(("partition", "communal_per_class", "augment"), "it divides its graph by community")
-        name, seed = settings.name, settings.seed
+        settings = self.complete(settings)
+        name, seed, options = settings.name, settings.seed, _options(settings)
         shares = settings.test_share, settings.valid_share
-        options: GraphOptions = validate(GraphOptions, dict(settings.options), f"the options of task {name}")
         if settings.drift is not None:
             raise FedloomError(f"drift exchanges samples, and those of {name} are nodes of a graph: leave it out.")
         source = _source(name, settings.path, options)
@@ -96,19 +100,10 @@ class GraphBuilder:
                 f"{name} says itself which nodes are for training, validation and testing: leave out test_share, "
                 "valid_share and per_class."
             )
-        split_seed = seed if options.split_seed is None else options.split_seed
-        divided = split_graph(source, settings.clients, split_seed)
-        federation: Federation = GraphFederation.of(source, divided)
-        made_from: dict[str, Any] = {"name": name, "clients": federation.clients, "seed": seed}
-        federation, changes = with_changes(federation, settings.withhold, None, seed)
-        made_from |= changes
-        network, model_options = _model(divided.graphs, source.classes, settings.model, settings.model_options, seed)
-        written = {key: value for key, value in asdict(options).items() if value is not None}
-        made_from |= {"model": settings.model or MODEL, "model_options": model_options, "test_share": shares[0]}
-        made_from |= {"valid_share": shares[1], "options": written | {"split_seed": split_seed}}
-        if settings.path is not None:
-            made_from["path"] = str(Path(settings.path).resolve())
-        return Task(name, federation, network, made_from={} if isinstance(settings.model, nn.Module) else made_from)
+        divided = split_graph(source, settings.clients, seed if options.split_seed is None else options.split_seed)
+        federation = with_changes(GraphFederation.of(source, divided), settings.withhold, None, seed)
+        network = _model(divided.graphs, source.classes, settings.model, settings.model_options, seed)
+        return Task(name, federation, network, made_from=settings.section(federation.clients))
 
 
 def graph_task(
@@ -122,7 +117,7 @@ def graph_task(
 ) -> Task:
     """A task from a graph of one's own in Python (``graph_of(data)``); its nodes must have parts (``with_parts``)."""
     divided = split_graph(source, clients, seed if split_seed is None else split_seed)
-    network, _ = _model(divided.graphs, source.classes, model, model_options or {}, seed)
+    network = _model(divided.graphs, source.classes, model, model_options or {}, seed)
     return Task(source.name, GraphFederation.of(source, divided), network)
 
 
@@ -138,17 +133,26 @@ def _source(name: str, path: str | None, chosen: GraphOptions) -> LabelledGraph:
     return read_graph(path, mask=chosen.mask, normalise=chosen.normalise)
 
 
+def _options(settings: TaskSettings) -> GraphOptions:
+    chosen: GraphOptions = validate(GraphOptions, dict(settings.options), f"the options of task {settings.name}")
+    return chosen
+
+
+def _model_options(given: Mapping[str, Any]) -> GCNOptions:
+    chosen: GCNOptions = validate(GCNOptions, dict(given), "the options of model gcn")
+    return chosen
+
+
 def _model(
     graphs: Graphs, classes: int, model: str | nn.Module | None, options: Mapping[str, Any], seed: int
-) -> tuple[nn.Module, dict[str, Any]]:
-    """The model over some graphs, with the initial weights of this seed, and its settings."""
+) -> nn.Module:
+    """The model over some graphs, with the initial weights of this seed."""
     if isinstance(model, nn.Module):
         if options:
             raise FedloomError("model_options are for a model that is named: leave them out, or name gcn.")
-        return model, {}
-    if model not in (None, "gcn"):
+        return model
+    if model not in (None, MODEL):
         raise FedloomError(f"model '{model}' does not take nodes of a graph: leave it out (gcn), or give a module.")
-    settings = asdict(validate(GCNOptions, dict(options), "the options of model gcn"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seeds.key(seed, "model"))
-        return GCN(graphs, graphs.features, classes, **settings), settings
+        return GCN(graphs, graphs.features, classes, **asdict(_model_options(options)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,15 +18,10 @@ from fedloom.models.fullgn import FullGN
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.formats.packed_corpus import write_packed
+from fedloom.tasks.flows.formats.read_corpus import read_folder
 from fedloom.tasks.flows.formats.real_corpora import BPMN_FILE, N8N_FILE
 from fedloom.tasks.flows.learning.flow_federation import FlowClasses, schema_of
-from fedloom.tasks.flows.learning.flow_task import (
-    RealFlowOptions,
-    random_organisations,
-    read_folder,
-    suitable_organisations,
-    task_of_corpus,
-)
+from fedloom.tasks.flows.learning.flow_task import task_of_corpus
 from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS
 from fedloom.tasks.flows.rules import N8N, PLATFORM
 from fedloom.training.execution import decide
@@ -266,33 +260,6 @@ def test_a_broken_flow_in_a_folder_is_named(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('"kind": "Start"', '"kind": "Assign"'))
     with pytest.raises(FedloomError, match=r"north/0\.json: "):
         named("own-flows", path=str(tmp_path / "own"))
-
-
-def test_large_flows_and_small_owners_are_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    north, south, *_ = CORPUS.organisations
-    corpus = Corpus((north, replace(south, flows=south.flows[:3]), Organisation("unknown", north.flows)), N8N, "flows")
-    sizes = sorted(len(flow.nodes) for flow in north.flows)
-    with caplog.at_level(logging.WARNING, "fedloom"):
-        kept = suitable_organisations(corpus, RealFlowOptions(least_flows=4, largest_flow=sizes[5]), nobody="unknown")
-    assert [organisation.name for organisation in kept.organisations] == ["north"]
-    assert max(len(flow.nodes) for flow in kept.organisations[0].flows) == sizes[5]
-    large = sum(size > sizes[5] for size in sizes)
-    assert (
-        "flows: left out: 1 organisations with fewer than 4 flows, 12 flows of unknown owners, "
-        f"{large} flows of more than {sizes[5]} nodes"
-    ) in caplog.text
-    with pytest.raises(FedloomError, match="lower least_flows"):
-        suitable_organisations(corpus, RealFlowOptions(least_flows=100))
-
-
-def test_organisations_are_drawn_by_seed_and_keep_their_order() -> None:
-    some = {tuple(o.name for o in random_organisations(CORPUS, 2, seed).organisations) for seed in range(12)}
-    names = [organisation.name for organisation in CORPUS.organisations]
-    assert len(some) > 2
-    assert all(names.index(a) < names.index(b) for a, b in some)
-    assert random_organisations(CORPUS, None, 0) is CORPUS
-    with pytest.raises(FedloomError, match="has 4 organisations"):
-        random_organisations(CORPUS, 5, 0)
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import json
 import math
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -22,15 +21,13 @@ from typing import Any
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.validation import read_toml
 from fedloom.rounds.metrics import GROUPS
 from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.config_schema import RunConfig
+from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import split_methods, with_method
 from fedloom.runs.named_parts import hyperparameters
-from fedloom.runs.old_folders import refuse_other_version
 from fedloom.runs.plans.advise.advice import Advice, Cost, picks
 from fedloom.runs.plans.advise.candidates import ANCHOR, Candidate, candidates, families, method_of
 from fedloom.runs.plans.advise.halving import MOST_SEEDS, Budget, Move, Outcome, Tournament, schedule
@@ -41,9 +38,8 @@ from fedloom.runs.plans.plan import (
     TaskSource,
     folder_name,
     is_finished,
-    plan_bytes,
     run_member,
-    save_plan,
+    write_plan,
 )
 from fedloom.runs.resolve_config import resolve
 from fedloom.runs.runner import rescore
@@ -56,7 +52,7 @@ def advise(
     minutes: float = 2.0,
     *,
     methods: Sequence[str] | str | None = None,
-    rounds: int = 20,
+    rounds: int = DEFAULT_ROUNDS,
     out: str | Path | None = None,
     watch: Callable[[Move], None] = lambda _: None,
     **settings: Any,
@@ -115,7 +111,8 @@ def run_advice(
         screening = Screening(Path(folder), {**values, "local": hyperparameters(local)}, names, task_of, one_task)
         screening.check()
         plan = {"minutes": minutes, "config": values, "made_by": {"task": screening.task_fingerprint()}}
-        _write_plan(Path(folder), plan | ({} if methods is None else {"methods": list(methods)}), task_of is None)
+        plan |= {} if methods is None else {"methods": list(methods)}
+        write_plan(Path(folder), PLAN, plan, task_of is None, may_change=("minutes", "methods"))
         budget = Budget(60 * minutes)
         anchors = [name for name, one in names.items() if one.spec == ANCHOR]
         tournament = Tournament(list(names), screening.run_candidate, budget, anchors, watch)
@@ -144,17 +141,6 @@ def _with_validation_as_test(task: Task) -> Task:
 def _local_work(values: Mapping[str, Any], task_of: TaskOf | None) -> LocalWork:
     """The local work that candidates vary."""
     return resolve(values, task=None if task_of is None else task_of(0)).local
-
-
-def _write_plan(folder: Path, plan: Mapping[str, Any], task_is_named: bool) -> None:
-    """Write the plan. In a folder with a plan, only the minutes and the methods may change."""
-    content = plan_bytes(plan, task_is_named)
-    if (folder / PLAN).exists():
-        before, now = read_toml(folder / PLAN), tomllib.loads(content.decode())
-        refuse_other_version(folder, before)
-        if before["made_by"] != now["made_by"] or before["config"] != now["config"]:
-            raise FedloomError(f"{folder} contains advice about other data or settings: name another folder.")
-    save_plan(folder, PLAN, content)
 
 
 @dataclass
@@ -215,7 +201,7 @@ class Screening:
 
     def run_folder(self, name: str, rounds: int, seed: int) -> Path:
         """The folder of a candidate's run."""
-        return self.folder / "screening" / f"{self.member(name, rounds).folder_name}-seed{self.seed + seed}"
+        return self.member(name, rounds).folder(self.folder, self.seed + seed)
 
     def run_candidate(self, name: str, rounds: int, seed: int) -> Outcome:
         """Run a candidate, or read its finished run. A refused or broken run is an outcome too."""

@@ -103,7 +103,7 @@ class FlowInputs:
         return self.table.schema
 
     @property
-    def fingerprint_tensors(self) -> list[Tensor]:
+    def tensors(self) -> list[Tensor]:
         """The tensors that the data consist of besides their points."""
         return [self.table.nodes, self.table.edges, self.table.graphs]
 
