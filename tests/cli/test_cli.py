@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import fedloom as fl
 from fedloom import __version__
 from fedloom.cli.listing import KINDS
 
@@ -299,3 +300,11 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
         process.kill()
     assert process.returncode == 130
     assert "fedloom resume a" in error
+
+
+def test_python_and_the_command_line_write_the_same_config(tmp_path, fedloom):
+    fl.run("digits", "fedprox:mu=0.1", rounds=1, seed=3, out=tmp_path / "python")
+    fedloom("run", "--method", "fedprox:mu=0.1", "--rounds", "1", "--seed", "3", "--out", "shell")
+    both = [(tmp_path / name / "config.toml").read_text() for name in ("python", "shell")]
+    assert both[0] == both[1]
+    assert "clients = 20" in both[0]  # what the data say is written out too
