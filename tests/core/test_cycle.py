@@ -12,7 +12,6 @@ from fedloom.core.cycle import Cycle
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import SquaredError, Task
-from fedloom.core.threads import single_thread
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.perfedavg import PerFedAvg
 from fedloom.models import build
@@ -22,13 +21,6 @@ from support.synthetic import Branching, cohort, distance, federation, mlp, trai
 
 UNEQUAL = [40, 33, 31, 19, 18, 7, 5, 4, 3, 2, 1]
 """Full and partial batches of 16, padded buckets, and batches smaller than the number of parts."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Runs use one torch thread; so do these tests."""
-    with single_thread():
-        yield
 
 
 def onward(step, before, after, slots):  # noqa: ARG001

@@ -20,7 +20,8 @@ from fedloom.data.withheld_class import with_withheld_class
 from fedloom.runs.config_schema import as_plain
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
-from support.synthetic import federation, mlp, quadratic
+from support.quadratic import quadratic
+from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 SIZES = [33, 9, 50, 20, 14]

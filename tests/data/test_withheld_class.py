@@ -14,7 +14,8 @@ from fedloom.data.concept_drift import with_concept_drift
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.withheld_class import with_withheld_class
 from fedloom.runs.resolve_config import resolve, task_from_config
-from support.synthetic import mlp, quadratic
+from support.quadratic import quadratic
+from support.synthetic import mlp
 
 WORK = {"epochs": 2, "batch_size": 8, "lr": 0.5}
 RECALL = "client_model/own_test/withheld_recall"

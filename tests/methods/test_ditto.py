@@ -1,186 +1,24 @@
-"""FedU and Ditto: local training without ties, fixed points on quadratics with them, and who predicts with what."""
+"""Ditto: FedAvg's shared model, personal models pulled towards it, and who predicts with what."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
-from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
-from support.checkpoints import final, same
-from support.synthetic import cohort, distance, federation, mlp, quadratic
-
-SIZES = [33, 9, 50, 20]
-OPTIMA, CURVATURES = [0.0, 6.0, -3.0], [1.0, 2.0, 4.0]
-RING = [[0.0, 1.0, 0.0, 0.5], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0], [0.5, 0.0, 1.0, 0.0]]
-TIES = [[0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.5, 0.0, 0.0]]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    with single_thread():
-        yield
-
-
-def small() -> Task:
-    return Task("t", federation(SIZES), mlp())
-
-
-class Sent(dict):
-    """Replies as far as FedU looks at them."""
-
-    def __init__(self, ids: list[int], rows: torch.Tensor, seed: int) -> None:
-        super().__init__(row=rows)
-        self.ids, self.context = ids, SimpleNamespace(seed=seed, round=1)
-
-
-def answered(method: fl.FedU, ids: list[int], rows: torch.Tensor, clients: int, seed: int = 3) -> torch.Tensor:
-    """All rows of a FedU server after the given clients sent theirs; it held zeros before."""
-    return method.aggregate({"rows": torch.zeros(clients, rows.shape[1])}, Sent(ids, rows, seed))["rows"]
-
-
-# -- FedU
-
-
-@pytest.mark.parametrize("execution", ["loop", "vectorised"])
-@pytest.mark.parametrize("method", [fl.FedU(strength=0), fl.FedU(relations=[[0.0] * 4] * 4)], ids=["strength", "ties"])
-def test_fedu_without_ties_is_local_training_to_the_byte(tmp_path, execution, method):
-    settings = {"execution": execution, "selection": {"number": 2}}
-    tied = final(tmp_path / "fedu", method, small(), **settings)
-    local = final(tmp_path / "local", "local", small(), **settings)
-    has = local.client_states.has["row"].bool()
-    assert same(tied.server["rows"][has], local.client_states.rows["row"][has])
-    assert torch.equal(tied.server["rows"][~has], small().initial_row().expand(int((~has).sum()), -1))
-
-
-@given(st.integers(2, 6), st.integers(0, 1000), st.data())
-@settings(max_examples=40, deadline=None)
-def test_the_servers_step_is_the_papers_sum_and_keeps_the_mean(clients, seed, data):
-    ids = data.draw(st.lists(st.integers(0, clients - 1), min_size=1, max_size=clients, unique=True).map(sorted))
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.rand(clients, clients, generator=generator)
-    related, rows = (drawn + drawn.t()) / 2, torch.randn(len(ids), 5, generator=generator)
-    found = answered(fl.FedU(strength=0.1, relations=related.tolist()), ids, rows, clients)
-    for place, k in enumerate(ids):
-        apart = sum(related[k, other] * (rows[place] - rows[where]) for where, other in enumerate(ids))
-        assert torch.allclose(found[k], rows[place] - 0.1 * apart, atol=1e-5)
-    assert torch.allclose(found[ids].mean(0), rows.mean(0), atol=1e-5)
-    assert not found[[k for k in range(clients) if k not in ids]].any()  # those who were not asked keep theirs
-
-
-def test_full_relations_as_strong_as_can_be_make_all_models_the_mean():
-    rows = torch.randn(4, 5, generator=torch.Generator().manual_seed(1))
-    found = answered(fl.FedU(strength=0.25), [0, 1, 2, 3], rows, 4)
-    assert torch.allclose(found, rows.mean(0).expand(4, -1), atol=1e-6)
-
-
-def test_random_relations_are_those_of_the_authors_code_and_the_same_in_every_round():
-    method, unit = fl.FedU(strength=0.01, relations="random"), torch.eye(30)
-    ties = (unit - answered(method, list(range(30)), unit, 30)) / 0.01  # the Laplacian itself
-    between = -ties[~torch.eye(30, dtype=torch.bool)]
-    assert torch.allclose(ties, ties.t(), atol=1e-4)
-    assert torch.allclose(ties.sum(1), torch.zeros(30), atol=1e-3)
-    present = between[between.abs() > 1e-3]
-    assert 0.25 - 1e-3 < present.min() < present.max() < 1 + 1e-3
-    share = 1 - len(present) / len(between)  # a mean of two uniform numbers is below 1/4 in one case of eight
-    assert 0.06 < share < 0.19
-    some = answered(method, [4, 7], torch.eye(2), 30)
-    assert float(some[4, 1] / 0.01) == pytest.approx(float(-ties[4, 7]), abs=1e-3)
-    other = (unit - answered(method, list(range(30)), unit, 30, seed=4)) / 0.01
-    assert not torch.allclose(ties, other, atol=0.1)
-
-
-@pytest.mark.parametrize("execution", ["loop", "vectorised"])
-@pytest.mark.parametrize("steps", [1, 3])
-def test_fedu_stops_at_the_fixed_point_of_its_two_maps(tmp_path, execution, steps):
-    """m local steps are ``w -> c + r (w - c)`` with ``r = (1 - lr a)^m``; then ``W -> (I - strength L) W``."""
-    strength, lr, ties = 0.3, 0.1, torch.tensor(TIES, dtype=torch.float64)
-    c, a = (torch.tensor(values, dtype=torch.float64) for values in (OPTIMA, CURVATURES))
-    r = ((1 - lr * a) ** steps).diag()
-    mix = torch.eye(3, dtype=torch.float64) - strength * (ties.sum(1).diag() - ties)
-    one = torch.eye(3, dtype=torch.float64)
-    expected = torch.linalg.solve(one - mix @ r, mix @ (one - r) @ c)
-    settings = {"rounds": 80, "checkpoint_every": 99, "execution": execution}
-    local = {"steps": steps, "batch_size": 0, "lr": lr}
-    method = fl.FedU(strength=strength, relations=TIES)
-    state = final(tmp_path / "run", method, quadratic(OPTIMA, CURVATURES), local=local, **settings)
-    assert state.server["rows"].flatten().tolist() == pytest.approx(expected.tolist(), abs=1e-4)
-    assert min(abs(e - c) for e, c in zip(expected.tolist(), OPTIMA, strict=True)) > 0.1
-
-
-def test_fedu_with_small_steps_rests_at_the_least_penalised_loss():
-    """``sum F_k + penalty/2 W' L W`` has its minimum at ``(A + penalty L)^-1 A c``, where strength = lr * penalty."""
-    penalty, lr, ties = 2.0, 0.002, torch.tensor(TIES)
-    a, c = torch.tensor(CURVATURES).diag(), torch.tensor(OPTIMA)
-    best = torch.linalg.solve(a + penalty * (ties.sum(1).diag() - ties), a @ c).unsqueeze(1)
-
-    def moved(strength: float) -> float:
-        method = fl.FedU(strength=strength, relations=TIES)
-        some = cohort(quadratic(OPTIMA, CURVATURES), "loop", LocalWork(steps=1, batch_size=0, lr=lr))
-        reply = method.client_update(some, method.broadcast({"rows": best}, [0, 1, 2]))
-        after = method.aggregate({"rows": best}, Sent([0, 1, 2], reply.tensors["row"], 3))["rows"]
-        return float((after - best).abs().max())
-
-    assert moved(lr * penalty) < 0.02 * moved(0.0)  # what is left is of order lr squared
-
-
-def test_every_client_of_fedu_predicts_with_its_own_row(tmp_path):
-    state = final(tmp_path / "run", fl.FedU(), small())
-    message = fl.FedU().broadcast(state.server, [2, 0])
-    rows = fl.FedU().weights_for(message, cohort(small(), "loop", LocalWork(), ids=[2, 0]))
-    assert torch.equal(rows, state.server["rows"][[2, 0]])
-    assert distance(rows[0], rows[1]) > 1e-3
-
-
-def test_fedu_sends_one_model_down_and_one_up_per_selected_client():
-    history = fl.run(small(), "fedu", rounds=1, selection={"number": 2}, local={"batch_size": 16})
-    width = small().layout.width
-    assert [history.records[-1][way] for way in ("bytes_down", "bytes_up")] == [2 * 4 * width] * 2
-
-
-def test_relations_that_would_throw_models_past_each_other_stop_the_run_with_a_sentence():
-    history = fl.run(small(), fl.FedU(strength=0.5), rounds=2, local={"batch_size": 16})
-    assert history.stopped is not None
-    assert "strength=0.5: relations of a client to the others of round 1 sum to 3" in history.stopped
-    assert "use at most 0.333" in history.stopped
-
-
-def test_impossible_relations_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="strength=-1: the weight of the relations must not be negative"):
-        fl.FedU(strength=-1)
-    with pytest.raises(FedloomError, match=r"relations\[0\]\[1\]=1 and relations\[1\]\[0\]=2: .* must be symmetric"):
-        fl.FedU(relations=[[0, 1], [2, 0]])
-    with pytest.raises(FedloomError, match="relations hold -1: they must not be negative"):
-        fl.FedU(relations=[[0, -1], [-1, 0]])
-    for wrong in ([[0, 1], [1]], [[0, 1]], "some"):
-        with pytest.raises(FedloomError, match="relations must be 'full', 'random', or a square matrix"):
-            fl.FedU(relations=wrong)
-    with pytest.raises(FedloomError, match="relations has 2 rows, and the task has 4 clients: give each client a row"):
-        fl.run(small(), fl.FedU(relations=[[0, 1], [1, 0]]), rounds=1)
-
-
-def test_a_matrix_of_relations_survives_the_runs_config(tmp_path):
-    history = fl.run(small(), fl.FedU(relations=RING), rounds=1, out=tmp_path / "run")
-    again = fl.History.load(tmp_path / "run")
-    assert again.config["method"]["relations"] == RING == history.config["method"]["relations"]
-
-
-# -- Ditto
+from support.checkpoints import check_executions_and_workers_agree, final, same
+from support.quadratic import CURVATURES, OPTIMA, quadratic
+from support.synthetic import cohort, distance, small_task
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_the_shared_model_of_ditto_is_fedavgs_to_the_byte(tmp_path, execution):
     settings = {"execution": execution, "selection": {"number": 2}}
-    ditto = final(tmp_path / "ditto", fl.Ditto(lam=1.0), small(), **settings)
-    plain = final(tmp_path / "plain", "fedavg", small(), **settings)
+    ditto = final(tmp_path / "ditto", fl.Ditto(lam=1.0), small_task(), **settings)
+    plain = final(tmp_path / "plain", "fedavg", small_task(), **settings)
     assert same(ditto.server["row"], plain.server["row"])
 
 
@@ -188,10 +26,10 @@ def test_the_shared_model_of_ditto_is_fedavgs_to_the_byte(tmp_path, execution):
 def test_ditto_without_its_pull_is_local_training(tmp_path, execution):
     """With whole batches the order of samples does not matter, so that both see the same data."""
     local = {"steps": 4, "batch_size": 0, "lr": 0.1}
-    ditto = final(tmp_path / "ditto", fl.Ditto(lam=0), small(), local=local, execution=execution)
-    alone = final(tmp_path / "alone", "local", small(), local=local, execution=execution)
+    ditto = final(tmp_path / "ditto", fl.Ditto(lam=0), small_task(), local=local, execution=execution)
+    alone = final(tmp_path / "alone", "local", small_task(), local=local, execution=execution)
     assert distance(alone.client_states.rows["row"], ditto.client_states.rows["v"]) < 1e-5
-    pulled = final(tmp_path / "pulled", fl.Ditto(lam=3.0), small(), local=local, execution=execution)
+    pulled = final(tmp_path / "pulled", fl.Ditto(lam=3.0), small_task(), local=local, execution=execution)
     assert distance(alone.client_states.rows["row"], pulled.client_states.rows["v"]) > 1e-3
 
 
@@ -222,9 +60,9 @@ def test_dittos_personal_model_may_train_longer():
 
 
 def test_clients_of_ditto_that_never_trained_predict_with_the_shared_model(tmp_path):
-    state = final(tmp_path / "run", fl.Ditto(), small(), rounds=1, selection={"number": 2})
+    state = final(tmp_path / "run", fl.Ditto(), small_task(), rounds=1, selection={"number": 2})
     has = state.client_states.has["v"].bool()
-    some = cohort(small(), "vectorised", LocalWork())
+    some = cohort(small_task(), "vectorised", LocalWork())
     some.state = state.client_states.read(list(range(4)))
     rows = fl.Ditto().weights_for(Message({"row": state.server["row"]}), some)
     assert torch.equal(rows[~has], state.server["row"].expand(2, -1))
@@ -238,23 +76,5 @@ def test_impossible_settings_of_ditto_are_refused_with_a_sentence():
         fl.Ditto(personal_epochs=0)
 
 
-# -- both
-
-
-@pytest.mark.parametrize("method", [fl.FedU(relations="random"), fl.Ditto()], ids=["fedu", "ditto"])
-def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path, method):
-    settings = {"selection": {"number": 3}, "rounds": 3, "eval_every": 1}
-    whole, loop, spread = (
-        final(tmp_path / name, method, small(), **how, **settings)
-        for name, how in {
-            "whole": {"execution": "vectorised"},
-            "loop": {"execution": "loop"},
-            "spread": {"execution": "vectorised", "workers": 2},
-        }.items()
-    )
-    for name in whole.server:
-        assert distance(whole.server[name], loop.server[name]) < 1e-4
-        assert same(whole.server[name], spread.server[name])
-    for name in whole.client_states.rows:
-        assert distance(whole.client_states.rows[name], loop.client_states.rows[name]) < 1e-4
-        assert same(whole.client_states.rows[name], spread.client_states.rows[name])
+def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
+    check_executions_and_workers_agree(tmp_path, fl.Ditto())

@@ -12,32 +12,20 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedloom as fl
-from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.data.federation import Federation, Ragged
-from fedloom.methods.fedhybridavglg import FedHybridAvgLG
-from fedloom.training.local_trainer import LocalTrainer
+from fedloom.data.federation import Ragged
+from fedloom.methods.registry import make_method
 from support.checkpoints import WORK, final, same
-from support.synthetic import cohort, distance, federation, mlp
+from support.hybrids import first_round
+from support.synthetic import SIZES, cohort, distance, federation, mlp, small_task
 
-SIZES = [33, 9, 50, 20]
 HELD = [66, 18, 100, 40]  # each client's test part is its training part
+
 HYBRIDS = [fl.FedHybridAvgLG, fl.FedHybridAvgLGDual]
+
 SOME = {"selection": {"fraction": 0.5}, "rounds": 5}
-
-
-def small() -> Task:
-    return Task("t", federation(SIZES), mlp())
-
-
-def one_round(method: FedHybridAvgLG, task: Task, execution: str = "vectorised") -> tuple[Cohort, fl.Reply, fl.Message]:
-    """A first round of all clients, from a global row that is not the initial one."""
-    row = task.initial_row() + 0.1 * torch.randn(task.layout.width, generator=torch.Generator().manual_seed(5))
-    everyone, message = cohort(task, execution, LocalWork(**WORK)), fl.Message({"row": row})
-    return everyone, method.client_update(everyone, message), message
-
 
 # -- the methods they become
 
@@ -45,8 +33,8 @@ def one_round(method: FedHybridAvgLG, task: Task, execution: str = "vectorised")
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 @pytest.mark.parametrize("hybrid", HYBRIDS)
 def test_with_small_clients_only_a_hybrid_is_fedavg_to_the_byte(tmp_path, hybrid, execution):
-    avg = final(tmp_path / "avg", "fedavg", small(), execution=execution, **SOME)
-    mixed = final(tmp_path / "mixed", hybrid(threshold=math.inf), small(), execution=execution, **SOME)
+    avg = final(tmp_path / "avg", "fedavg", small_task(), execution=execution, **SOME)
+    mixed = final(tmp_path / "mixed", hybrid(threshold=math.inf), small_task(), execution=execution, **SOME)
     assert same(avg.server["row"], mixed.server["row"])
     assert not any(has.any() for has in mixed.client_states.has.values())
 
@@ -54,7 +42,7 @@ def test_with_small_clients_only_a_hybrid_is_fedavg_to_the_byte(tmp_path, hybrid
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 @pytest.mark.parametrize("hybrid", HYBRIDS)
 def test_with_large_clients_only_a_hybrid_has_the_heads_and_bodies_of_lg_fedavg(tmp_path, hybrid, execution):
-    task = small()
+    task = small_task()
     lg = final(tmp_path / "lg", "lgfedavg", task, execution=execution, **SOME)
     mixed = final(tmp_path / "mixed", hybrid(threshold=0), task, execution=execution, **SOME)
     heads = [task.layout.take(state.server["row"], "head") for state in (lg, mixed)]
@@ -65,7 +53,7 @@ def test_with_large_clients_only_a_hybrid_has_the_heads_and_bodies_of_lg_fedavg(
 
 @pytest.mark.parametrize("hybrid", HYBRIDS)
 def test_a_large_client_sends_the_head_and_keeps_the_body_of_lg_fedavg_to_the_byte(hybrid):
-    task, work = small(), LocalWork(**WORK)
+    task, work = small_task(), LocalWork(**WORK)
     layout, row = task.layout, task.initial_row()
     one, two = cohort(task, "vectorised", work), cohort(task, "vectorised", work)
     lg = fl.LGFedAvg().client_update(one, fl.Message({"head": layout.take(row, "head")}))
@@ -78,16 +66,9 @@ def test_a_large_client_sends_the_head_and_keeps_the_body_of_lg_fedavg_to_the_by
 def test_a_hybrid_costs_as_many_bytes_as_fedavg(hybrid):
     costs = []
     for method in ("fedavg", hybrid(threshold=50)):
-        history = fl.run(small(), method, rounds=2, local=WORK, eval_every=0)
+        history = fl.run(small_task(), method, rounds=2, local=WORK, eval_every=0)
         costs.append([history.total(what) for what in ("bytes_up", "bytes_down")])
     assert costs[0] == costs[1]
-
-
-def test_large_clients_of_the_dual_work_twice():
-    once, twice = (fl.run(small(), kind(threshold=50), rounds=1, local=WORK, eval_every=0) for kind in HYBRIDS)
-    steps = [LocalWork(**WORK).steps_for(size) for size in SIZES]
-    assert once.total("steps") == sum(steps)
-    assert twice.total("steps") == sum(steps) + steps[0] + steps[2]
 
 
 # -- one round, by hand
@@ -95,9 +76,9 @@ def test_large_clients_of_the_dual_work_twice():
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_avglg_sends_what_it_trained_private_bodies_included(execution):
-    task = small()
+    task = small_task()
     layout = task.layout
-    everyone, reply, message = one_round(fl.FedHybridAvgLG(threshold=50), task, execution)
+    everyone, reply, message = first_round(fl.FedHybridAvgLG(threshold=50), task, execution)
     alone = cohort(task, execution, LocalWork(**WORK))
     own_bodies = layout.put(message["row"], "body", layout.take(task.initial_row(), "body"))
     starts = torch.stack([own_bodies, message["row"], own_bodies, message["row"]])
@@ -108,43 +89,10 @@ def test_avglg_sends_what_it_trained_private_bodies_included(execution):
     assert same(kept[[0, 2]], layout.take(expected, "body")[[0, 2]])
 
 
-@pytest.mark.parametrize("execution", ["loop", "vectorised"])
-def test_the_dual_sends_the_shared_body_and_the_head_trained_on_the_own_body(execution):
-    task = small()
-    layout = task.layout
-    everyone, reply, message = one_round(fl.FedHybridAvgLGDual(threshold=50), task, execution)
-    alone = cohort(task, execution, LocalWork(**WORK))
-    own_bodies = layout.put(message["row"], "body", layout.take(task.initial_row(), "body"))
-    own = alone.train(torch.stack([own_bodies, message["row"], own_bodies, message["row"]]))
-    shared = alone.train(alone.spread(message["row"]), only=torch.tensor([True, False, True, False]))
-    sent = reply.tensors["row"]
-    for client in (0, 2):
-        assert same(layout.take(sent[client], "head"), layout.take(own[client], "head"))
-        assert same(layout.take(sent[client], "body"), layout.take(shared[client], "body"))
-        assert not same(layout.take(sent[client], "head"), layout.take(shared[client], "head"))
-        assert same(everyone.kept_rows("body", torch.zeros(4, 1))[client], layout.take(own[client], "body"))
-    for client in (1, 3):
-        assert same(sent[client], own[client])
-    assert everyone.after is not None
-    assert same(everyone.after, own)
-
-
-def test_private_bodies_of_the_dual_leave_no_trace_in_what_is_sent():
-    task = small()
-    layout, method, work = task.layout, fl.FedHybridAvgLGDual(threshold=50), LocalWork(**WORK)
-    sent = []
-    for scale in (0.0, 1.0):
-        some = cohort(task, "vectorised", work)
-        some.keep("body", scale * torch.ones(4, int(layout.columns("body").sum())), only=torch.ones(4).bool())
-        sent.append(method.client_update(some, fl.Message({"row": task.initial_row()})).tensors["row"])
-    assert same(layout.take(sent[0], "body"), layout.take(sent[1], "body"))
-    assert not same(layout.take(sent[0], "head"), layout.take(sent[1], "head"))
-
-
 @pytest.mark.parametrize("hybrid", HYBRIDS)
 def test_large_clients_predict_with_their_body_and_the_new_head(hybrid):
-    task = small()
-    everyone = one_round(hybrid(threshold=50), task)[0]
+    task = small_task()
+    everyone = first_round(hybrid(threshold=50), task)[0]
     new = fl.Message({"row": torch.linspace(-1, 1, task.layout.width)})
     rows = hybrid(threshold=50).weights_for(new, everyone)
     bodies = everyone.kept_rows("body", torch.zeros(4, 1))
@@ -156,21 +104,11 @@ def test_large_clients_predict_with_their_body_and_the_new_head(hybrid):
 
 @pytest.mark.parametrize("hybrid", HYBRIDS)
 def test_a_large_client_that_never_trained_predicts_with_the_global_model(hybrid):
-    task = small()
+    task = small_task()
     newcomers = cohort(task, "vectorised", LocalWork(**WORK))
     message = fl.Message({"row": torch.linspace(-1, 1, task.layout.width)})
     rows = hybrid(threshold=0).weights_for(message, newcomers)
     assert all(same(row, message["row"]) for row in rows)
-
-
-def test_the_second_round_of_a_large_client_starts_from_its_own_body(tmp_path):
-    task, method = small(), fl.FedHybridAvgLGDual(threshold=50)
-    first = final(tmp_path / "one", method, task, rounds=1)
-    second = final(tmp_path / "two", method, task, rounds=2)
-    everyone = Cohort(list(range(4)), LocalTrainer(task, "vectorised"), RunSetting(LocalWork(**WORK), 3, 2), 2)
-    bodies = first.client_states.rows["body"]
-    trained = everyone.train(task.layout.put(everyone.spread(first.server["row"]), "body", bodies))
-    assert distance(task.layout.take(trained, "body")[[0, 2]], second.client_states.rows["body"][[0, 2]]) < 1e-6
 
 
 # -- who is large
@@ -179,7 +117,7 @@ def test_the_second_round_of_a_large_client_starts_from_its_own_body(tmp_path):
 @given(threshold=st.integers(0, 120))
 @settings(max_examples=30, deadline=None)
 def test_a_client_is_large_when_it_holds_more_points_in_all_than_the_threshold(threshold):
-    some = cohort(small(), "vectorised", LocalWork(**WORK))
+    some = cohort(small_task(), "vectorised", LocalWork(**WORK))
     large = fl.FedHybridAvgLG(threshold=threshold).large(some, fl.Message())
     assert large.tolist() == [size > threshold for size in HELD]
 
@@ -204,8 +142,8 @@ def test_all_points_decide_who_is_large_and_training_points_how_much_it_counts(t
 @pytest.mark.parametrize("hybrid", HYBRIDS)
 def test_a_threshold_that_no_client_exceeds_is_refused(hybrid, threshold):
     with pytest.raises(FedloomError, match=f"threshold={threshold}: the largest client has 100 samples.*fedavg"):
-        fl.run(small(), hybrid(threshold=threshold), rounds=1)
-    fl.run(small(), hybrid(threshold=99), rounds=1, local=WORK, eval_every=0)
+        fl.run(small_task(), hybrid(threshold=threshold), rounds=1)
+    fl.run(small_task(), hybrid(threshold=99), rounds=1, local=WORK, eval_every=0)
 
 
 @pytest.mark.parametrize("threshold", [-1, math.nan, "half"])
@@ -225,44 +163,4 @@ def test_a_model_without_a_body_is_refused():
     [("fedhybridavglg:threshold=inf", math.inf), ("FedHybridAvgLG-Dual:threshold=50", 50), ("fedhybridavglg", 2200)],
 )
 def test_hybrids_are_named_as_on_the_command_line(written, read):
-    from fedloom.methods.registry import make_method
-
     assert make_method(written).threshold == read
-
-
-# -- what they are for
-
-
-def organisations(seed: int) -> Task:
-    """Twelve small clients that write inputs in the common way, and six large ones that mostly write in their own."""
-    few, many, tested = [30] * 12, [400] * 6, 100
-    generator = torch.Generator().manual_seed(seed)
-    sizes = [size + tested for size in few + many]
-    parts = torch.arange(sum(sizes)).split(sizes)
-    meant = torch.randn(sum(sizes), 12, generator=generator)
-    scores = (meant @ torch.randn(12, 8, generator=generator)).relu() @ torch.randn(8, 5, generator=generator)
-    y = (scores - scores.mean(0)).argmax(1)
-    x = torch.cat([meant, torch.zeros_like(meant)], 1)
-    for part in parts[len(few) :]:
-        turn, _ = torch.linalg.qr(torch.randn(12, 12, generator=generator))
-        private = part[torch.rand(len(part), generator=generator) < 0.6]
-        x[private] = torch.cat([torch.zeros(len(private), 12), meant[private] @ turn], 1)
-    train, test = Ragged.of([part[tested:] for part in parts]), Ragged.of([part[:tested] for part in parts])
-    return Task("u", Federation({"x": x, "y": y}, train, test, Ragged.empty(18), 5), mlp(24, 32, 5))
-
-
-@pytest.mark.slow
-def test_the_dual_serves_small_clients_like_fedavg_and_large_ones_like_lg_fedavg():
-    """And sending private bodies is what costs the small clients of FedHybridAvgLG."""
-    methods = {"avg": "fedavg", "lg": "lgfedavg", "avglg": fl.FedHybridAvgLG(200), "dual": fl.FedHybridAvgLGDual(200)}
-    few, many = {}, {}
-    for name, method in methods.items():
-        work = {"lr": 0.1, "batch_size": 32, "epochs": 3}
-        history = fl.run(organisations(0), method, rounds=40, local=work, eval_every=40)
-        accuracy = torch.tensor([client["accuracy"] for client in history.clients])
-        few[name], many[name] = accuracy[:12].mean(), accuracy[12:].mean()
-    assert few["dual"] > few["avg"] - 0.03
-    assert many["dual"] > many["lg"] - 0.03
-    assert few["avg"] > few["lg"] + 0.1
-    assert many["lg"] > many["avg"] + 0.1
-    assert few["avglg"] < few["dual"] - 0.02

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
@@ -14,16 +12,11 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.rounds.run_state import RunState
 from support.checkpoints import WORK, final, same
-from support.synthetic import Branching, cohort, distance, federation, mlp
+from support.synthetic import SIZES, cohort, distance, federation, mlp, small_task
 
-SIZES = [33, 9, 50, 20]
 METHODS = {"fedper": fl.FedPer(), "lgfedavg": fl.LGFedAvg(), "fedrep": fl.FedRep(), "fedbabu": fl.FedBABU()}
+
 BODY, HEAD = 20 * 16 + 16, 16 * 5 + 5
-EXECUTIONS = pytest.mark.parametrize("execution", ["loop", "vectorised"])
-
-
-def small() -> Task:
-    return Task("t", federation(SIZES), mlp())
 
 
 def part(task: Task, state: RunState, name: str) -> torch.Tensor:
@@ -33,10 +26,10 @@ def part(task: Task, state: RunState, name: str) -> torch.Tensor:
 # -- what stays where it is
 
 
-@EXECUTIONS
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
 @pytest.mark.parametrize("name", METHODS)
 def test_the_unshared_part_of_the_servers_row_is_untouched_to_the_byte(tmp_path, name, execution):
-    task, shared = small(), METHODS[name].shared
+    task, shared = small_task(), METHODS[name].shared
     other = "head" if shared == "body" else "body"
     state = final(tmp_path / "run", name, task, execution=execution, selection={"fraction": 0.5})
     assert same(part(task, state, other), task.layout.take(task.initial_row(), other))
@@ -45,14 +38,14 @@ def test_the_unshared_part_of_the_servers_row_is_untouched_to_the_byte(tmp_path,
 
 @pytest.mark.parametrize("name", ["fedper", "fedrep", "fedbabu", "lgfedavg"])
 def test_a_server_optimiser_moves_only_what_is_shared(tmp_path, name):
-    task, other = small(), "body" if METHODS[name].shared == "head" else "head"
+    task, other = small_task(), "body" if METHODS[name].shared == "head" else "head"
     state = final(tmp_path / "run", name, task, server_optimizer={"kind": "yogi"})
     assert same(part(task, state, other), task.layout.take(task.initial_row(), other))
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_clients_keep_exactly_their_own_part(tmp_path, name):
-    state = final(tmp_path / "run", name, small(), rounds=1, selection={"number": 2})
+    state = final(tmp_path / "run", name, small_task(), rounds=1, selection={"number": 2})
     own = METHODS[name].own
     assert set(state.client_states.rows) == ({own} if own else set())
     if own:
@@ -60,54 +53,12 @@ def test_clients_keep_exactly_their_own_part(tmp_path, name):
         assert state.client_states.has[own].sum() == 2
 
 
-@EXECUTIONS
-def test_fedrep_trains_the_head_first_and_then_the_body_alone(execution):
-    task, work = small(), LocalWork(**WORK)
-    some = cohort(task, execution, work)
-    rows = fl.FedRep(head_epochs=3).train(some, some.spread(task.initial_row()))
-    alone = cohort(task, execution, work)
-    headed = alone.train(alone.spread(task.initial_row()), part="head", work=replace(work, epochs=3))
-    bodied = alone.train(headed, part="body")
-    assert same(rows, bodied)
-    assert same(task.layout.take(rows, "head"), task.layout.take(headed, "head"))
-    steps = torch.tensor([work.steps_for(size) for size in SIZES])
-    assert torch.equal(some.steps, steps // 2 * 3 + steps)  # three epochs of the head, two of the body
-
-
-@EXECUTIONS
-def test_fedbabu_never_moves_a_head(execution):
-    task = small()
-    some = cohort(task, execution, LocalWork(**WORK))
-    rows = fl.FedBABU().train(some, some.spread(task.initial_row()))
-    start = task.initial_row()
-    assert all(same(task.layout.take(row, "head"), task.layout.take(start, "head")) for row in rows)
-    assert all(not same(task.layout.take(row, "body"), task.layout.take(start, "body")) for row in rows)
-
-
 # -- identities
-
-
-@EXECUTIONS
-def test_fedrep_that_never_trains_its_heads_is_fedbabu_to_the_byte(tmp_path, execution):
-    settings = {"execution": execution, "selection": {"fraction": 0.5}}
-    rep = final(tmp_path / "rep", fl.FedRep(head_epochs=0), small(), **settings)
-    babu = final(tmp_path / "babu", "fedbabu", small(), **settings)
-    assert same(rep.server["row"], babu.server["row"])
-
-
-def test_one_client_alone_has_nothing_to_decouple(tmp_path):
-    """FedPer and LG-FedAvg train all of the model: with one client both are local training."""
-    task = Task("t", federation([40]), mlp())
-    local = final(tmp_path / "local", "local", task).client_states.rows["row"][0]
-    for name, own in (("fedper", "head"), ("lgfedavg", "body")):
-        state = final(tmp_path / name, name, task)
-        row = task.layout.put(state.server["row"], own, state.client_states.rows[own][0])
-        assert same(row, local)
 
 
 @pytest.mark.parametrize("name", ["fedper", "lgfedavg"])
 def test_the_shared_part_is_the_mean_of_what_clients_trained(tmp_path, name):
-    task, shared = small(), METHODS[name].shared
+    task, shared = small_task(), METHODS[name].shared
     some = cohort(task, "vectorised", LocalWork(**WORK))
     rows = task.layout.take(some.train(some.spread(task.initial_row())), shared)
     expected = ((torch.tensor(SIZES) / sum(SIZES))[:, None] * rows).sum(0)
@@ -119,7 +70,7 @@ def test_the_shared_part_is_the_mean_of_what_clients_trained(tmp_path, name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_clients_predict_with_the_new_shared_part_and_the_part_they_kept(name):
-    task, method = small(), METHODS[name]
+    task, method = small_task(), METHODS[name]
     layout, start = task.layout, task.initial_row()
     some = cohort(task, "vectorised", LocalWork(**WORK))
     method.client_update(some, fl.Message({method.shared: layout.take(start, method.shared)}))
@@ -134,7 +85,7 @@ def test_clients_predict_with_the_new_shared_part_and_the_part_they_kept(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_client_that_never_trained_has_the_initial_unshared_part(name):
-    task, method = small(), METHODS[name]
+    task, method = small_task(), METHODS[name]
     new = torch.linspace(-1, 1, {"body": BODY, "head": HEAD}[method.shared])
     rows = method.weights_for(fl.Message({method.shared: new}), cohort(task, "vectorised", LocalWork(**WORK)))
     assert all(same(row, task.layout.put(task.initial_row(), method.shared, new)) for row in rows)
@@ -144,7 +95,7 @@ def test_a_client_that_never_trained_has_the_initial_unshared_part(name):
 
 
 def bytes_of(method: str) -> tuple[int, int]:
-    history = fl.run(small(), method, rounds=1, local=WORK, eval_every=0)
+    history = fl.run(small_task(), method, rounds=1, local=WORK, eval_every=0)
     return history.total("bytes_up"), history.total("bytes_down")
 
 
@@ -156,27 +107,6 @@ def test_only_the_shared_slice_travels():
 
 
 # -- parts
-
-
-def test_a_model_may_name_its_own_head(tmp_path):
-    model = Branching()
-    model.parts = {"head": ["right.*"]}
-    task = Task("t", federation(SIZES), model)
-    state = final(tmp_path / "run", "fedper", task, rounds=1)
-    moved = task.layout.views(state.server["row"] != task.initial_row())
-    assert not moved["right.weight"].any()
-    assert moved["left.weight"].any()
-    assert moved["head.weight"].any()
-
-
-def test_buffers_of_the_body_are_shared_with_it(tmp_path):
-    model = nn.Sequential(nn.Linear(20, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5))
-    task = Task("t", federation([32, 48, 16]), model)
-    state = final(tmp_path / "run", "fedper", task, rounds=1)
-    some = cohort(task, "loop", LocalWork(**WORK))
-    rows = some.train(some.spread(task.initial_row()))
-    expected = torch.tensor([32.0, 48.0, 16.0]) / 96 @ task.layout.views(rows)["1.running_mean"]
-    assert distance(expected, task.layout.views(state.server["row"])["1.running_mean"]) < 1e-5
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -202,10 +132,5 @@ def test_a_model_that_is_not_a_body_and_a_head_is_refused(name, parts, has):
 
 def test_a_shared_body_is_not_scored_as_a_model_and_a_body_with_a_fixed_head_is():
     for name in METHODS:
-        history = fl.run(small(), name, rounds=1, local=WORK)
+        history = fl.run(small_task(), name, rounds=1, local=WORK)
         assert ("global_model/global_test/accuracy" in history.records[-1]["metrics"]) == (name == "fedbabu")
-
-
-def test_a_negative_number_of_epochs_is_refused():
-    with pytest.raises(FedloomError, match="head_epochs=-1: it must not be negative"):
-        fl.FedRep(head_epochs=-1)

@@ -23,7 +23,8 @@ from fedloom.data.federation import Ragged
 from fedloom.prediction.fedpredict import FedPredict, global_weight
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.local_trainer import LocalTrainer
-from support.synthetic import federation, mlp, quadratic
+from support.quadratic import quadratic
+from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 SIZES = [33, 9, 50, 20, 14]

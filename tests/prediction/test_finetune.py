@@ -15,20 +15,16 @@ from fedloom.core.task import Task
 from fedloom.prediction.finetune import FineTune
 from fedloom.rounds.client_runtime import PREDICTING
 from fedloom.training.local_trainer import LocalTrainer
-from support.synthetic import distance, federation, mlp, quadratic
+from support.quadratic import quadratic
+from support.synthetic import SIZES, distance, small_task
 
 WORK = {"epochs": 1, "batch_size": 8, "lr": 0.1}
-SIZES = [33, 9, 50, 20]
 OPTIMA = [4.0, -2.0, 1.0, 7.0]
 ERROR = "client_model/own_test/squared_error/mean"
 
 
-def small() -> Task:
-    return Task("t", federation(SIZES), mlp())
-
-
 def run(method, task: Task | None = None, **settings) -> fl.History:
-    return fl.run(task or small(), method, **{"rounds": 3, "seed": 3, "local": WORK, **settings})
+    return fl.run(task or small_task(), method, **{"rounds": 3, "seed": 3, "local": WORK, **settings})
 
 
 def predicting(task: Task, execution: str = "loop", **work) -> Cohort:
@@ -97,7 +93,7 @@ def test_new_clients_are_tuned_too():
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 @pytest.mark.parametrize("part", ["head", "body"])
 def test_only_the_named_part_moves(execution, part):
-    task = small()
+    task = small_task()
     rows = torch.randn(len(SIZES), task.layout.width)
     tuned = FineTune(part=part).weights(rows, fl.Message(), predicting(task, execution))
     moved = (tuned != rows).any(0)
@@ -107,7 +103,7 @@ def test_only_the_named_part_moves(execution, part):
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_with_all_data_in_one_batch_an_epoch_is_a_gradient_step(execution):
-    task = small()
+    task = small_task()
     cohort = predicting(task, execution, batch_size=0)
     rows = cohort.spread(task.initial_row())
     step = rows - 0.05 * cohort.gradient(rows)
@@ -132,7 +128,7 @@ def test_its_batches_are_not_those_of_the_training():
 
 
 def test_a_client_that_only_does_part_of_its_training_tunes_in_full():
-    task = small()
+    task = small_task()
     rows = torch.zeros(len(SIZES), task.layout.width)
     tuned, partial = (FineTune().weights(rows, fl.Message(), predicting(task, partial=p)) for p in (0.0, 1.0))
     assert torch.equal(tuned, partial)

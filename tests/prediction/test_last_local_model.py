@@ -6,7 +6,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from support.synthetic import quadratic
+from support.quadratic import quadratic
 
 OPTIMA = [4.0, -2.0, 1.0, 7.0]
 ERROR = "client_model/own_test/squared_error/mean"

@@ -18,7 +18,8 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.data.withheld_class import with_withheld_class
 from fedloom.prediction.recalibrate import Recalibrate
 from fedloom.training.local_trainer import LocalTrainer
-from support.synthetic import federation, mlp, quadratic
+from support.quadratic import quadratic
+from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 

@@ -12,15 +12,13 @@ import fedloom as fl
 from fedloom.core.algorithm import Round, State
 from fedloom.core.local_work import LocalWork
 from fedloom.core.selector import Choice
-from fedloom.core.task import Task
 from fedloom.rounds.exchange import answers, merge
 from fedloom.rounds.jobs import Job
 from fedloom.runs.checkpoint import load_checkpoint
 from support.silent_clients import missing, played, prepared
-from support.synthetic import cohort, federation, mlp
+from support.synthetic import SIZES, cohort, small_task
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
-SIZES = [33, 9, 50, 20]
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,12 @@ class Relay(fl.Algorithm):
         return {"row": second["row"][0], "counts": torch.cat([first["count"], second["count"]])}
 
 
-def small() -> Task:
-    return Task("t", federation(SIZES), mlp())
-
-
 def run(method: fl.Algorithm, **settings: object) -> fl.History:
-    return fl.run(small(), method, **{"rounds": 1, "seed": 3, "local": WORK, **settings})  # type: ignore[arg-type]
+    return fl.run(small_task(), method, **{"rounds": 1, "seed": 3, "local": WORK, **settings})  # type: ignore[arg-type]
 
 
 def test_a_second_wave_starts_where_the_first_ended():
-    task, work = small(), LocalWork(**WORK)  # type: ignore[arg-type]
+    task, work = small_task(), LocalWork(**WORK)  # type: ignore[arg-type]
     everyone = cohort(task, "vectorised", work)
     rows = everyone.train(everyone.spread(task.initial_row()))
     mean = (torch.tensor(SIZES) / sum(SIZES)) @ rows
@@ -71,7 +65,7 @@ def test_each_turn_has_batches_of_its_own():
 
 def test_what_clients_hand_to_each_other_is_counted_apart():
     record = run(Relay()).records[-1]
-    model = small().layout.width * 4
+    model = small_task().layout.width * 4
     assert record["bytes_down"] == 4 * model
     assert record["bytes_between"] == model
     assert record["bytes_up"] == 4 * (model + 4) + model + 4
@@ -105,7 +99,7 @@ class Rehearsed(fl.FedAvg):
 def test_a_prelude_is_played_once_and_its_costs_are_in_the_first_record():
     history = run(Rehearsed(), rounds=2)
     first = history.records[0]
-    model = small().layout.width * 4
+    model = small_task().layout.width * 4
     assert first["round"] == 0
     assert first["selected"] == []
     assert first["bytes_down"] == first["bytes_up"] == 4 * model
@@ -119,7 +113,7 @@ def test_a_run_that_was_stopped_after_its_prelude_does_not_play_it_twice(tmp_pat
     run(Rehearsed(), rounds=3, out=tmp_path / "stopped")
     shutil.rmtree(tmp_path / "stopped" / "checkpoints")
     (tmp_path / "stopped" / "clients.json").unlink()
-    fl.resume(tmp_path / "stopped", task=small(), method=Rehearsed())
+    fl.resume(tmp_path / "stopped", task=small_task(), method=Rehearsed())
     for name in ("metrics.jsonl", "checkpoints/round-000003.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
 
@@ -176,7 +170,7 @@ def test_where_nobody_answers_there_is_nothing():
 )
 def test_a_round_without_some_answers_is_the_round_of_the_others(tmp_path, method):
     """To the byte, with what clients keep: those who did not answer have kept nothing new."""
-    base = prepared(small(), method, local=WORK, eval_every=0)
+    base = prepared(small_task(), method, local=WORK, eval_every=0)
     sparse = played(base, missing(r2=[1, 3]), tmp_path / "sparse")
     only = replace(base.composition, select=lambda pool: Choice([0, 2] if pool.round == 2 else [0, 1, 2, 3]))
     chosen = played(replace(base, composition=only), folder=tmp_path / "chosen")
@@ -194,22 +188,24 @@ def test_a_round_without_some_answers_is_the_round_of_the_others(tmp_path, metho
 
 
 def test_what_goes_down_is_paid_for_also_where_nothing_comes_back():
-    record = played(prepared(small(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0), missing(r1=[1, 3])).records[-1]
-    model = small().layout.width * 4
+    record = played(
+        prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0), missing(r1=[1, 3])
+    ).records[-1]
+    model = small_task().layout.width * 4
     assert (record["bytes_down"], record["bytes_up"]) == (4 * model, 2 * model)
     assert record["steps"] == 3 + 4
 
 
 def test_what_is_measured_is_of_those_who_answered():
-    record = played(prepared(small(), fl.FedAvg(), local=WORK, rounds=1), missing(r1=[1, 3])).records[-1]
-    alone = prepared(small(), fl.FedAvg(), local=WORK, rounds=1)
+    record = played(prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1), missing(r1=[1, 3])).records[-1]
+    alone = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1)
     alone = replace(alone, composition=replace(alone.composition, select=lambda _: Choice([0, 2])))
     wanted = played(alone).records[-1]
     assert record["metrics"] == pytest.approx(wanted["metrics"])
 
 
 def test_clients_who_are_not_scored_are_left_out_of_the_scores():
-    run = prepared(small(), fl.FedAvg(), local=WORK, rounds=1)
+    run = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1)
     history = played(run, lambda job: job.kind == "score" and job.ids[0] == 2)
     assert [row["client"] for row in history.clients] == [0, 1, 3]
     nobody = played(run, lambda job: job.kind == "score")
@@ -218,13 +214,13 @@ def test_clients_who_are_not_scored_are_left_out_of_the_scores():
 
 
 def test_clients_are_drawn_for_scoring_from_those_who_can_be_reached():
-    run = prepared(small(), fl.FedAvg(), local=WORK, rounds=1, eval_clients=2)
+    run = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_clients=2)
     run = replace(run, composition=replace(run.composition, present=lambda: [1, 3]))
     assert [row["client"] for row in played(run).clients] == [1, 3]
 
 
 def test_others_stand_in_for_the_chosen_who_cannot_be_reached():
-    run = prepared(small(), fl.FedAvg(), local=WORK, rounds=8, eval_every=0, selection={"number": 2})
+    run = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=8, eval_every=0, selection={"number": 2})
     usual = [record["selected"] for record in played(run).records]
     there = replace(run, composition=replace(run.composition, present=lambda: [1, 2, 3]))
     found = [record["selected"] for record in played(there).records]
@@ -239,6 +235,6 @@ def test_others_stand_in_for_the_chosen_who_cannot_be_reached():
 
 def test_those_for_whom_nobody_stands_in_are_asked_all_the_same():
     """Whether somebody answers is for the engine to find out, and to say."""
-    run = prepared(small(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0)
+    run = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0)
     run = replace(run, composition=replace(run.composition, present=lambda: [2]))
     assert played(run).records[-1]["selected"] == [0, 1, 2, 3]

@@ -21,6 +21,12 @@ def whole(nodes: int, edges: list[tuple[int, int]] | Tensor, width: int = 3, see
     return Graph(torch.arange(nodes), unique_edges(pairs, nodes), features)
 
 
+def identity_graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
+    """A graph whose nodes have unit vectors as features; its edges are left as they are given."""
+    pairs = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()
+    return Graph(torch.arange(nodes), pairs, Sparse.from_dense(torch.eye(nodes)))
+
+
 def random_graph(nodes: int, edges: int, width: int = 3, seed: int = 0) -> Graph:
     """A graph with at most so many edges, drawn at random."""
     draws = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(seed + 1))

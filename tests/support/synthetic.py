@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.local_work import LocalWork
-from fedloom.core.task import SquaredError, Task
+from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.training.local_trainer import LocalTrainer
+
+SIZES = [33, 9, 50, 20]
+"""The training samples of the small task's clients."""
 
 
 def federation(sizes: list[int], shape: tuple[int, ...] = (20,), classes: int = 5, tokens: int = 0) -> Federation:
@@ -31,6 +35,22 @@ def mlp(inputs: int = 20, hidden: int = 16, classes: int = 5, dropout: float = 0
         return nn.Sequential(
             nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, classes)
         )
+
+
+def small_task() -> Task:
+    """Four clients of unequal sizes and a small network."""
+    return Task("t", federation(SIZES), mlp())
+
+
+def mlp_features(task: Task, row: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """What the head of ``mlp`` sees, written out."""
+    tensors = task.layout.views(row)
+    return F.relu(x @ tensors["1.weight"].t() + tensors["1.bias"])
+
+
+def perturb(row: torch.Tensor, seed: int) -> torch.Tensor:
+    """A row with noise added."""
+    return row + 0.3 * torch.randn(row.shape, generator=torch.Generator().manual_seed(seed))
 
 
 class Branching(nn.Module):
@@ -65,14 +85,3 @@ def trained(task: Task, execution: str, work: LocalWork, ids: list[int] | None =
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:
     """The largest difference relative to the largest entry."""
     return float((a - b).abs().max() / a.abs().max())
-
-
-def quadratic(optima: list[float], curvatures: list[float] | None = None) -> Task:
-    """Clients with the loss ``a/2 (w - c)²``: one sample x = √a with target c·√a, and a model of one weight, at 0."""
-    x = torch.tensor(curvatures or [1.0] * len(optima)).sqrt()[:, None]
-    y = x * torch.tensor(optima)[:, None]
-    parts = Ragged.of(list(np.arange(len(optima))[:, None]))
-    model = nn.Linear(1, 1, bias=False)
-    nn.init.zeros_(model.weight)
-    held = Federation({"x": x, "y": y}, parts, parts, Ragged.empty(len(optima)), 1)
-    return Task("quadratic", held, model, objective=SquaredError())

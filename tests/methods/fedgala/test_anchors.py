@@ -7,13 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, nearest_nodes
-from fedloom.models.graph import Graph
-from fedloom.models.sparse import Sparse
-
-
-def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
-    pairs = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()
-    return Graph(torch.arange(nodes), pairs, Sparse.from_dense(torch.eye(nodes)))
+from support.small_graphs import identity_graph
 
 
 @settings(max_examples=50, deadline=None)
@@ -31,7 +25,7 @@ def test_every_anchor_gets_the_mean_over_its_owners(owned, seed):
 
 
 def test_an_anchor_is_joined_to_the_nearest_node_that_is_neither_itself_nor_a_neighbour():
-    four = graph(4, [(0, 1)])
+    four = identity_graph(4, [(0, 1)])
     z = torch.tensor([[9.0, 0.0], [8.0, 0.0], [1.0, 0.0], [2.0, 5.0]])
     assert nearest_nodes(four, torch.tensor([0]), z, torch.tensor([[1.0, 0.0]])).tolist() == [3]
     assert nearest_nodes(four, torch.tensor([0]), z, torch.tensor([[1.0, -1.0]])).tolist() == [2]
@@ -39,7 +33,7 @@ def test_an_anchor_is_joined_to_the_nearest_node_that_is_neither_itself_nor_a_ne
 
 
 def test_who_knows_everybody_is_joined_to_nobody():
-    three = graph(3, [(0, 1), (2, 0)])
+    three = identity_graph(3, [(0, 1), (2, 0)])
     chosen = nearest_nodes(three, torch.tensor([0]), torch.randn(3, 2), torch.randn(1, 2))
     assert chosen.tolist() == [-1]
     assert anchor_edges(torch.tensor([0]), chosen).shape == (2, 0)
@@ -52,7 +46,7 @@ def test_at_most_one_new_edge_per_anchor_none_of_them_a_loop_or_known(nodes, dat
     edges = data.draw(st.lists(st.sampled_from(every), unique=True))
     anchors = torch.tensor(data.draw(st.lists(st.integers(0, nodes - 1), unique=True)), dtype=torch.int64)
     luck = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
-    here = graph(nodes, edges)
+    here = identity_graph(nodes, edges)
     z = torch.randn(nodes, 3, generator=luck)
     new = anchor_edges(anchors, nearest_nodes(here, anchors, z, torch.randn(len(anchors), 3, generator=luck)))
     assert new.shape[1] <= len(anchors)

@@ -10,13 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.methods.fedgala.autoencoder import reconstruction, sample_non_edges
-from fedloom.models.graph import Graph
-from fedloom.models.sparse import Sparse
-
-
-def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
-    pairs = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()
-    return Graph(torch.arange(nodes), pairs, Sparse.from_dense(torch.eye(nodes)))
+from support.small_graphs import identity_graph
 
 
 def sigmoid(x: float) -> float:
@@ -32,7 +26,7 @@ def test_the_loss_of_three_nodes_by_hand():
 
 
 def test_a_client_without_edges_has_nothing_to_rebuild():
-    lonely = graph(3, [])
+    lonely = identity_graph(3, [])
     assert float(reconstruction(torch.ones(3, 2), lonely.edges, sample_non_edges(lonely))) == 0
 
 
@@ -42,7 +36,7 @@ def test_strangers_are_pairs_without_an_edge(nodes, data):
     every = [(i, j) for i in range(nodes) for j in range(i)]
     edges = data.draw(st.lists(st.sampled_from(every), unique=True))
     turned = [(j, i) if data.draw(st.booleans()) else (i, j) for i, j in edges]
-    drawn = sample_non_edges(graph(nodes, turned), torch.Generator().manual_seed(1))
+    drawn = sample_non_edges(identity_graph(nodes, turned), torch.Generator().manual_seed(1))
     assert drawn.shape[1] <= len(edges)
     for i, j in drawn.t().tolist():
         assert i != j
@@ -50,7 +44,7 @@ def test_strangers_are_pairs_without_an_edge(nodes, data):
 
 
 def test_a_sparse_graph_has_as_many_strangers_as_edges_and_others_every_time():
-    line = graph(200, [(i, i + 1) for i in range(199)])
+    line = identity_graph(200, [(i, i + 1) for i in range(199)])
     luck = torch.Generator().manual_seed(0)
     first, second = sample_non_edges(line, luck), sample_non_edges(line, luck)
     assert first.shape == second.shape == (2, 199)

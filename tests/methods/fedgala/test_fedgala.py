@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,23 +12,10 @@ from fedloom.core.errors import FedloomError
 from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, nearest_nodes
 from fedloom.methods.fedgala.autoencoder import sample_non_edges
 from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, structure_loss
-from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.functional_network import FunctionalNetwork
-from support import checkpoints
+from support.overlapping_graphs import NEVER, WORK, final_on_graphs, run_on_graphs
 from support.silent_clients import missing, played, prepared
-
-WORK = {"epochs": 3, "batch_size": 0, "optimizer": "adam", "lr": 0.01, "weight_decay": 5e-4}
-NEVER = {"tolerance": 0.0, "first_tolerance": 0.0}
-
-
-def final(folder: Path, method, rounds: int = 6) -> RunState:
-    return checkpoints.final(folder, method, overlapping_task(), rounds=rounds, local=WORK)
-
-
-def run(method, rounds: int = 6, **settings) -> fl.History:
-    return fl.run(overlapping_task(), method, rounds=rounds, seed=3, local=WORK, **settings)
-
 
 # -- phase 1
 
@@ -55,22 +40,22 @@ def test_the_combined_loss_is_half_autoencoder_and_half_cross_entropy():
 
 
 def test_phase_one_takes_at_most_half_of_the_rounds(tmp_path):
-    phases = [int(final(tmp_path / str(n), fl.FedGala(**NEVER), rounds=n).server["phase"]) for n in (1, 2, 7)]
+    phases = [int(final_on_graphs(tmp_path / str(n), fl.FedGala(**NEVER), rounds=n).server["phase"]) for n in (1, 2, 7)]
     assert phases == [TASK] * 3
-    history = run(fl.FedGala(**NEVER), rounds=7)
+    history = run_on_graphs(fl.FedGala(**NEVER), rounds=7)
     assert history.records[-1]["round"] == 7  # nobody ever leaves
     talks = [record["bytes_up"] for record in history.records[1:]]
     assert [n for n, sent in enumerate(talks, 1) if sent > min(talks)] == [3]  # 7 // 2: anchors are sent once
 
 
 def test_phase_one_ends_when_everybody_stands_still():
-    history = run(fl.FedGala(first_tolerance=100, tolerance=0), rounds=9)
+    history = run_on_graphs(fl.FedGala(first_tolerance=100, tolerance=0), rounds=9)
     talks = [record["bytes_up"] for record in history.records[1:]]
     assert [n for n, sent in enumerate(talks, 1) if sent > min(talks)] == [2]  # the first loss has nothing before it
 
 
 def test_everybody_comes_back_for_the_task():
-    history = run(fl.FedGala(first_tolerance=100, tolerance=100), rounds=9)
+    history = run_on_graphs(fl.FedGala(first_tolerance=100, tolerance=100), rounds=9)
     assert [len(record["selected"]) for record in history.records[1:]] == [3, 3, 3, 3]  # two rounds of each phase
 
 
@@ -81,12 +66,12 @@ def test_everybody_comes_back_for_the_task():
 def test_edges_lead_from_anchors_to_the_nodes_nearest_to_what_is_known_of_them(tmp_path, augment):
     """By brute force, from the models that clients had at the end of phase 1."""
     rounds = 2  # one of phase 1, then the task's
-    state = final(tmp_path / "one", fl.FedGala(augment=augment, **NEVER), rounds)
-    plain = final(tmp_path / "none", fl.FedGala(augment="none", **NEVER), rounds)
+    state = final_on_graphs(tmp_path / "one", fl.FedGala(augment=augment, **NEVER), rounds)
+    plain = final_on_graphs(tmp_path / "none", fl.FedGala(augment="none", **NEVER), rounds)
     task = overlapping_task()
     graphs = task.federation.graphs
     # after one round of phase 1 the models are those of a run of one round
-    first = final(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
+    first = final_on_graphs(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
     z = []
     for client, row in enumerate(first):
         task.layout.fill(task.model, row)
@@ -107,7 +92,7 @@ def test_edges_lead_from_anchors_to_the_nodes_nearest_to_what_is_known_of_them(t
 def test_what_is_sent_about_anchors_is_their_number_times_the_classes():
     task = overlapping_task()
     anchors = sum(len(some) for some in task.federation.graphs.anchors)
-    sent = [run(fl.FedGala(augment=a, **NEVER), 2).records[1]["bytes_up"] for a in ("anchors", "own", "none")]
+    sent = [run_on_graphs(fl.FedGala(augment=a, **NEVER), 2).records[1]["bytes_up"] for a in ("anchors", "own", "none")]
     assert sent[0] - sent[2] == anchors * 3 * 4
     assert sent[1] == sent[2]
 
@@ -135,7 +120,7 @@ def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_no
     assert state.client_states.has[CHOSEN].tolist() == [1, 0, 1]
     task = overlapping_task()
     graphs, there = task.federation.graphs, [0, 2]
-    first = final(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
+    first = final_on_graphs(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
     told, z = torch.zeros(2, graphs.most_anchors, 3), {}
     for place, client in enumerate(there):
         task.layout.fill(task.model, first[client])
@@ -160,7 +145,7 @@ def test_a_client_that_misses_a_round_is_weighed_by_its_last_model(tmp_path):
 
 
 def test_the_shared_model_is_the_mean_of_all_last_models_by_labels_times_nodes(tmp_path):
-    server, held = final(tmp_path, fl.FedGala(), 5).server, overlapping_task().federation
+    server, held = final_on_graphs(tmp_path, fl.FedGala(), 5).server, overlapping_task().federation
     omega = held.train.sizes * held.graphs.sizes / (held.train.sizes * held.graphs.sizes).sum()
     assert float(omega.sum()) == pytest.approx(1)
     assert torch.allclose(server["row"], omega.float() @ server["models"], atol=1e-6)
@@ -172,18 +157,6 @@ def test_weights_that_do_not_sum_to_one_shrink_the_model_away():
     s, n = held.train.sizes.double(), held.graphs.sizes.double()
     printed = (s / s.sum()) * (n / n.sum())
     assert float(printed.sum()) == pytest.approx(1 / 3, abs=0.02)
-
-
-def test_without_its_pull_fedgalap_is_fedgala(tmp_path):
-    one = final(tmp_path / "p", fl.FedGalaP(mu=0, adaptive=False))
-    other = final(tmp_path / "g", fl.FedGala())
-    assert torch.equal(one.server["row"], other.server["row"])
-
-
-def test_mu_goes_on_and_its_counters_begin_anew_with_the_task(tmp_path):
-    server = final(tmp_path, fl.FedGalaP(**NEVER), rounds=2).server
-    assert float(server["mu"]) == 1  # one loss of each kind: nothing to compare
-    assert int(server["falls"]) == 0
 
 
 @pytest.mark.parametrize("method", ["fedgala", "fedgalap", "fedgala:augment=own"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tomllib
 from dataclasses import replace
-from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -14,32 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedloom as fl
-from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
-from fedloom.core.local_work import LocalWork
-from fedloom.core.seeds import generator
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
-from fedloom.methods.fedseq.fedseq import OWN
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.method_spec import label_of, method_from
-from fedloom.training.local_trainer import LocalTrainer
+from support.chains import CHAINS, SIZES, row_after_chain, six_clients
 from support.checkpoints import WORK, final, same
 from support.quadratic import quadratic
 from support.silent_clients import missing, played, prepared
 from support.synthetic import distance, federation, mlp
 
-SIZES = [33, 9, 50, 20, 28, 17]
-CHAINS = [[4, 0, 2], [1, 3], [5]]
 RING = fl.FedSeq(chains=[[3, 1, 0, 5, 2, 4]], reshuffle=False)
+
 FIXED = fl.FedSeq(chains=CHAINS, reshuffle=False)
+
 MODEL_BYTES = 4 * (20 * 16 + 16 + 16 * 5 + 5)
+
 LINEAR_BYTES = 4 * (20 * 16 + 16 * 5)
-
-
-def small() -> Task:
-    return Task("t", federation(SIZES), mlp())
 
 
 def public(**changes) -> Task:
@@ -50,22 +41,6 @@ def chains_of(state: RunState) -> list[list[int]]:
     return fl.FedSeq().groups(state.server)
 
 
-@cache
-def trainer(execution: str) -> LocalTrainer:
-    return LocalTrainer(small(), execution)
-
-
-def along(
-    row: torch.Tensor, chain: list[int], number: int = 1, turn: int = 0, execution: str = "vectorised", **how
-) -> torch.Tensor:
-    """A row after a chain in a round, by hand: one client's training after the other."""
-    with single_thread():
-        for client in chain:
-            some = Cohort([client], trainer(execution), RunSetting(LocalWork(**WORK), 3, 3), number, turn=turn)
-            row = some.train(row.view(1, -1), **how)[0]
-    return row
-
-
 # -- limits
 
 
@@ -74,9 +49,9 @@ def along(
 def test_chains_of_one_are_fedavg_to_the_byte(tmp_path, execution, weight_by):
     settings = {"execution": execution, "selection": {"fraction": 0.5}, "weight_by": weight_by, "eval_every": 1}
     settings |= {"rounds": 3, "seed": 3, "local": WORK}
-    plain = fl.run(small(), "fedavg", out=tmp_path / "avg", **settings)
+    plain = fl.run(six_clients(), "fedavg", out=tmp_path / "avg", **settings)
     for name, method in {"by limit": fl.FedSeq(grouping="random", max_clients=1), "given": singles()}.items():
-        history = fl.run(small(), method, out=tmp_path / name, **settings)
+        history = fl.run(six_clients(), method, out=tmp_path / name, **settings)
         assert history.records == plain.records  # bytes, steps, who was selected and every score
         assert same(history.row, plain.row)
 
@@ -87,18 +62,18 @@ def singles() -> fl.FedSeq:
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_one_chain_of_all_is_sequential_training_to_the_byte(tmp_path, execution):
-    state = final(tmp_path / "run", RING, small(), rounds=2, execution=execution)
-    row = small().initial_row()
+    state = final(tmp_path / "run", RING, six_clients(), rounds=2, execution=execution)
+    row = six_clients().initial_row()
     for number in (1, 2):
-        row = along(row, RING.chains[0], number, execution=execution)
+        row = row_after_chain(row, RING.chains[0], number, execution=execution)
     assert same(state.server["row"], row)
 
 
 def test_a_second_pass_goes_on_from_the_first_with_batches_of_its_own(tmp_path):
-    twice = final(tmp_path / "run", replace(RING, passes=2), small(), rounds=1)
-    chain, start = RING.chains[0], small().initial_row()
-    assert same(twice.server["row"], along(along(start, chain), chain, turn=1))
-    assert not same(twice.server["row"], along(along(start, chain), chain))
+    twice = final(tmp_path / "run", replace(RING, passes=2), six_clients(), rounds=1)
+    chain, start = RING.chains[0], six_clients().initial_row()
+    assert same(twice.server["row"], row_after_chain(row_after_chain(start, chain), chain, turn=1))
+    assert not same(twice.server["row"], row_after_chain(row_after_chain(start, chain), chain))
 
 
 # -- a round
@@ -106,8 +81,8 @@ def test_a_second_pass_goes_on_from_the_first_with_batches_of_its_own(tmp_path):
 
 @pytest.mark.parametrize("weight_by", ["samples", "steps", "uniform"])
 def test_the_server_takes_the_mean_of_the_chains_ends_weighted_as_asked(tmp_path, weight_by):
-    state = final(tmp_path / "run", FIXED, small(), rounds=1, weight_by=weight_by)
-    ends = torch.stack([along(small().initial_row(), chain) for chain in CHAINS])
+    state = final(tmp_path / "run", FIXED, six_clients(), rounds=1, weight_by=weight_by)
+    ends = torch.stack([row_after_chain(six_clients().initial_row(), chain) for chain in CHAINS])
     steps = [2 * math.ceil(size / 16) for size in SIZES]
     each = {"samples": SIZES, "steps": steps}.get(weight_by)
     raw = torch.tensor([1.0 if each is None else float(sum(each[client] for client in chain)) for chain in CHAINS])
@@ -116,11 +91,11 @@ def test_the_server_takes_the_mean_of_the_chains_ends_weighted_as_asked(tmp_path
 
 def test_chains_train_the_same_alone_and_beside_each_other(tmp_path):
     """Members of the same place are one cohort: no chain may notice the others."""
-    state = final(tmp_path / "run", fl.FedSeq(chains=CHAINS), small(), rounds=1, selection={"number": 1})
+    state = final(tmp_path / "run", fl.FedSeq(chains=CHAINS), six_clients(), rounds=1, selection={"number": 1})
     (chosen,) = [chain for chain in CHAINS if set(chain) == selected(tmp_path / "run")]
     context = SimpleNamespace(seed=3, round=1)
     order = fl.FedSeq().order(chosen, CHAINS.index(chosen), 0, context)
-    assert distance(along(small().initial_row(), order), state.server["row"]) < 1e-6
+    assert distance(row_after_chain(six_clients().initial_row(), order), state.server["row"]) < 1e-6
 
 
 def selected(folder) -> set[int]:
@@ -128,7 +103,7 @@ def selected(folder) -> set[int]:
 
 
 def test_a_fraction_counts_chains():
-    history = fl.run(small(), FIXED, rounds=8, local=WORK, selection={"fraction": 0.5}, eval_every=0)
+    history = fl.run(six_clients(), FIXED, rounds=8, local=WORK, selection={"fraction": 0.5}, eval_every=0)
     found = {frozenset(record["selected"]) for record in history.records}
     assert found <= {frozenset(a + b) for a, b in [CHAINS[:2], CHAINS[1:], CHAINS[::2]]}  # two of three chains
     assert len(found) > 1
@@ -136,7 +111,7 @@ def test_a_fraction_counts_chains():
 
 @pytest.mark.parametrize("passes", [1, 2])
 def test_models_travel_from_the_server_to_the_first_between_members_and_from_the_last_to_the_server(passes):
-    history = fl.run(small(), replace(FIXED, passes=passes), rounds=1, local=WORK, eval_every=0)
+    history = fl.run(six_clients(), replace(FIXED, passes=passes), rounds=1, local=WORK, eval_every=0)
     record = history.records[-1]
     assert record["bytes_down"] == record["bytes_up"] == 3 * MODEL_BYTES
     assert record["bytes_between"] == (passes * 6 - 3) * MODEL_BYTES
@@ -176,11 +151,11 @@ def test_everybody_is_left_out_now_and_then():
 
 def test_a_member_that_drops_out_still_counts_in_its_chains_weight(tmp_path):
     method = fl.FedSeq(chains=CHAINS, dropout=0.3)
-    state = final(tmp_path / "run", method, small(), rounds=1)
+    state = final(tmp_path / "run", method, six_clients(), rounds=1)
     context = SimpleNamespace(seed=3, round=1)
     orders = [method.order(chain, number, 0, context) for number, chain in enumerate(CHAINS)]
     assert [len(order) for order in orders] == [2, 1, 1]
-    ends = torch.stack([along(small().initial_row(), order) for order in orders])
+    ends = torch.stack([row_after_chain(six_clients().initial_row(), order) for order in orders])
     samples = torch.tensor([float(sum(SIZES[client] for client in chain)) for chain in CHAINS])
     assert distance(samples / samples.sum() @ ends, state.server["row"]) < 1e-6
 
@@ -245,9 +220,9 @@ def test_one_class_clients_are_put_beside_other_classes(tmp_path):
 
 def test_clients_held_out_are_in_no_chain(tmp_path):
     for number, method in enumerate((fl.FedSeq(max_clients=2, pretrain_epochs=1), fl.FedSeq(chains=CHAINS))):
-        state = final(tmp_path / str(number), method, small(), new_clients=2)
+        state = final(tmp_path / str(number), method, six_clients(), new_clients=2)
         named = sorted(client for chain in chains_of(state) for client in chain)
-        history = fl.run(small(), "fedavg", rounds=1, seed=3, new_clients=2, local=WORK, eval_every=0)
+        history = fl.run(six_clients(), "fedavg", rounds=1, seed=3, new_clients=2, local=WORK, eval_every=0)
         assert named == history.records[-1]["selected"]
         assert len(named) == 4
 
@@ -256,23 +231,23 @@ def test_clients_held_out_are_in_no_chain(tmp_path):
 
 
 def test_fedprox_inside_holds_members_near_the_model_received_in_the_chain(tmp_path):
-    state = final(tmp_path / "run", replace(RING, inner="fedprox:mu=0.7"), small(), rounds=1)
-    start, chain = small().initial_row(), RING.chains[0]
-    here = along(start, chain, pull=lambda rows, received: 0.7 * (rows - received))
+    state = final(tmp_path / "run", replace(RING, inner="fedprox:mu=0.7"), six_clients(), rounds=1)
+    start, chain = six_clients().initial_row(), RING.chains[0]
+    here = row_after_chain(start, chain, pull=lambda rows, received: 0.7 * (rows - received))
     assert distance(here, state.server["row"]) < 1e-6
-    home = along(start, chain, pull=lambda rows, _, home: 0.7 * (rows - home), given={"home": start[None]})
+    home = row_after_chain(start, chain, pull=lambda rows, _, home: 0.7 * (rows - home), given={"home": start[None]})
     assert distance(home, state.server["row"]) > 1e-3  # not near the server's model
 
 
 def test_fedprox_without_its_term_inside_is_fedavg_inside(tmp_path):
-    plain = final(tmp_path / "avg", FIXED, small())
-    prox = final(tmp_path / "prox", replace(FIXED, inner=fl.FedProx(mu=0)), small())
+    plain = final(tmp_path / "avg", FIXED, six_clients())
+    prox = final(tmp_path / "prox", replace(FIXED, inner=fl.FedProx(mu=0)), six_clients())
     assert same(plain.server["row"], prox.server["row"])
 
 
 def test_a_method_inside_brings_its_server_optimiser(tmp_path):
-    inside = final(tmp_path / "in", replace(FIXED, inner="fedavgm"), small())
-    beside = final(tmp_path / "by", FIXED, small(), server_optimizer={"kind": "sgd", "lr": 1.0, "momentum": 0.9})
+    inside = final(tmp_path / "in", replace(FIXED, inner="fedavgm"), six_clients())
+    beside = final(tmp_path / "by", FIXED, six_clients(), server_optimizer={"kind": "sgd", "lr": 1.0, "momentum": 0.9})
     assert same(inside.server["row"], beside.server["row"])
 
 
@@ -281,7 +256,7 @@ def test_a_method_inside_brings_its_server_optimiser(tmp_path):
 def test_with_feddyn_inside_h_is_the_mean_of_what_clients_remember_after_every_round(tmp_path, kind, passes):
     method = kind(grouping="random", max_clients=2, passes=passes, inner={"name": "feddyn", "alpha": 0.3})
     for rounds in (1, 2, 3, 4):
-        state = final(tmp_path / str(rounds), method, small(), rounds=rounds, selection={"number": 2})
+        state = final(tmp_path / str(rounds), method, six_clients(), rounds=rounds, selection={"number": 2})
         remembered = state.client_states.rows["g"]
         assert not remembered.any(1).all() or rounds > 1  # the first round leaves somebody out
         assert distance(remembered.mean(0), state.server["h"]) < 1e-4
@@ -316,7 +291,7 @@ def test_with_feddyn_inside_chains_reach_the_optimum_where_fedavg_inside_does_no
 )
 def test_methods_that_send_more_than_a_model_are_refused_before_any_work(inner, says):
     with pytest.raises(FedloomError, match=f"(?i){says}"):
-        fl.run(small(), fl.FedSeq(grouping="random", inner=inner), rounds=1, observers=[pytest.fail])
+        fl.run(six_clients(), fl.FedSeq(grouping="random", inner=inner), rounds=1, observers=[pytest.fail])
 
 
 class Chatty(fl.FedAvg):
@@ -329,32 +304,32 @@ class Chatty(fl.FedAvg):
 
 def test_a_method_of_ones_own_that_sends_more_is_refused_when_it_does():
     with pytest.raises(FedloomError, match="chatty cannot run inside chains: its clients send back row, extra"):
-        fl.run(small(), fl.FedSeq(grouping="random", inner=Chatty()), rounds=1)
+        fl.run(six_clients(), fl.FedSeq(grouping="random", inner=Chatty()), rounds=1)
 
 
 # -- members that do not answer
 
 
 def ring(rounds: int = 1, **settings):
-    return prepared(small(), RING, rounds=rounds, local=WORK, eval_every=0, **settings)
+    return prepared(six_clients(), RING, rounds=rounds, local=WORK, eval_every=0, **settings)
 
 
 def test_a_member_that_does_not_answer_is_skipped_and_its_chain_goes_on():
     history = played(ring(), missing(r1=[0]))
     chain = [client for client in RING.chains[0] if client != 0]
-    assert same(history.row, along(small().initial_row(), chain))
+    assert same(history.row, row_after_chain(six_clients().initial_row(), chain))
     assert history.records[-1]["selected"] == sorted(chain)
 
 
 def test_the_last_member_may_be_the_one_that_is_skipped():
     history = played(ring(), missing(r1=[4, 2]))
-    assert same(history.row, along(small().initial_row(), RING.chains[0][:-2]))
+    assert same(history.row, row_after_chain(six_clients().initial_row(), RING.chains[0][:-2]))
 
 
 def test_a_chain_of_which_nobody_answers_does_not_count():
     """The mean is that of the others, by the samples of their chains."""
-    history = played(prepared(small(), FIXED, rounds=1, local=WORK, eval_every=0), missing(r1=CHAINS[1]))
-    ends = torch.stack([along(small().initial_row(), chain) for chain in (CHAINS[0], CHAINS[2])])
+    history = played(prepared(six_clients(), FIXED, rounds=1, local=WORK, eval_every=0), missing(r1=CHAINS[1]))
+    ends = torch.stack([row_after_chain(six_clients().initial_row(), chain) for chain in (CHAINS[0], CHAINS[2])])
     samples = torch.tensor([float(sum(SIZES[client] for client in chain)) for chain in (CHAINS[0], CHAINS[2])])
     assert distance(samples / samples.sum() @ ends, history.row) < 1e-6
 
@@ -367,16 +342,16 @@ def test_where_nobody_answers_the_round_is_abandoned():
 
 
 def test_a_member_that_is_skipped_in_one_pass_works_in_the_next():
-    run = prepared(small(), replace(RING, passes=2), rounds=1, local=WORK, eval_every=0)
+    run = prepared(six_clients(), replace(RING, passes=2), rounds=1, local=WORK, eval_every=0)
     history = played(run, lambda job: job.ids == [0] and job.turn == 0)
     chain = RING.chains[0]
-    first = along(small().initial_row(), [client for client in chain if client != 0])
-    assert same(history.row, along(first, chain, turn=1))
+    first = row_after_chain(six_clients().initial_row(), [client for client in chain if client != 0])
+    assert same(history.row, row_after_chain(first, chain, turn=1))
 
 
 def test_with_feddyn_inside_h_stays_the_mean_of_what_clients_remember(tmp_path):
     method = fl.FedSeq(chains=CHAINS, inner={"name": "feddyn", "alpha": 0.3})
-    run = prepared(small(), method, local=WORK, eval_every=0)
+    run = prepared(six_clients(), method, local=WORK, eval_every=0)
     played(run, missing(r1=[1, 3], r2=[0, 5], r3=[2]), tmp_path / "run")
     state = load_checkpoint(tmp_path / "run", 6)
     assert distance(state.client_states.rows["g"].mean(0), state.server["h"]) < 1e-4
@@ -390,71 +365,7 @@ def test_clients_that_do_not_answer_before_the_first_round_are_in_no_chain(tmp_p
     assert sorted(client for chain in chains_of(state) for client in chain) == [0, 2, 3, 5]
 
 
-def test_a_running_model_has_seen_nothing_of_a_chain_that_did_not_answer(tmp_path):
-    method = fl.FedSeqInter(chains=CHAINS, reshuffle=False)
-    run = prepared(small(), method, rounds=1, local=WORK, eval_every=0)
-    played(run, missing(r1=CHAINS[1]), tmp_path / "run")
-    seen = load_checkpoint(tmp_path / "run", 6).server[f"{OWN}seen"]
-    sizes = [sum(SIZES[client] for client in chain) for chain in CHAINS]
-    assert sorted(seen.tolist()) == sorted([0, sizes[0], sizes[2]])
-
-
-# -- FedSeqInter
-
-
-def test_with_a_period_of_one_it_is_fedseq_to_rounding(tmp_path):
-    settings = {"selection": {"number": 2}, "rounds": 4}
-    plain = final(tmp_path / "seq", fl.FedSeq(chains=CHAINS), small(), **settings)
-    inter = final(tmp_path / "inter", fl.FedSeqInter(chains=CHAINS, period=1), small(), **settings)
-    assert distance(plain.server["row"], inter.server["row"]) < 1e-5
-
-
-def by_hand(rounds: int, period: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Running models and their aggregate, all chains in every round, written out."""
-    row, running, seen = small().initial_row(), None, None
-    sizes = torch.tensor([float(sum(SIZES[client] for client in chain)) for chain in CHAINS])
-    for number in range(1, rounds + 1):
-        if (number - 1) % period == 0:
-            running, seen = row.repeat(3, 1), torch.zeros(3)
-        order = torch.randperm(3, generator=generator(3, "running models", number)).tolist()
-        running = torch.stack([along(running[j], CHAINS[chain], number) for j, chain in enumerate(order)])
-        seen = seen + sizes[order]
-        row = seen / seen.sum() @ running
-    return running, row
-
-
-@pytest.mark.parametrize("period", [0, 2])
-def test_models_run_on_until_the_period_ends_and_the_aggregate_is_only_looked_at(tmp_path, period):
-    method = fl.FedSeqInter(chains=CHAINS, reshuffle=False, period=period)
-    for rounds in (2, 3, 4):
-        state = final(tmp_path / str(rounds), method, small(), rounds=rounds)
-        running, row = by_hand(rounds, period or 3)
-        assert distance(running, state.server[f"{OWN}running"]) < 1e-5
-        assert distance(row, state.server["row"]) < 1e-5
-
-
-def test_the_running_models_change_hands():
-    """Selected chains come sorted: without a draw the first model would always get the chain of the lowest number."""
-    drawn = [torch.randperm(3, generator=generator(3, "running models", number)) for number in range(1, 20)]
-    assert len({tuple(order.tolist()) for order in drawn}) > 3
-
-
-class Fewer:
-    """A selection whose number changes."""
-
-    def __call__(self, pool):
-        return fl.Choice(list(range(1 + pool.round % 2)))
-
-
-def test_a_selection_of_changing_number_is_refused_between_resets():
-    says = "has 2 running models and round 2 selected 1 chains: use a selection that always takes the same number"
-    with pytest.raises(FedloomError, match=says):
-        fl.run(small(), fl.FedSeqInter(chains=CHAINS), rounds=3, selection=Fewer(), eval_every=0)
-    fl.run(small(), fl.FedSeqInter(chains=CHAINS, period=1), rounds=3, selection=Fewer(), eval_every=0)
-
-
 # -- runs
-
 
 EVERYTHING = "fedseqinter:max_clients=2,period=3,pretrain_epochs=2,dropout=0.4,inner.name=feddyn,inner.alpha=0.2"
 
@@ -467,10 +378,10 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_with_other_workers(tmp_path, sp
         if record["round"] == 3:
             raise KeyboardInterrupt
 
-    whole = fl.run(small(), spec, out=tmp_path / "whole", **settings)
+    whole = fl.run(six_clients(), spec, out=tmp_path / "whole", **settings)
     with pytest.raises(KeyboardInterrupt):
-        fl.run(small(), spec, out=tmp_path / "stopped", observers=[stop], workers=2, **settings)
-    resumed = fl.resume(tmp_path / "stopped", task=small(), workers=1)
+        fl.run(six_clients(), spec, out=tmp_path / "stopped", observers=[stop], workers=2, **settings)
+    resumed = fl.resume(tmp_path / "stopped", task=six_clients(), workers=1)
     assert resumed.records == whole.records
     states = [load_checkpoint(tmp_path / folder, 6) for folder in ("whole", "stopped")]
     for name, tensor in states[0].server.items():
@@ -480,11 +391,11 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_with_other_workers(tmp_path, sp
 def test_a_method_given_as_an_object_is_written_into_the_config(tmp_path):
     method = fl.FedSeq(grouping="random", max_clients=3, inner=fl.FedProx(mu=0.25))
     assert method.inner == {"name": "fedprox", "mu": 0.25, "adaptive": False}
-    fl.run(small(), method, rounds=1, local=WORK, out=tmp_path / "run")
+    fl.run(six_clients(), method, rounds=1, local=WORK, out=tmp_path / "run")
     written = tomllib.loads((tmp_path / "run" / "config.toml").read_text())["method"]
     assert written["inner"] == method.inner
     assert "min_samples" not in written
-    assert fl.resume(tmp_path / "run", task=small()).records[-1]["round"] == 1
+    assert fl.resume(tmp_path / "run", task=six_clients()).records[-1]["round"] == 1
 
 
 def test_what_is_inside_has_a_label_that_can_be_read_again():
@@ -494,7 +405,7 @@ def test_what_is_inside_has_a_label_that_can_be_read_again():
 
 
 def test_executions_agree_to_rounding(tmp_path):
-    loop, together = (final(tmp_path / way, FIXED, small(), execution=way) for way in ("loop", "vectorised"))
+    loop, together = (final(tmp_path / way, FIXED, six_clients(), execution=way) for way in ("loop", "vectorised"))
     assert distance(loop.server["row"], together.server["row"]) < 1e-5
 
 
@@ -523,11 +434,6 @@ def test_a_metric_that_is_not_used_is_not_refused():
     fl.FedSeq(grouping="kmeans", metric="gini")
 
 
-def test_a_negative_period_is_refused():
-    with pytest.raises(FedloomError, match="period=-1: it must be a number of rounds"):
-        fl.FedSeqInter(period=-1)
-
-
 @pytest.mark.parametrize(
     ("method", "says"),
     [
@@ -539,10 +445,12 @@ def test_a_negative_period_is_refused():
 )
 def test_what_the_task_cannot_give_is_refused_before_any_work(method, says):
     with pytest.raises(FedloomError, match=says):
-        fl.run(small(), method, rounds=1, observers=[pytest.fail])
-    fl.run(small(), fl.FedSeq(min_samples=111, max_clients=3, grouping="random"), rounds=1, local=WORK, eval_every=0)
+        fl.run(six_clients(), method, rounds=1, observers=[pytest.fail])
+    fl.run(
+        six_clients(), fl.FedSeq(min_samples=111, max_clients=3, grouping="random"), rounds=1, local=WORK, eval_every=0
+    )
 
 
 def test_an_unknown_setting_on_the_command_line_is_named():
     with pytest.raises(FedloomError, match="Did you mean 'max_clients'"):
-        fl.run(small(), "fedseq:max_client=3", rounds=1)
+        fl.run(six_clients(), "fedseq:max_client=3", rounds=1)

@@ -1,0 +1,76 @@
+"""The adaptive mu: how it follows the rounds' losses, by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import fedloom as fl
+from fedloom.aggregation.mean import weighted_mean
+from fedloom.core.message import Replies
+from support.checkpoints import final
+from support.synthetic import SIZES, small_task
+
+
+def replies(losses: list[float]) -> Replies:
+    count = len(losses)
+    return Replies(
+        ids=list(range(count)),
+        tensors={"row": torch.zeros(count, 3), "loss": torch.tensor(losses)},
+        samples=torch.ones(count),
+        steps=torch.ones(count),
+        weights=torch.full((count,), 1 / count),
+        shares=torch.full((count,), 1 / count),
+        aggregator=weighted_mean,
+        clients=count,
+        context=None,  # type: ignore[arg-type]
+    )
+
+
+def mu_after_each_round(start: float, losses: list[float]) -> list[float]:
+    """mu after each round, given the rounds' training losses."""
+    method = fl.FedProx(mu=start, adaptive=True)
+    state, seen = method.start(small_task()), []
+    for loss in losses:
+        state = method.aggregate(state, replies([loss - 1, loss + 1]))
+        seen.append(round(float(state["mu"]), 4))
+    return seen
+
+
+def test_mu_grows_by_a_tenth_whenever_the_loss_rises():
+    assert mu_after_each_round(0.0, [2.0, 3.0, 4.0, 3.0, 3.5]) == [0.0, 0.1, 0.2, 0.2, 0.3]
+
+
+def test_mu_falls_by_a_tenth_after_five_falls_in_a_row():
+    assert mu_after_each_round(1.0, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0.5, 0.2]) == [1.0] * 5 + [0.9] * 5 + [0.8]
+
+
+def test_a_rise_or_a_standstill_begins_the_count_of_falls_anew():
+    assert mu_after_each_round(1.0, [9, 8, 7, 6, 7, 6, 5, 4, 3, 2]) == [
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        1.1,
+        1.1,
+        1.1,
+        1.1,
+        1.1,
+        1.0,
+    ]
+    assert mu_after_each_round(1.0, [9, 8, 7, 6, 6, 5, 4, 3, 2, 1]) == [1.0] * 9 + [0.9]
+
+
+def test_mu_is_never_below_zero():
+    assert mu_after_each_round(0.05, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]) == [0.05] * 5 + [0.0] * 5
+
+
+def test_adaptive_clients_send_the_loss_of_the_model_they_received(tmp_path):
+    task = small_task()
+    state = final(tmp_path / "run", fl.FedProx(mu=0.1, adaptive=True), task, rounds=1)
+    x, y = task.inputs(torch.arange(sum(SIZES))), task.targets(torch.arange(sum(SIZES)))
+    with torch.no_grad():
+        loss = nn.functional.cross_entropy(task.model.eval()(x), y)  # weighted by samples: the mean over all samples
+    assert float(state.server["loss"]) == pytest.approx(float(loss), rel=1e-5)
+    assert float(state.server["mu"]) == pytest.approx(0.1)
