@@ -17,7 +17,6 @@ from support.clusters import replies, server_context
 from support.synthetic import SIZES, cohort, federation, mlp, small_task
 
 GROUPED = [40, 60, 50, 70, 45, 55, 65, 35]
-
 METHODS = [fl.CFL(eps1=0.3, eps2=0.5, warmup=3), fl.FeSEM(), fl.IFCA()]
 
 

@@ -16,15 +16,12 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
-from fedloom.methods.registry import make_method
 from support.checkpoints import WORK, final, same
 from support.hybrids import first_round
 from support.synthetic import SIZES, cohort, distance, federation, mlp, small_task
 
 HELD = [66, 18, 100, 40]  # each client's test part is its training part
-
 HYBRIDS = [fl.FedHybridAvgLG, fl.FedHybridAvgLGDual]
-
 SOME = {"selection": {"fraction": 0.5}, "rounds": 5}
 
 # -- the methods they become
@@ -156,11 +153,3 @@ def test_a_model_without_a_body_is_refused():
     task = Task("t", federation(SIZES), nn.Linear(20, 5))
     with pytest.raises(FedloomError, match="fedhybridavglg needs a model with a body and a head, and Linear has head"):
         fl.run(task, fl.FedHybridAvgLG(threshold=10), rounds=1)
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [("fedhybridavglg:threshold=inf", math.inf), ("FedHybridAvgLG-Dual:threshold=50", 50), ("fedhybridavglg", 2200)],
-)
-def test_hybrids_are_named_as_on_the_command_line(written, read):
-    assert make_method(written).threshold == read

@@ -17,7 +17,6 @@ from support.quadratic import CURVATURES, OPTIMA, quadratic
 from support.synthetic import cohort, distance, small_task
 
 RING = [[0.0, 1.0, 0.0, 0.5], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0], [0.5, 0.0, 1.0, 0.0]]
-
 TIES = [[0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.5, 0.0, 0.0]]
 
 

@@ -15,7 +15,6 @@ from support.checkpoints import WORK, final, same
 from support.synthetic import SIZES, cohort, distance, federation, mlp, small_task
 
 METHODS = {"fedper": fl.FedPer(), "lgfedavg": fl.LGFedAvg(), "fedrep": fl.FedRep(), "fedbabu": fl.FedBABU()}
-
 BODY, HEAD = 20 * 16 + 16, 16 * 5 + 5
 
 

@@ -25,11 +25,8 @@ from support.silent_clients import missing, played, prepared
 from support.synthetic import distance, federation, mlp
 
 RING = fl.FedSeq(chains=[[3, 1, 0, 5, 2, 4]], reshuffle=False)
-
 FIXED = fl.FedSeq(chains=CHAINS, reshuffle=False)
-
 MODEL_BYTES = 4 * (20 * 16 + 16 + 16 * 5 + 5)
-
 LINEAR_BYTES = 4 * (20 * 16 + 16 * 5)
 
 

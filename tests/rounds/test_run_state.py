@@ -14,7 +14,7 @@ from support.compositions import SELECTION, SETTINGS, task_for
 COMPARED = ("metrics.jsonl", "clients.json")
 
 
-def play(folder: Path, method: str, **settings: object) -> None:
+def run(folder: Path, method: str, **settings: object) -> None:
     spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
     stage = "" if METHODS[method].has_personal_models or method in ("local", "centralised", "fedsgd") else "+fedpredict"
     settings = {"selection": {"number": 2}, **settings}
@@ -34,25 +34,25 @@ def stop_after(number: int):
     return observe
 
 
-def left_in(folder: Path) -> dict[str, bytes]:
+def result_files(folder: Path) -> dict[str, bytes]:
     newest = sorted((folder / "checkpoints").glob("*.safetensors"))
     return {path.name: path.read_bytes() for path in [*newest, *(folder / name for name in COMPARED)]}
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_stopped_run_goes_on_to_the_same_bytes(method, tmp_path):
-    play(tmp_path / "whole", method)
+    run(tmp_path / "whole", method)
     with pytest.raises(Stop):
-        play(tmp_path / "stopped", method, observers=[stop_after(3)])
+        run(tmp_path / "stopped", method, observers=[stop_after(3)])
     fl.resume(tmp_path / "stopped", task=task_for(method)[0])
-    assert left_in(tmp_path / "stopped") == left_in(tmp_path / "whole")
+    assert result_files(tmp_path / "stopped") == result_files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_what_a_selector_remembers_survives_a_stop(selector, tmp_path):
     chosen = {"name": selector, **SELECTION.get(selector, {})}
-    play(tmp_path / "whole", "fedavg", selection=chosen)
+    run(tmp_path / "whole", "fedavg", selection=chosen)
     with pytest.raises(Stop):
-        play(tmp_path / "stopped", "fedavg", selection=chosen, observers=[stop_after(3)])
+        run(tmp_path / "stopped", "fedavg", selection=chosen, observers=[stop_after(3)])
     fl.resume(tmp_path / "stopped", task=task_for("fedavg")[0])
-    assert left_in(tmp_path / "stopped") == left_in(tmp_path / "whole")
+    assert result_files(tmp_path / "stopped") == result_files(tmp_path / "whole")

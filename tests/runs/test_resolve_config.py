@@ -1,0 +1,39 @@
+"""Values of a config are checked and completed in one place, whoever gives them."""
+
+import pytest
+
+import fedloom as fl
+from fedloom.core.errors import FedloomError
+from fedloom.runs.resolve_config import override, resolve
+
+
+def test_settings_are_read_as_toml_or_else_as_text():
+    made = override({"local": {"lr": 1.0}}, ["local.lr=0.5", "local.nesterov=true", "task.name=digits", "seed=3"])
+    assert made == {"local": {"lr": 0.5, "nesterov": True}, "task": {"name": "digits"}, "seed": 3}
+    with pytest.raises(FedloomError, match="is a value, not a section"):
+        override({"seed": 3}, ["seed.x=1"])
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        ({"rounds": "many"}, "rounds='many'"),
+        ({"task": {"clientz": 3}}, "Did you mean 'task.clients'?"),
+        ({"local": {"momentum": 1.5}}, "momentum=1.5"),
+        ({"weight_by": "age"}, "weight_by='age'"),
+        ({"eval_every": -1}, "eval_every=-1"),
+        ({"task": {"test_share": 1.0}}, "task.test_share=1.0"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_path(values, part):
+    with pytest.raises(FedloomError) as refusal:
+        resolve(values)
+    assert part in str(refusal.value)
+
+
+def test_python_settings_are_checked_like_a_file():
+    task = fl.task("digits", clients=3, alpha=10)
+    with pytest.raises(FedloomError, match=r"Did you mean 'local\.lr'"):
+        fl.run(task, rounds=1, local={"lrr": 3})
+    with pytest.raises(FedloomError, match="Did you mean 'selection'"):
+        fl.run(task, rounds=1, selections={"fraction": 0.5})

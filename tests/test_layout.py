@@ -1,0 +1,56 @@
+"""Tests sit where their subject sits: ``tests/a/test_b.py`` is about ``src/fedloom/a/b.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fedloom
+from support.paths import REPOSITORY
+
+SOURCE, TESTS = Path(fedloom.__file__).parent, REPOSITORY / "tests"
+
+ACROSS_MODULES = {
+    "test_composition.py": "every method with every stage and selector",
+    "test_docs.py": "the pages of docs/",
+    "test_imports.py": "which folder may import which",
+    "test_layout.py": "where tests sit",
+    "test_orderings.py": "which method is better than which on real data",
+    "test_public_names.py": "what import fedloom offers",
+    "deploy/test_docs_deploy.py": "the walk-through of docs/deploy.md",
+    "deploy/test_machines.py": "a deployment of the command line's own programs",
+    "deploy/test_real.py": "a deployment over real Flower",
+    "models/test_pyg.py": "the graph networks beside PyTorch Geometric's",
+    "runs/test_resume_from_command_line.py": "runs that Python starts and the command line resumes",
+}
+"""Tests that are about no single module, and what they are about."""
+
+
+def test_every_test_file_is_named_after_a_module():
+    strays = []
+    for path in sorted(TESTS.rglob("test_*.py")):
+        name = path.relative_to(TESTS)
+        root = REPOSITORY if name.parts[0] == "bench" else SOURCE
+        module = root / name.with_name(name.name.removeprefix("test_"))
+        if str(name) not in ACROSS_MODULES and not module.exists():
+            strays.append(str(name))
+    assert not strays, (
+        f"these test files mirror no module; move them, or say in {__file__} what they are about: {strays}"
+    )
+
+
+@pytest.mark.parametrize("name", ACROSS_MODULES)
+def test_the_list_of_exceptions_holds_no_file_that_is_gone(name):
+    assert (TESTS / name).exists()
+
+
+def test_every_method_has_a_test_file():
+    modules = [path for path in (SOURCE / "methods").rglob("*.py") if path.name != "__init__.py"]
+    missing = [
+        str(path.relative_to(SOURCE))
+        for path in modules
+        if not (TESTS / path.relative_to(SOURCE).with_name(f"test_{path.name}")).exists()
+    ]
+    assert modules
+    assert not missing
