@@ -59,7 +59,7 @@ def refused_pairs() -> dict[frozenset[str], str]:
 
 
 @pytest.fixture(scope="module")
-def refused() -> dict[frozenset[str], str]:
+def refusals_of_pairs() -> dict[frozenset[str], str]:
     return refused_pairs()
 
 
@@ -69,23 +69,23 @@ def test_every_method_runs_by_itself():
 
 
 @pytest.mark.slow
-def test_a_refusal_is_one_sentence_that_says_what_to_do(refused):
-    for pair, why in refused.items():
+def test_a_refusal_is_one_sentence_that_says_what_to_do(refusals_of_pairs):
+    for pair, why in refusals_of_pairs.items():
         assert why.endswith("."), f"{set(pair)}: {why}"
         assert "\n" not in why
         assert ":" in why, f"{set(pair)} says what is wrong but not what to do: {why}"
 
 
 @pytest.mark.slow
-def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refused):
-    print(f"{len(refused)} of {len(METHODS) * (len(SELECTORS) + len(STAGES) + 1)} pairs are refused")
+def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refusals_of_pairs):
+    print(f"{len(refusals_of_pairs)} of {len(METHODS) * (len(SELECTORS) + len(STAGES) + 1)} pairs are refused")
     listed = set()
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3 and cells[0].startswith("`"):
             names = [re.findall(r"`([^`]+)`", cell) for cell in cells[:2]]
             listed |= {frozenset(pair) for pair in itertools.product(*names)}
-    assert set(refused) == listed
+    assert set(refusals_of_pairs) == listed
 
 
 def combinations() -> list[tuple[str, str, str, str]]:
@@ -105,10 +105,10 @@ def test_any_three_of_four_are_among_the_combinations():
 
 
 @pytest.mark.slow
-def test_a_combination_is_refused_exactly_when_one_of_its_pairs_is(refused):
+def test_a_combination_is_refused_exactly_when_one_of_its_pairs_is(refusals_of_pairs):
     wrong, refusals = [], 0
     for method, selector, stage, optimizer in combinations():
-        expected = any(frozenset((method, other)) in refused for other in (selector, stage, optimizer))
+        expected = any(frozenset((method, other)) in refusals_of_pairs for other in (selector, stage, optimizer))
         why = attempt(method, selector, stage, optimizer)
         refusals += why is not None
         if (why is not None) != expected:

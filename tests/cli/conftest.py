@@ -12,10 +12,10 @@ from fedloom.cli.app import main
 
 @pytest.fixture
 def fedloom_in_process(tmp_path, monkeypatch, capsys):
-    """Calls ``fedloom WORDS`` in the test's folder, without public data sets."""
+    """Calls ``fedloom WORDS`` in the test's folder or another one, without public data sets."""
 
-    def call(*words):
-        monkeypatch.chdir(tmp_path)
+    def call(*words, cwd=tmp_path):
+        monkeypatch.chdir(cwd)
         monkeypatch.setenv("FEDLOOM_DATA", "nowhere")
         monkeypatch.setattr(sys, "argv", ["fedloom", *map(str, words)])
         with pytest.raises(SystemExit) as end:

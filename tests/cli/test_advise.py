@@ -53,13 +53,13 @@ def test_an_advice_that_was_stopped_goes_on_by_the_same_command_and_by_resume(fe
     whole = json.loads(fedloom("advise", *SMALL, "--out", "whole", "--json").stdout)
     real, played = a.Screening.run_candidate, []
 
-    def stopped(self, *run):
+    def stop_in_fourth_run(self, *run):
         played.append(run)
         if len(played) == 4:
             raise KeyboardInterrupt
         return real(self, *run)
 
-    monkeypatch.setattr(a.Screening, "run_candidate", stopped)
+    monkeypatch.setattr(a.Screening, "run_candidate", stop_in_fourth_run)
     result = fedloom("advise", *SMALL, "--out", "cut")
     assert result.returncode == 130
     assert "fedloom resume cut" in result.stderr

@@ -14,6 +14,7 @@ import pytest
 import fedloom as fl
 from fedloom import __version__
 from fedloom.cli.listing import KINDS
+from support.command_line import refusal
 
 FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
 SMALL = ["--task", "digits", "--clients", "10", "--alpha", "0.1", "--rounds", "2", "--quiet"]
@@ -27,16 +28,6 @@ def fedloom(*words, cwd, data="nowhere"):
 @pytest.fixture
 def inside(fedloom_in_process):
     return fedloom_in_process
-
-
-def refused(result):
-    """The sentence of a refusal: exit code 2, one line, no traceback."""
-    assert result.returncode == 2, result.stderr
-    assert "Traceback" not in result.stderr
-    lines = [line for line in result.stderr.splitlines() if line.strip()]
-    assert len(lines) == 1, result.stderr
-    assert result.stdout == ""
-    return lines[0]
 
 
 def csv(folder, text):
@@ -116,7 +107,7 @@ def test_a_comparison_shows_what_else_was_measured_and_what_was_asked_for(inside
     plain = inside("compare", *SMALL, "--out", "d", "fedavg", "local")
     assert "rounds to" not in plain.stdout
     assert "accuracy per selected" not in plain.stdout
-    assert "reach=80" in refused(inside("compare", *SMALL, "--reach", "80", "--out", "e", "fedavg"))
+    assert "reach=80" in refusal(inside("compare", *SMALL, "--reach", "80", "--out", "e", "fedavg"))
 
 
 STAGE = """
@@ -211,7 +202,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_gets_one_sentence_and_leaves_nothing_behind(mistake, inside, tmp_path):
     words, part = mistake
-    assert part in refused(inside("run", *words))
+    assert part in refusal(inside("run", *words))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -227,7 +218,7 @@ OWN = {
 def test_a_broken_csv_is_named_by_column_and_row(case, inside, tmp_path):
     text, part = case
     csv(tmp_path, text)
-    sentence = refused(inside("run", "--data", "own.csv"))
+    sentence = refusal(inside("run", "--data", "own.csv"))
     assert "own.csv" in sentence
     assert part in sentence
 
@@ -236,36 +227,36 @@ def test_labels_out_of_range_are_named(inside, tmp_path):
     import numpy as np
 
     np.savez(tmp_path / "own.npz", x=np.zeros((4, 2)), y=np.array([0, 1, -1, 1]))
-    assert "-1" in refused(inside("run", "--data", "own.npz"))
+    assert "-1" in refusal(inside("run", "--data", "own.npz"))
 
 
 def test_a_config_with_an_unknown_key_and_one_that_is_no_toml_are_refused(inside, tmp_path):
     (tmp_path / "a.toml").write_text("roundz = 3\n")
-    assert "Did you mean 'rounds'?" in refused(inside("run", "a.toml"))
+    assert "Did you mean 'rounds'?" in refusal(inside("run", "a.toml"))
     (tmp_path / "b.toml").write_text("rounds = = 3\n")
-    assert "b.toml is not valid TOML" in refused(inside("run", "b.toml"))
+    assert "b.toml is not valid TOML" in refusal(inside("run", "b.toml"))
 
 
 def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_path):
     inside("run", *SMALL, "--out", "a")
     config = tmp_path / "a" / "config.toml"
     config.write_text(config.read_text().replace(f'fedloom = "{__version__}"', 'fedloom = "0.0.1"'))
-    assert "was written by fedloom 0.0.1" in refused(inside("resume", "a"))
-    assert "not the folder of a run" in refused(inside("resume", "."))
+    assert "was written by fedloom 0.0.1" in refusal(inside("resume", "a"))
+    assert "not the folder of a run" in refusal(inside("resume", "."))
 
 
 def test_a_run_is_never_overwritten(inside, tmp_path):
     inside("run", *SMALL, "--out", "a")
     before = (tmp_path / "a" / "metrics.jsonl").read_bytes()
-    assert "already contains a run" in refused(inside("run", *SMALL, "--out", "a"))
+    assert "already contains a run" in refusal(inside("run", *SMALL, "--out", "a"))
     assert (tmp_path / "a" / "metrics.jsonl").read_bytes() == before
 
 
 def test_faults_in_a_users_own_method_are_told_in_a_sentence(inside, tmp_path):
     (tmp_path / "mine.py").write_text("import fedloom as fl\nclass Mine(fl.FedAvg)\n    pass\n")
-    assert "SyntaxError" in refused(inside("run", "--method", "mine.py:Mine"))
+    assert "SyntaxError" in refusal(inside("run", "--method", "mine.py:Mine"))
     (tmp_path / "mine.py").write_text("x = 1\n")
-    assert "no class Mine" in refused(inside("run", "--method", "mine.py:Mine"))
+    assert "no class Mine" in refusal(inside("run", "--method", "mine.py:Mine"))
 
 
 def test_help_needs_no_torch(tmp_path):

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
+from functools import partial
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 
-from fedloom.cli.app import main
 from fedloom.cli.deploy import app
 from fedloom.deploy.settings import load_server, load_site
+from support.command_line import refusal
 
 RUN = 'rounds = 2\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[method]\nname = "fedavg"\n'
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def deploy_folder(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("made")
     (root / "run.toml").write_text(RUN)
     done = CliRunner().invoke(
@@ -37,44 +36,25 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def deploy(made, tmp_path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "d"))
+def deploy(deploy_folder, tmp_path) -> Path:
+    return Path(shutil.copytree(deploy_folder, tmp_path / "d"))
 
 
 @pytest.fixture
-def fedloom(tmp_path, monkeypatch, capsys):
-    """The whole command in this process, as the shell starts it."""
-
-    def call(*words: object) -> CompletedProcess[str]:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["fedloom", "deploy", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        return CompletedProcess(words, int(end.value.code or 0), printed.out, printed.err)
-
-    return call
-
-
-def refused(result: CompletedProcess[str]) -> str:
-    """The sentence of a refusal: exit code 2, one line, no traceback."""
-    assert result.returncode == 2, result.stderr
-    lines = [line for line in result.stderr.splitlines() if line.strip()]
-    assert len(lines) == 1, result.stderr
-    assert result.stdout == ""
-    return lines[0]
+def fedloom(fedloom_in_process):
+    return partial(fedloom_in_process, "deploy")
 
 
 # -- init
 
 
-def test_init_writes_what_was_asked_for(made):
-    settings = load_server(made / "server")
+def test_init_writes_what_was_asked_for(deploy_folder):
+    settings = load_server(deploy_folder / "server")
     assert (settings.sites, settings.evaluator) == (["north", "south"], "judge")
     assert (settings.port, settings.control_port, settings.proxy) == (9443, 9000, True)
-    assert [load_site(made / name).port for name in ("north", "south", "judge")] == [9300, 9301, 9302]
-    assert load_site(made / "south").server == "127.0.0.1:9443"
-    assert not load_site(made / "south").data.rehearsal
+    assert [load_site(deploy_folder / name).port for name in ("north", "south", "judge")] == [9300, 9301, 9302]
+    assert load_site(deploy_folder / "south").server == "127.0.0.1:9443"
+    assert not load_site(deploy_folder / "south").data.rehearsal
 
 
 @pytest.mark.parametrize(
@@ -94,14 +74,14 @@ def test_init_refuses_in_one_sentence_and_leaves_nothing(tmp_path, fedloom, word
     (tmp_path / "central.toml").write_text(RUN.replace("fedavg", "centralised"))
     (tmp_path / "wrong.toml").write_text(RUN.replace("rounds", "roundz"))
     before = sorted(tmp_path.iterdir())
-    assert says in refused(fedloom("init", *words, "--out", "d"))
+    assert says in refusal(fedloom("init", *words, "--out", "d"))
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_init_never_overwrites(tmp_path, fedloom, deploy):
     (tmp_path / "run.toml").write_text(RUN)
     before = {path: path.read_bytes() for path in deploy.rglob("*") if path.is_file()}
-    assert str(deploy.name) in refused(fedloom("init", "run.toml", "--clients", "a,b", "--out", "d"))
+    assert str(deploy.name) in refusal(fedloom("init", "run.toml", "--clients", "a,b", "--out", "d"))
     assert {path: path.read_bytes() for path in deploy.rglob("*") if path.is_file()} == before
 
 
@@ -125,7 +105,7 @@ def test_explain_at_the_server_knows_its_settings(deploy, fedloom):
 
 
 def test_explain_refuses_a_file_that_is_not_there(fedloom):
-    assert "there is no configuration file none.toml" in refused(fedloom("explain", "none.toml"))
+    assert "there is no configuration file none.toml" in refusal(fedloom("explain", "none.toml"))
 
 
 # -- status and stop
@@ -175,13 +155,13 @@ def test_stop_with_nothing_running_says_so(deploy, fedloom, who):
 def test_a_folder_of_nobody_is_refused(tmp_path, fedloom, verb):
     pytest.importorskip("flwr", reason="Flower is not installed: nothing is started")
     (tmp_path / "empty").mkdir()
-    assert "empty is " in refused(fedloom(verb, "empty"))
+    assert "empty is " in refusal(fedloom(verb, "empty"))
     assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_a_run_without_its_server_is_refused(deploy, fedloom):
     pytest.importorskip("flwr", reason="Flower is not installed: nothing is started")
-    told = refused(fedloom("run", deploy / "server", "--json"))
+    told = refusal(fedloom("run", deploy / "server", "--json"))
     assert "the server is not running: start it with  fedloom deploy server" in told
     assert not (deploy / "server" / "run").exists()
 
@@ -189,7 +169,7 @@ def test_a_run_without_its_server_is_refused(deploy, fedloom):
 def test_a_misspelt_setting_is_named(deploy, fedloom):
     path = deploy / "north" / "site.toml"
     path.write_text(path.read_text().replace("port = ", "prot = "))
-    assert "prot" in refused(fedloom("status", deploy / "north"))
+    assert "prot" in refusal(fedloom("status", deploy / "north"))
 
 
 def test_the_verbs_are_told_in_the_order_they_are_used():

@@ -7,20 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from fedloom.cli.flows import flows
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows import Corpus, Organisation, read_flow, write_packed
+from support.command_line import output
 from support.paths import FLOW_EXAMPLES
 
 EXAMPLES = FLOW_EXAMPLES
-
-
-def call(*words: object, code: int = 0) -> str:
-    result = CliRunner().invoke(flows, [str(word) for word in words], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 @pytest.fixture
@@ -33,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
 def test_show_prints_the_outline_and_draws_the_picture(path: Path, folder: Path) -> None:
     flow, dialect = read_flow(path)
-    told = call("show", path, "--out", "p.svg")
+    told = output(flows, "show", path, "--out", "p.svg")
     assert told.startswith(f"{flow.name} ({dialect.name}): {len(flow.nodes)} nodes")
     assert told.endswith("Picture: p.svg\n")
     assert (folder / "p.svg").read_text().startswith("<?xml")
@@ -41,17 +35,17 @@ def test_show_prints_the_outline_and_draws_the_picture(path: Path, folder: Path)
 
 
 def test_show_names_its_picture_after_the_file(folder: Path) -> None:
-    assert "Picture: order_approval.png" in call("show", "flows/order_approval.json")
+    assert "Picture: order_approval.png" in output(flows, "show", "flows/order_approval.json")
     assert (folder / "order_approval.png").is_file()
 
 
 def test_show_says_what_was_joined_and_what_is_unfinished(folder: Path) -> None:
-    assert "Note: 1 edge was merged" in call("show", "flows/support_mail.n8n.json", "--out", "p.svg")
+    assert "Note: 1 edge was merged" in output(flows, "show", "flows/support_mail.n8n.json", "--out", "p.svg")
     text = (folder / "flows" / "order_approval.json").read_text()
     (folder / "draft.json").write_text(text.replace(',\n    {"source": "nothing to do", "target": "end"}', ""))
-    assert "Unfinished: the rule 'terminal ends'" in call("show", "draft.json", "--out", "p.svg")
-    assert "terminal ends" in call("check", "draft.json", code=2)
-    told = json.loads(call("show", "draft.json", "--json"))
+    assert "Unfinished: the rule 'terminal ends'" in output(flows, "show", "draft.json", "--out", "p.svg")
+    assert "terminal ends" in output(flows, "check", "draft.json", code=2)
+    told = json.loads(output(flows, "show", "draft.json", "--json"))
     assert told["finished"] is False
     assert "picture" not in told
 
@@ -60,14 +54,14 @@ def test_show_refuses_a_broken_flow_before_it_prints(folder: Path) -> None:
     text = (folder / "flows" / "order_approval.json").read_text()
     (folder / "bad.json").write_text(text.replace('"kind": "Switch"', '"kind": "Swich"'))
     with pytest.raises(FedloomError, match="known kinds"):
-        call("show", "bad.json")
+        output(flows, "show", "bad.json")
     assert not (folder / "bad.png").exists()
 
 
 def test_check_says_of_every_file_whether_it_is_a_flow(folder: Path) -> None:
     flow, dialect = read_flow("flows/order_approval.json")
     write_packed(Corpus((Organisation("us", (flow, flow)),), dialect), folder / "flows" / "all.npz")
-    told = call("check", "flows").splitlines()
+    told = output(flows, "check", "flows").splitlines()
     assert told == [
         "ok      flows/all.npz  (platform, 2 flows, 1 organisation)",
         "ok      flows/invoice.bpmn  (bpmn, 14 nodes, 16 edges)",
@@ -92,7 +86,7 @@ def test_check_names_the_first_broken_rule_or_the_place_and_exits_with_2(folder:
         (broken / f"{name}.json").write_text(good.replace(old, new, 1))
     (broken / "truncated.json").write_text(good[:300])
     (broken / "bomb.bpmn").write_text('<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><x>&b;</x>')
-    told = call("check", "broken", "flows", code=2)
+    told = output(flows, "check", "broken", "flows", code=2)
     reasons = {
         Path(line.split("  ", 1)[1].split(",")[0].split(":")[0]).stem: line
         for line in told.splitlines()
@@ -105,7 +99,7 @@ def test_check_names_the_first_broken_rule_or_the_place_and_exits_with_2(folder:
     assert f"line {good[:300].count(chr(10)) + 1}, column" in reasons["truncated"]
     assert "line 1: a document type" in reasons["bomb"]
     assert told.splitlines()[-1] == "9 files: 3 ok, 6 broken."
-    results = json.loads(call("check", "broken", "--json", code=2))
+    results = json.loads(output(flows, "check", "broken", "--json", code=2))
     assert results["broken"] == 6
     assert not any(result["ok"] for result in results["files"])
 
@@ -113,19 +107,19 @@ def test_check_names_the_first_broken_rule_or_the_place_and_exits_with_2(folder:
 def test_check_refuses_a_folder_without_flows(folder: Path) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(FedloomError, match="there is no flow file"):
-        call("check", "empty")
-    assert "there is no file none.json" in call("check", "none.json", code=2)
+        output(flows, "check", "empty")
+    assert "there is no file none.json" in output(flows, "check", "none.json", code=2)
 
 
 @pytest.mark.parametrize("name", ["invoice.bpmn", "support_mail.n8n.json", "order_approval.json"])
 def test_convert_writes_the_same_flow_in_our_format(name: str, folder: Path) -> None:
-    told = call("convert", f"flows/{name}", "--out", "out.json")
+    told = output(flows, "convert", f"flows/{name}", "--out", "out.json")
     assert "out.json: " in told
     assert read_flow("out.json") == read_flow(f"flows/{name}")
     assert json.loads((folder / "out.json").read_text())["format"] == "fedloom-flow"
 
 
 def test_help_teaches() -> None:
-    assert "fedloom flows show my_workflow.json" in call("--help")
+    assert "fedloom flows show my_workflow.json" in output(flows, "--help")
     for command in ("show", "check", "convert"):
-        assert "Example:  fedloom flows" in call(command, "--help")
+        assert "Example:  fedloom flows" in output(flows, command, "--help")

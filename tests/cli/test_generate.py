@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from fedloom.tasks.flows import read_packed
 from fedloom.tasks.flows.formats.read_corpus import read_folder
 from fedloom.tasks.flows.synthetic.generator import generate
@@ -13,45 +11,34 @@ from fedloom.tasks.flows.synthetic.generator import generate
 SMALL = ["flows", "generate", "--clients", "2", "--largest", "1000"]
 
 
-@pytest.fixture
-def generated(fedloom):
-    """Calls a command; its exit code and what it printed."""
-
-    def call(*words):
-        done = fedloom(*words)
-        return done.returncode, done.stdout, done.stderr
-
-    return call
-
-
-def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(generated, tmp_path):
-    code, out, _ = generated(*SMALL, "--out", "corpus")
-    assert code == 0
-    assert "small" in out
+def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(fedloom, tmp_path):
+    done = fedloom(*SMALL, "--out", "corpus")
+    assert done.returncode == 0, done.stderr
+    assert "small" in done.stdout
     read, made = read_folder(tmp_path / "corpus"), generate(2, 1_000, 0)
     assert [held.name for held in read.organisations] == [held.name for held in made.organisations]
     assert [held.flows for held in read.organisations] == [held.flows for held in made.organisations]
 
 
-def test_one_file_keeps_the_extra_flows_too(generated, tmp_path):
-    code, out, _ = generated(*SMALL, "--seed", "0", "--out", "corpus.npz", "--json")
-    assert code == 0
-    told = json.loads(out)["groups"]
+def test_one_file_keeps_the_extra_flows_too(fedloom, tmp_path):
+    done = fedloom(*SMALL, "--seed", "0", "--out", "corpus.npz", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["groups"]
     assert told["small"]["points"] == 80
     assert told["big"]["points"] == 1_000
     assert read_packed(tmp_path / "corpus.npz").organisations == generate(2, 1_000, 0).organisations
 
 
-def test_what_exists_is_not_written_over(generated, tmp_path):
+def test_what_exists_is_not_written_over(fedloom, tmp_path):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "mine.txt").write_text("mine")
-    code, _, err = generated(*SMALL, "--out", "corpus")
-    assert code == 2
-    assert "corpus exists already: name a new folder or file" in err
+    done = fedloom(*SMALL, "--out", "corpus")
+    assert done.returncode == 2
+    assert "corpus exists already: name a new folder or file" in done.stderr
 
 
-def test_too_many_clients_are_refused_before_anything_is_written(generated, tmp_path):
-    code, _, err = generated("flows", "generate", "--clients", "40", "--out", "corpus")
-    assert code == 2
-    assert "clients=40: the synthetic corpus has from 1 to 33 clients" in err
+def test_too_many_clients_are_refused_before_anything_is_written(fedloom, tmp_path):
+    done = fedloom("flows", "generate", "--clients", "40", "--out", "corpus")
+    assert done.returncode == 2
+    assert "clients=40: the synthetic corpus has from 1 to 33 clients" in done.stderr
     assert not (tmp_path / "corpus").exists()

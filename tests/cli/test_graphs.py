@@ -16,7 +16,7 @@ app = typer.Typer()
 app.add_typer(graphs, name="graphs")
 
 
-def said(*words, **options):
+def split(*words, **options):
     result = CliRunner().invoke(app, ["graphs", "split", *map(str, words)], catch_exceptions=True, **options)
     if isinstance(result.exception, FedloomError):
         raise result.exception
@@ -31,7 +31,7 @@ def own(tmp_path):
 
 
 def test_a_graph_of_ones_own_is_divided_and_told_as_json(own):
-    told = json.loads(said("--data", own, "--clients", 2, "--json"))
+    told = json.loads(split("--data", own, "--clients", 2, "--json"))
     assert (told["nodes"], told["classes"], told["clients"], told["names"]) == (38, 3, 2, ["0", "1"])
     assert told["per_client"]["communities"] == [2, 2]
     assert told["means"]["nodes"] == sum(told["per_client"]["nodes"]) / 2
@@ -41,7 +41,7 @@ def test_a_graph_of_ones_own_is_divided_and_told_as_json(own):
 
 def test_the_table_has_a_row_per_client_and_their_mean(own, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    text = said("--data", own, "--clients", 4)
+    text = split("--data", own, "--clients", 4)
     assert "38 nodes" in text
     assert "mean (seed 0)" in text
     assert "thesis" not in text
@@ -49,23 +49,23 @@ def test_the_table_has_a_row_per_client_and_their_mean(own, monkeypatch):
 
 
 def test_a_picture_is_drawn_where_one_asks_for_it(own, tmp_path):
-    said("--data", own, "--clients", 2, "--out", tmp_path / "split.png")
+    split("--data", own, "--clients", 2, "--out", tmp_path / "split.png")
     assert (tmp_path / "split.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(FedloomError, match="cannot be written"):
-        said("--data", own, "--clients", 2, "--out", tmp_path / "nowhere" / "split.png")
+        split("--data", own, "--clients", 2, "--out", tmp_path / "nowhere" / "split.png")
 
 
 @pytest.mark.parametrize("words", [(), ("cora", "--data", "x.npz")])
 def test_one_graph_must_be_named(words):
     with pytest.raises(FedloomError, match="name one graph"):
-        said(*words)
+        split(*words)
 
 
 def test_cora_stands_beside_the_table_of_the_thesis(monkeypatch):
     if not (DATA_FOLDER / "cora.npz").is_file():
         pytest.skip(f"cora.npz is not in {DATA_FOLDER}")
     monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
-    told = json.loads(said("Cora", "--clients", 4, "--json"))
+    told = json.loads(split("Cora", "--clients", 4, "--json"))
     assert told["thesis"]["nodes"] == 859.25
     monkeypatch.setenv("COLUMNS", "100")
-    assert "thesis, table 4.2" in said("cora", "--clients", 4)
+    assert "thesis, table 4.2" in split("cora", "--clients", 4)

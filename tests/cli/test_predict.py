@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import fedloom as fl
-from fedloom.cli.app import main
 from fedloom.cli.predict import predict
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -27,6 +24,7 @@ from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import method_from_config, task_from_config
 from fedloom.runs.runner import execute
 from support import small_tables
+from support.command_line import json_output, output, refusal
 
 FEATURES = list(small_tables.FEATURES)
 app = typer.Typer()
@@ -80,18 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def call(*words: object) -> str:
-    result = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def told(*words: object) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(call(*words, "--json"))
-    return found
-
-
-def wanted(folder: Path, client: str, count: int = 12) -> torch.Tensor:
+def expected_probabilities(folder: Path, client: str, count: int = 12) -> torch.Tensor:
     """What the model of the task itself says of the first patients."""
     found = client_model(folder / "run", client)
     task = found.task
@@ -108,8 +95,8 @@ def shares(answer: dict[str, Any]) -> torch.Tensor:
 def test_predictions_are_those_of_the_tasks_own_model(folder: Path) -> None:
     answers = []
     for client in ("north", "east"):
-        answer = told(folder / "run", folder / "new.csv", "--client", client, "--all")
-        assert torch.allclose(shares(answer), wanted(folder, client), atol=1e-6)
+        answer = json_output(app, folder / "run", folder / "new.csv", "--client", client, "--all")
+        assert torch.allclose(shares(answer), expected_probabilities(folder, client), atol=1e-6)
         assert answer["model"] == {"client": client, "method": "fedrep", "round": 2}
         assert answer["accuracy"] is None
         for number, row in enumerate(answer["predictions"], 1):
@@ -120,9 +107,9 @@ def test_predictions_are_those_of_the_tasks_own_model(folder: Path) -> None:
 
 
 def test_a_site_says_what_the_run_says_of_its_client(folder: Path) -> None:
-    of_run = told(folder / "run", folder / "new.csv", "--client", "north")
-    assert told(folder / "north", folder / "new.csv") == of_run
-    assert told(folder / "north" / "model", folder / "new.csv", "--client", "north") == of_run
+    of_run = json_output(app, folder / "run", folder / "new.csv", "--client", "north")
+    assert json_output(app, folder / "north", folder / "new.csv") == of_run
+    assert json_output(app, folder / "north" / "model", folder / "new.csv", "--client", "north") == of_run
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "npz"])
@@ -140,8 +127,8 @@ def test_neither_the_kind_of_file_nor_the_order_of_columns_matters(folder: Path,
     else:
         rows = [[float(x[i, 2]), outcome[i], float(x[i, 1]), "anybody", float(x[i, 0])] for i in range(12)]
         small_tables.write_rows(path, ["pulse", "outcome", "bmi", "hospital", "age"], rows)
-    answer = told(folder / "north", path, "--all")
-    assert torch.allclose(shares(answer), wanted(folder, "north"), atol=1e-6)
+    answer = json_output(app, folder / "north", path, "--all")
+    assert torch.allclose(shares(answer), expected_probabilities(folder, "north"), atol=1e-6)
     right = sum(row["class"] == outcome[i] for i, row in enumerate(answer["predictions"]))
     assert answer["accuracy"]["right"] == right
     assert (answer["accuracy"]["over"], answer["accuracy"]["value"]) == (12, pytest.approx(right / 12))
@@ -149,18 +136,18 @@ def test_neither_the_kind_of_file_nor_the_order_of_columns_matters(folder: Path,
 
 def test_the_accuracy_is_over_the_rows_that_have_a_label(folder: Path, tmp_path: Path) -> None:
     x, _ = small_tables.patients(12)
-    said = [row["class"] for row in told(folder / "north", folder / "new.csv")["predictions"]]
+    said = [row["class"] for row in json_output(app, folder / "north", folder / "new.csv")["predictions"]]
     labels = [said[0], {"sick": "well", "well": "sick"}[said[1]], *[""] * 10]
     rows = [[*map(float, row), label] for row, label in zip(x, labels, strict=True)]
-    lines = call(folder / "north", small_tables.write_rows(tmp_path / "x.csv", [*FEATURES, "outcome"], rows))
+    lines = output(app, folder / "north", small_tables.write_rows(tmp_path / "x.csv", [*FEATURES, "outcome"], rows))
     assert lines.splitlines()[-1] == (
         "accuracy 50.0%: 1 right over the 2 of 12 samples that have a label in column 'outcome'"
     )
 
 
 def test_the_answer_is_a_table_for_people(folder: Path) -> None:
-    header, first, *others = call(folder / "north", folder / "new.csv").splitlines()
-    row = told(folder / "north", folder / "new.csv")["predictions"][0]
+    header, first, *others = output(app, folder / "north", folder / "new.csv").splitlines()
+    row = json_output(app, folder / "north", folder / "new.csv")["predictions"][0]
     assert header.split() == ["row", "class", "probability"]
     assert first.split() == ["1", row["class"], f"{row['probability']:.1%}"]
     assert len(others) == 11
@@ -168,15 +155,15 @@ def test_the_answer_is_a_table_for_people(folder: Path) -> None:
 
 def test_predictions_are_written_to_a_file(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "predictions.csv"
-    assert call(folder / "north", folder / "new.csv", "--out", out, "--all") == (
+    assert output(app, folder / "north", folder / "new.csv", "--out", out, "--all") == (
         f"{out}: 12 predictions of the model of 'north' (fedrep, round 2)\n"
     )
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["row", "class", "probability", "sick", "well"]
     found = torch.tensor([[float(row["sick"]), float(row["well"])] for row in rows])
-    assert torch.allclose(found, wanted(folder, "north"), atol=1e-6)
-    assert told(folder / "north", folder / "new.csv", "--out", out)["written"] == str(out)
+    assert torch.allclose(found, expected_probabilities(folder, "north"), atol=1e-6)
+    assert json_output(app, folder / "north", folder / "new.csv", "--out", out)["written"] == str(out)
 
 
 def test_images_are_predicted_by_name_and_labelled_by_their_folders(folder: Path, tmp_path: Path) -> None:
@@ -186,14 +173,16 @@ def test_images_are_predicted_by_name_and_labelled_by_their_folders(folder: Path
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.fromarray(image).save(tmp_path / name)
     np.savez(tmp_path / "same.npz", x=pixels[:, None].astype(np.float32) / 255)
-    answer = told(folder / "images", tmp_path, "--all")
+    answer = json_output(app, folder / "images", tmp_path, "--all")
     assert [row["file"] for row in answer["predictions"]] == files
-    assert torch.allclose(shares(answer), shares(told(folder / "images", tmp_path / "same.npz", "--all")), atol=1e-6)
+    assert torch.allclose(
+        shares(answer), shares(json_output(app, folder / "images", tmp_path / "same.npz", "--all")), atol=1e-6
+    )
     right = sum(row["class"] == "3" for row in answer["predictions"][:2])
     assert answer["accuracy"] == {
         "right": right, "over": 2, "value": right / 2, "that": "lie in a folder with the name of a class"
     }  # fmt: skip
-    some = told(folder / "images", *(tmp_path / name for name in files[1:]), "--all")
+    some = json_output(app, folder / "images", *(tmp_path / name for name in files[1:]), "--all")
     assert torch.allclose(shares(some), shares(answer)[1:], atol=1e-6)
 
 
@@ -249,13 +238,6 @@ def test_what_goes_wrong_is_one_sentence(
     assert result.output == ""
 
 
-def test_a_mistake_ends_with_exit_code_2(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["fedloom", "predict", "north", "missing.csv"])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    printed = capsys.readouterr()
-    assert (stopped.value.code, printed.out, printed.err.count("\n")) == (2, "", 1)
-    assert printed.err.startswith("error: missing.csv has no column 'bmi'")
+def test_a_mistake_ends_with_exit_code_2(folder: Path, fedloom) -> None:
+    result = fedloom("predict", "north", "missing.csv", cwd=folder)
+    assert refusal(result).startswith("error: missing.csv has no column 'bmi'")

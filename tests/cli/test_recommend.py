@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 import fedloom as fl
-from fedloom.cli.app import main
 from fedloom.cli.flows import flows
 from fedloom.runs.client_model import client_flow_model, client_model
 from fedloom.tasks.flows.formats.flow_json import write_flow
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.rules import PLATFORM
 from support import small_flows
+from support.command_line import json_output, output, refusal
 from support.paths import FLOW_EXAMPLES
 
 METHODS = ("fedavg", "fedavg+fedpredict", "fedrep", "fedhybridavglgdual:threshold=24", "fedavg+finetune")
@@ -50,17 +47,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def call(*words: object) -> str:
-    result = CliRunner().invoke(flows, [str(word) for word in words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def told(*words: object) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(call(*words, "--json"))
-    return found
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_clients_model_is_the_one_that_the_run_scored(folder: Path, method: str) -> None:
     run = folder / method.partition(":")[0]
@@ -78,10 +64,10 @@ def test_a_clients_model_is_the_one_that_the_run_scored(folder: Path, method: st
 def test_an_exported_model_says_to_the_bit_what_the_run_says(folder: Path) -> None:
     answers = []
     for client in ("north", "east"):
-        call("export", folder / PERSONAL, "--client", client, "--out", folder / "model.safetensors")
+        output(flows, "export", folder / PERSONAL, "--client", client, "--out", folder / "model.safetensors")
         where = (folder / "flow.json", "--after", "if", "--label", "True", "--top", 50)
-        of_run = told("recommend", folder / PERSONAL, *where, "--client", client)
-        assert told("recommend", folder / "model.safetensors", *where) == of_run
+        of_run = json_output(flows, "recommend", folder / PERSONAL, *where, "--client", client)
+        assert json_output(flows, "recommend", folder / "model.safetensors", *where) == of_run
         assert of_run["model"]["client"] == client
         assert sum(one["probability"] for one in of_run["suggestions"]) == pytest.approx(1, abs=1e-5)
         answers.append(of_run["suggestions"])
@@ -90,14 +76,17 @@ def test_an_exported_model_says_to_the_bit_what_the_run_says(folder: Path) -> No
 
 def test_a_model_that_all_share_needs_no_client(folder: Path) -> None:
     shared, whose = folder / "shared.safetensors", folder / "north.safetensors"
-    assert "the model that all clients share" in call("export", folder / "fedavg", "--out", shared)
-    assert "the model of 'north'" in call("export", folder / "fedavg", "--client", "north", "--out", whose)
+    assert "the model that all clients share" in output(flows, "export", folder / "fedavg", "--out", shared)
+    assert "the model of 'north'" in output(flows, "export", folder / "fedavg", "--client", "north", "--out", whose)
     assert all(torch.equal(a, b) for a, b in zip(load_file(shared).values(), load_file(whose).values(), strict=True))
-    assert told("recommend", folder / "fedavg", folder / "flow.json", "--after", "if")["model"]["client"] == ""
+    assert (
+        json_output(flows, "recommend", folder / "fedavg", folder / "flow.json", "--after", "if")["model"]["client"]
+        == ""
+    )
 
 
 def test_the_answer_is_a_ranked_list_for_people(folder: Path) -> None:
-    lines = call("recommend", folder / "model", folder / "flow.json", "--after", "if", "--top", 3)
+    lines = output(flows, "recommend", folder / "model", folder / "flow.json", "--after", "if", "--top", 3)
     first, *ranked = lines.splitlines()
     assert first == f"After 'if' (If), the model of 'north' ({PERSONAL}) expects:"
     suggestions = Recommender.load(folder / "model").recommend(small_flows.flow(1), 3, "if")
@@ -108,12 +97,12 @@ def test_the_answer_is_a_ranked_list_for_people(folder: Path) -> None:
 
 def test_unknown_words_and_labels_are_noted(folder: Path) -> None:
     order = (folder / "model", EXAMPLES / "order_approval.json", "--after", "store order")
-    lines = call("recommend", *order, "--label", "Maybe").splitlines()
+    lines = output(flows, "recommend", *order, "--label", "Maybe").splitlines()
     assert lines[-2].startswith("Note: the model does not know 10 words of this flow: kind 'ForEach', kind 'Switch',")
     assert lines[-1] == "Note: the labels it knows: 'False', 'True'."
-    assert {"element": "edge", "attribute": "label", "word": "Maybe"} in told("recommend", *order, "--label", "Maybe")[
-        "unknown"
-    ]
+    assert {"element": "edge", "attribute": "label", "word": "Maybe"} in json_output(
+        flows, "recommend", *order, "--label", "Maybe"
+    )["unknown"]
 
 
 @pytest.mark.parametrize(
@@ -144,18 +133,10 @@ def test_unknown_words_and_labels_are_noted(folder: Path) -> None:
         (["recommend", "model", "missing"], "there is no file missing"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence_and_exit_code_2(
-    folder: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["fedloom", "flows", *words])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    error = capsys.readouterr().err
-    assert stopped.value.code == 2
+def test_what_goes_wrong_is_one_sentence_and_exit_code_2(folder: Path, words: list[str], message: str, fedloom) -> None:
+    error = refusal(fedloom("flows", *words, cwd=folder))
     assert error.startswith("error: ")
     assert message in error
-    assert error.count("\n") == 1
 
 
 def test_a_run_whose_data_or_models_are_gone_says_so(folder: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from fedloom.methods.perfedavg import PerFedAvg
 from fedloom.models import build
 from fedloom.training.batches import Assignment
 from fedloom.training.cycle_memory import CycleMemory
-from support.synthetic import Branching, cohort, distance, federation, mlp, trained
+from support.synthetic import Branching, cohort, distance, federation, mlp, train_all
 
 UNEQUAL = [40, 33, 31, 19, 18, 7, 5, 4, 3, 2, 1]
 """Full and partial batches of 16, padded buckets, and batches smaller than the number of parts."""
@@ -38,7 +38,7 @@ def mixing(step, before, after, slots):
     return 0.5 * (second + first), (after, second)
 
 
-def cycled(task, execution, work, cycle, ids=None, **how):
+def train_in_cycles(task, execution, work, cycle, ids=None, **how):
     """The rows and anchors of a cohort after training in cycles from the task's initial row."""
     some = cohort(task, execution, work, ids)
     return some.train_in_cycles(some.spread(task.initial_row()), cycle, **how)
@@ -62,7 +62,7 @@ WORKS = {
 
 
 def agree(task, work, cycle, **how):
-    loop, vectorised = (cycled(task, execution, work, cycle, **how) for execution in ("loop", "vectorised"))
+    loop, vectorised = (train_in_cycles(task, execution, work, cycle, **how) for execution in ("loop", "vectorised"))
     assert distance(loop[0], vectorised[0]) < 2e-5
     assert distance(loop[1], vectorised[1]) < 2e-5
     assert distance(loop[0], task.initial_row().expand(len(loop[0]), -1)) > 1e-3
@@ -84,8 +84,8 @@ def test_vectorised_equals_loop_for_a_model_that_is_no_chain(cycle):
 def test_a_client_cycles_as_if_it_were_alone(execution, client):
     task = Task("t", federation(UNEQUAL), mlp(dropout=0.3))
     work = WORKS["epochs"]
-    together = cycled(task, execution, work, CYCLES["mixing"])
-    alone = cycled(task, execution, work, CYCLES["mixing"], ids=[client])
+    together = train_in_cycles(task, execution, work, CYCLES["mixing"])
+    alone = train_in_cycles(task, execution, work, CYCLES["mixing"], ids=[client])
     for some, one in zip(together, alone, strict=True):
         assert distance(some[client : client + 1], one) < 1e-5
 
@@ -105,16 +105,16 @@ def test_vectorised_equals_loop_for_augmented_inputs():
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_a_cycle_of_one_step_is_ordinary_training(execution):
     task, work = Task("t", federation(UNEQUAL), mlp(dropout=0.3)), WORKS["epochs"]
-    rows, anchors = cycled(task, execution, work, Cycle((0.1,), (0,), onward))
-    assert torch.equal(rows, trained(task, execution, work))
+    rows, anchors = train_in_cycles(task, execution, work, Cycle((0.1,), (0,), onward))
+    assert torch.equal(rows, train_all(task, execution, work))
     assert torch.equal(anchors, task.initial_row().expand(len(UNEQUAL), -1))
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_one_batch_used_twice_is_two_steps_on_all_the_data(execution):
     task = Task("t", federation([20, 9, 1]), mlp())
-    rows, _ = cycled(task, execution, LocalWork(steps=1, batch_size=0), Cycle((0.1, 0.1), (0, 0), onward))
-    assert distance(rows, trained(task, execution, LocalWork(steps=2, batch_size=0, lr=0.1))) < 1e-6
+    rows, _ = train_in_cycles(task, execution, LocalWork(steps=1, batch_size=0), Cycle((0.1, 0.1), (0, 0), onward))
+    assert distance(rows, train_all(task, execution, LocalWork(steps=2, batch_size=0, lr=0.1))) < 1e-6
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -126,9 +126,9 @@ def test_rows_and_slots_may_change_places(execution):
         return slots[0], (after,)
 
     work = LocalWork(steps=1, batch_size=0, lr=0.1)
-    rows, anchors = cycled(task, execution, work, Cycle((0.1,), (0,), swap))
+    rows, anchors = train_in_cycles(task, execution, work, Cycle((0.1,), (0,), swap))
     assert torch.equal(rows, task.initial_row().expand(2, -1))
-    assert distance(anchors, trained(task, execution, work)) < 1e-7
+    assert distance(anchors, train_all(task, execution, work)) < 1e-7
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -207,7 +207,7 @@ def by_hand(task, work, client, step):
     return row
 
 
-def dealt(positions, parts):
+def deal(positions, parts):
     return [positions[i::parts] if len(positions) >= parts else positions for i in range(parts)]
 
 
@@ -216,10 +216,10 @@ def test_first_order_maml_is_its_formula(execution):
     task, work = Task("t", federation(UNEQUAL), mlp()), WORKS["epochs"]
 
     def step(w, gradient, positions):
-        d, other = dealt(positions, 2)
+        d, other = deal(positions, 2)
         return w - 0.1 * gradient(w - 0.2 * gradient(w, d), other)
 
-    rows, _ = cycled(task, execution, work, CYCLES["first order"])
+    rows, _ = train_in_cycles(task, execution, work, CYCLES["first order"])
     for client in (0, 3, 5, len(UNEQUAL) - 1):
         assert distance(by_hand(task, work, client, step), rows[client]) < 1e-5
 
@@ -229,12 +229,12 @@ def test_hessian_free_maml_is_its_formula(execution):
     task, work = Task("t", federation(UNEQUAL), mlp()), WORKS["epochs"]
 
     def step(w, gradient, positions):
-        d, other, third = dealt(positions, 3)
+        d, other, third = deal(positions, 3)
         g = gradient(w - 0.2 * gradient(w, d), other)
         change = (gradient(w + 0.01 * g, third) - gradient(w - 0.01 * g, third)) / 0.02
         return w - 0.1 * (g - 0.2 * change)
 
-    rows, _ = cycled(task, execution, work, CYCLES["hessian free"])
+    rows, _ = train_in_cycles(task, execution, work, CYCLES["hessian free"])
     for client in (0, 3, 5, len(UNEQUAL) - 1):
         assert distance(by_hand(task, work, client, step), rows[client]) < 1e-4  # a difference of gradients over 0.02
 
@@ -254,7 +254,7 @@ def test_maml_on_a_quadratic_by_hand(execution, order):
     some = cohort(task, execution, work)
     row, _ = some.train_in_cycles(torch.tensor([[w]]), cycle)
     (batch,) = Assignment.of(0, torch.arange(3), work, 3, 1)
-    groups = dealt(batch, 2 if order == "first" else 3)
+    groups = deal(batch, 2 if order == "first" else 3)
 
     def gradient(w, group):
         return sum(a[i] * (w - c[i]) for i in group.tolist()) / len(group)
@@ -268,7 +268,7 @@ def test_maml_on_a_quadratic_by_hand(execution, order):
 # -- BatchNorm, bookkeeping, refusals
 
 
-def normed() -> nn.Module:
+def model_with_batch_norm() -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         return nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 5))
@@ -276,12 +276,12 @@ def normed() -> nn.Module:
 
 def test_batch_norm_cycles_in_the_loop_and_sees_only_its_part():
     """One cycle of two steps with learning rate 0 moves the running mean towards the means of the two parts."""
-    task = Task("t", federation([12]), normed())
+    task = Task("t", federation([12]), model_with_batch_norm())
     work = LocalWork(steps=1, batch_size=12)
-    rows, anchors = cycled(task, "loop", work, Cycle((0.0, 0.0), (0, 1), onward))
+    rows, anchors = train_in_cycles(task, "loop", work, Cycle((0.0, 0.0), (0, 1), onward))
     (batch,) = Assignment.of(0, task.federation.train[0], work, 3, 1)
     mean = torch.zeros(8)
-    for part in dealt(batch, 2):
+    for part in deal(batch, 2):
         mean = 0.9 * mean + 0.1 * task.model[0](task.inputs(part)).mean(0)
     found = task.layout.views(rows[0])
     assert torch.allclose(found["1.running_mean"], mean, atol=1e-6)
@@ -290,11 +290,11 @@ def test_batch_norm_cycles_in_the_loop_and_sees_only_its_part():
 
 
 def test_a_part_of_one_that_batch_norm_cannot_take_is_told_with_the_client():
-    task = Task("t", federation([12, 14]), normed())
+    task = Task("t", federation([12, 14]), model_with_batch_norm())
     with pytest.raises(
         FedloomError, match="client 1 deals its batches into 2 parts, and a part of one BatchNorm cannot"
     ):
-        cycled(task, "loop", LocalWork(batch_size=12), CYCLES["first order"])
+        train_in_cycles(task, "loop", LocalWork(batch_size=12), CYCLES["first order"])
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -309,11 +309,11 @@ def test_every_gradient_of_a_cycle_counts_as_a_step(execution):
 def test_cycles_are_refused_where_a_step_is_no_plain_gradient(how):
     task = Task("t", federation([9]), mlp())
     with pytest.raises(FedloomError, match="made of plain gradient steps"):
-        cycled(task, "loop", LocalWork(**how), CYCLES["first order"])
+        train_in_cycles(task, "loop", LocalWork(**how), CYCLES["first order"])
 
 
 def test_no_steps_leave_rows_and_anchors_as_they_are():
     task = Task("t", federation([8, 8]), mlp())
-    rows, anchors = cycled(task, "vectorised", LocalWork(steps=0), CYCLES["first order"])
+    rows, anchors = train_in_cycles(task, "vectorised", LocalWork(steps=0), CYCLES["first order"])
     assert torch.equal(rows, task.initial_row().expand(2, -1))
     assert torch.equal(anchors, rows)

@@ -27,7 +27,7 @@ WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 SIZES = [33, 9, 50, 20, 14]
 
 
-def held(sizes: list[int]) -> Federation:
+def federation_of(sizes: list[int]) -> Federation:
     """Clients with three parts of their own."""
     whole = federation([3 * size for size in sizes])
     thirds = [torch.tensor_split(whole.train[client], 3) for client in range(len(sizes))]
@@ -56,7 +56,7 @@ def owners(before: Federation, after: Federation) -> list[int]:
 
 @given(st.integers(2, 12), st.floats(0.05, 1.0), st.integers(0, 5))
 def test_a_drift_is_one_circle_of_clients_that_hand_on_whole_shares(clients, share, seed):
-    before = held(list(range(1, clients + 1)))
+    before = federation_of(list(range(1, clients + 1)))
     number = round(share * clients)
     if number < 2:
         with pytest.raises(FedloomError, match="at least two clients must exchange"):
@@ -73,7 +73,7 @@ def test_a_drift_is_one_circle_of_clients_that_hand_on_whole_shares(clients, sha
 
 
 def test_the_data_change_hands_from_the_named_rounds_on_and_each_drift_tops_the_one_before():
-    before = held([5, 6, 7, 8])
+    before = federation_of([5, 6, 7, 8])
     after = with_concept_drift(before, [3, 8], seed=1)
     assert after.at(0) is after.at(2) is after
     assert owners(before, after) == [0, 1, 2, 3]
@@ -86,7 +86,7 @@ def test_the_data_change_hands_from_the_named_rounds_on_and_each_drift_tops_the_
 
 
 def test_the_seed_decides_who_drifts_and_nothing_else_does():
-    before = held(list(range(1, 11)))
+    before = federation_of(list(range(1, 11)))
     drawn = {tuple(owners(before, with_concept_drift(before, [4], 0.4, seed).at(4))) for seed in range(6)}
     assert len(drawn) > 1
     again = [owners(before, with_concept_drift(before, rounds, 0.4, 2).at(4)) for rounds in ([4], [4, 9])]
@@ -116,12 +116,12 @@ def test_a_withheld_class_stays_withheld_in_the_data_it_was_taken_from():
 )
 def test_what_cannot_be_is_refused_in_one_sentence(settings, reason):
     with pytest.raises(FedloomError, match=reason):
-        with_concept_drift(held([4, 5, 6]), **settings)
+        with_concept_drift(federation_of([4, 5, 6]), **settings)
 
 
 def test_a_federation_drifts_by_one_plan():
     with pytest.raises(FedloomError, match="already has concept drift"):
-        with_concept_drift(with_concept_drift(held([4, 5]), [3]), [5])
+        with_concept_drift(with_concept_drift(federation_of([4, 5]), [3]), [5])
 
 
 # -- runs
@@ -146,7 +146,7 @@ def test_from_the_drift_on_clients_train_and_test_on_what_they_then_hold(executi
 
 
 def test_before_the_drift_nothing_is_different_and_the_pooled_data_never_are():
-    calm = Task("t", held(SIZES), mlp())
+    calm = Task("t", federation_of(SIZES), mlp())
     task = replace(calm, federation=with_concept_drift(calm.federation, [3]))
     bare, drifted = run("fedavg", calm), run("fedavg", task)
     assert bare.records[:3] == drifted.records[:3]
@@ -162,7 +162,7 @@ class Stop(Exception):  # noqa: N818
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep", "centralised", "fedavg+fedpredict:dynamic=true"])
 def test_workers_and_a_stop_change_no_byte(tmp_path, method):
-    calm = Task("t", held(SIZES), mlp())
+    calm = Task("t", federation_of(SIZES), mlp())
     task = replace(calm, federation=with_concept_drift(calm.federation, [2, 4]))
     settings = {"rounds": 5, "selection": {"number": 3}}
 
@@ -186,7 +186,7 @@ def test_workers_and_a_stop_change_no_byte(tmp_path, method):
 
 
 def test_a_tasks_fingerprint_covers_its_drift():
-    calm = Task("t", held(SIZES), mlp())
+    calm = Task("t", federation_of(SIZES), mlp())
     plans = [[3], [4], [3, 4]]
     prints = [fingerprint(replace(calm, federation=with_concept_drift(calm.federation, rounds))) for rounds in plans]
     assert len({fingerprint(calm), *prints}) == 4

@@ -21,7 +21,7 @@ WORK = {"epochs": 2, "batch_size": 8, "lr": 0.5}
 RECALL = "client_model/own_test/withheld_recall"
 
 
-def held(
+def federation_of(
     train: list[list[int]], test: list[list[int]] | None = None, valid: list[list[int]] | None = None
 ) -> Federation:
     """Clients with samples of these classes (of 4) in their parts; test and validation like train unless given."""
@@ -47,7 +47,7 @@ def labels(federation: Federation, part: str, client: int) -> list[int]:
 
 @given(st.sets(st.sampled_from([0, 2, 3, 4]), min_size=1))
 def test_the_class_is_gone_from_train_and_validation_of_the_chosen_and_nothing_else_is(chosen):
-    before = held(MANY)
+    before = federation_of(MANY)
     after = with_withheld_class(before, 3, sorted(chosen))
     assert after.withheld == (3, tuple(sorted(chosen)))
     for client, own in enumerate(MANY):
@@ -58,7 +58,7 @@ def test_the_class_is_gone_from_train_and_validation_of_the_chosen_and_nothing_e
 
 
 def test_a_number_of_clients_is_drawn_among_those_who_can_lose_the_class():
-    before = held([*MANY, [3, 3], [3, 1]], [*MANY, [3], [1]])
+    before = federation_of([*MANY, [3, 3], [3, 1]], [*MANY, [3], [1]])
     drawn = {with_withheld_class(before, 3, 2, seed).withheld[1] for seed in range(20)}
     assert len(drawn) > 1
     assert {client for pair in drawn for client in pair} == {0, 2, 3, 4}  # 1 lacks it, 5 has only it, 6 tests none
@@ -83,23 +83,23 @@ def test_a_number_of_clients_is_drawn_among_those_who_can_lose_the_class():
 )
 def test_what_cannot_be_is_refused_in_one_sentence(label, clients, reason):
     with pytest.raises(FedloomError, match=reason):
-        with_withheld_class(held([*MANY, [3, 3], [3, 1]], [*MANY, [3], [1]]), label, clients)
+        with_withheld_class(federation_of([*MANY, [3, 3], [3, 1]], [*MANY, [3], [1]]), label, clients)
 
 
 def test_it_is_refused_where_there_are_no_classes_and_after_a_drift():
     with pytest.raises(FedloomError, match="have no classes"):
         with_withheld_class(quadratic([1.0, 2.0]).federation, 0, [0])
     with pytest.raises(FedloomError, match="before concept drift"):
-        with_withheld_class(with_concept_drift(held(MANY), [3]), 3, [0])
+        with_withheld_class(with_concept_drift(federation_of(MANY), [3]), 3, [0])
     with pytest.raises(FedloomError, match="only one class can be withheld, once"):
-        with_withheld_class(with_withheld_class(held(MANY), 3, [0]), 2, [0])
+        with_withheld_class(with_withheld_class(federation_of(MANY), 3, [0]), 2, [0])
 
 
 # -- the recall
 
 
 def task(clients: list[int]) -> Task:
-    return Task("t", with_withheld_class(held(MANY), 3, clients), mlp(classes=4))
+    return Task("t", with_withheld_class(federation_of(MANY), 3, clients), mlp(classes=4))
 
 
 def run(method: str, task: Task, **settings) -> fl.History:
@@ -138,7 +138,7 @@ def test_who_trains_alone_never_predicts_a_class_it_never_saw_and_centralised_tr
 
 
 def test_without_a_withheld_class_there_is_no_recall_of_it():
-    names = run("fedavg", Task("t", held(MANY), mlp(classes=4)), rounds=1).records[-1]["metrics"]
+    names = run("fedavg", Task("t", federation_of(MANY), mlp(classes=4)), rounds=1).records[-1]["metrics"]
     assert not [name for name in names if "recall" in name]
 
 

@@ -124,7 +124,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
                 os.kill(number, signal.SIGKILL)
 
 
-def taken() -> list[int]:
+def ports_in_use() -> list[int]:
     """The walk-through's ports that another program has."""
     found = []
     for port in PORTS:
@@ -138,8 +138,8 @@ def taken() -> list[int]:
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: the walk-through is not tried")
 def test_the_walk_through_works_as_written(shell: Shell, tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="flwr is not installed: the walk-through is not tried")
-    if taken():
-        pytest.skip(f"port {taken()[0]} is taken: the walk-through is not tried")
+    if ports_in_use():
+        pytest.skip(f"port {ports_in_use()[0]} is taken: the walk-through is not tried")
     for kind, name, text in steps(section("A walk-through")):
         if kind == FILE:
             (tmp_path / name).write_text(text)
@@ -183,9 +183,9 @@ def test_the_sentences_about_unreadable_data_are_those_that_a_site_says(
     header, *rows = (line.split(",") for line in Path("north.csv").read_text().splitlines())
     unreadable = {
         "no column": ([*header[:-1], "label"], rows),
-        "NaN": (header, changed(rows, 17, 1, "nan")),
-        "n/a": (header, changed(rows, 17, 1, "n/a")),
-        "unclear": (header, changed(rows, 5, -1, "unclear")),
+        "NaN": (header, change_cell(rows, 17, 1, "nan")),
+        "n/a": (header, change_cell(rows, 17, 1, "n/a")),
+        "unclear": (header, change_cell(rows, 5, -1, "unclear")),
     }
     told = []
     for head, lines in unreadable.values():
@@ -197,7 +197,7 @@ def test_the_sentences_about_unreadable_data_are_those_that_a_site_says(
     assert listed.splitlines() == [f"error: {sentence}" for sentence in told]
 
 
-def changed(rows: list[list[str]], row: int, column: int, cell: str) -> list[list[str]]:
+def change_cell(rows: list[list[str]], row: int, column: int, cell: str) -> list[list[str]]:
     """A table with another cell; rows are counted from 1."""
     copy = [list(line) for line in rows]
     copy[row - 1][column] = cell

@@ -38,7 +38,7 @@ def ready(method: fl.Algorithm, rounds: int = 3, **settings: object) -> Prepared
     return prepare(three(), method, resolve({**values, **settings}, "the test"))
 
 
-def simulated(prepared: Prepared, rounds: int) -> list[dict[str, int]]:
+def simulate(prepared: Prepared, rounds: int) -> list[dict[str, int]]:
     """What the simulator counts before the first round and in each."""
     run = prepared.composition
     engine, state = Inline(run.runtime()), initial_state(run)
@@ -60,7 +60,7 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_the_bytes_are_those_that_the_simulator_counts(method):
     told = explain(ready(method))
-    assert [{name: record[name] for name in COSTS} for record in told.records] == simulated(ready(method), 2)
+    assert [{name: record[name] for name in COSTS} for record in told.records] == simulate(ready(method), 2)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
@@ -75,7 +75,7 @@ def test_the_bytes_of_the_tensors_add_up_to_the_counted_ones(method):
 
 def test_selected_clients_and_the_selections_questions_are_counted_too():
     asks = {"name": "powerofchoice", "fraction": 0.4}
-    told, (_, first, _) = explain(ready(fl.FedAvg(), selection=asks)), simulated(ready(fl.FedAvg(), selection=asks), 2)
+    told, (_, first, _) = explain(ready(fl.FedAvg(), selection=asks)), simulate(ready(fl.FedAvg(), selection=asks), 2)
     (question,) = told.of(1, SELECTION)
     assert [piece.name for piece in question.up] == ["loss", "score", "samples"]
     asked, worked = len(question.clients), len(told.of(1, WORK)[0].clients)
@@ -166,8 +166,8 @@ def test_a_server_without_data_says_the_same_as_a_simulation():
     prepared = ready(fl.SCAFFOLD())
     held = prepared.composition.task.federation
     columns = {name: torch.zeros_like(column) for name, column in held.columns.items()}
-    hollow = replace(three(), federation=replace(held, columns=columns))
-    assert explain(prepare(hollow, fl.SCAFFOLD(), prepared.config)).lines() == explain(prepared).lines()
+    without_samples = replace(three(), federation=replace(held, columns=columns))
+    assert explain(prepare(without_samples, fl.SCAFFOLD(), prepared.config)).lines() == explain(prepared).lines()
 
 
 def test_a_config_is_explained_as_a_text_that_fits_a_terminal():
@@ -180,8 +180,8 @@ def test_a_config_is_explained_as_a_text_that_fits_a_terminal():
 
 
 def test_scoring_goes_to_all_sites_or_to_the_drawn_ones():
-    def scored(told: Explanation) -> int:
+    def number_scored(told: Explanation) -> int:
         return len(told.of(1, SCORING)[0].clients)
 
-    assert scored(explain(ready(fl.FedAvg()))) == 3
-    assert scored(explain(ready(fl.FedAvg(), eval_clients=2))) == 2
+    assert number_scored(explain(ready(fl.FedAvg()))) == 3
+    assert number_scored(explain(ready(fl.FedAvg(), eval_clients=2))) == 2

@@ -95,9 +95,9 @@ def test_flower_passes_our_bytes_on_as_they_are() -> None:
     from flwr.app import Message
 
     data = bytes(range(256)) * 3
-    letter = Message(flower._record(data), 7, "train", ttl=60.0, group_id="1")
-    assert flower._data(letter) == data
-    answer = Message(flower._record(b"answer"), reply_to=letter)
+    message = Message(flower._record(data), 7, "train", ttl=60.0, group_id="1")
+    assert flower._data(message) == data
+    answer = Message(flower._record(b"answer"), reply_to=message)
     assert flower._received_message("name", answer) == flower.ReceivedMessage(
         "name", answer.metadata.src_node_id, b"answer"
     )

@@ -26,7 +26,7 @@ from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.provision.certificates import make_node_key
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import SiteSettings, load_server, load_site, to_toml
-from support.deployment import SITES, excluded, final_row, free_ports, simulated, values, without
+from support.deployment import SITES, exclusions, final_row, free_ports, simulate, values, without
 
 pytestmark = [
     pytest.mark.slow,
@@ -175,7 +175,7 @@ def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines) 
     assert watcher.process.returncode == 0, watcher.output()
     assert not victims
     assert rounds_done(run) == ROUNDS
-    there = simulated(GIVEN, selection=without(excluded(run)))
+    there = simulate(GIVEN, selection=without(exclusions(run)))
     torch.testing.assert_close(final_row(run), there.row, rtol=1e-5, atol=1e-7)
     assert (run / "report.html").is_file()
     assert all((machines.root / name / "model" / "model.safetensors").is_file() for name in SITES)

@@ -16,10 +16,10 @@ from support.deployment import (
     SITES,
     Deployment,
     Only,
-    excluded,
+    exclusions,
     final_row,
     records,
-    simulated,
+    simulate,
     start_deployment,
     values,
     without,
@@ -39,8 +39,8 @@ def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, met
     given = values(method, 3)
     deployment.set_up(given)
     folder = deployment.run()
-    there = simulated(given)
-    assert not excluded(folder)
+    there = simulate(given)
+    assert not exclusions(folder)
     found = records(folder)
     assert [record["round"] for record in found] == [0, 1, 2, 3]
     for mine, theirs in zip(found, there.records, strict=True):
@@ -78,11 +78,13 @@ def test_what_one_site_sends_wrongly_is_dropped_with_a_reason_and_the_others_go_
 
     deployment.answers["west"] = hostile
     folder = deployment.run()
-    reasons = {number: reason for number, site, what, reason in excluded(folder) if (site, what) == ("west", "update")}
+    reasons = {
+        number: reason for number, site, what, reason in exclusions(folder) if (site, what) == ("west", "update")
+    }
     assert list(reasons) == [1, 2, 3, 4, 5]
     for number, words in enumerate(["not finite", "shape", "another round", "bytes", "replay"], start=1):
         assert words in reasons[number]
-    there = simulated(given, selection=Only({number: [0, 1] for number in range(1, 6)}))
+    there = simulate(given, selection=Only({number: [0, 1] for number in range(1, 6)}))
     assert records(folder)[-1]["round"] == 6
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
 
@@ -100,10 +102,10 @@ def test_a_site_that_sleeps_past_the_deadline_is_left_out_and_its_late_answer_dr
 
     deployment.answers["south"] = sleepy
     folder = deployment.run()
-    left = excluded(folder)
+    left = exclusions(folder)
     assert (1, "south", "update", "no answer within 4 s") in left
     assert any("too late" in reason or "no answer" in reason for number, _, _, reason in left if number > 1)
-    there = simulated(given, selection=without(left))
+    there = simulate(given, selection=without(left))
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
 
 
@@ -125,7 +127,7 @@ def test_a_site_whose_node_is_killed_mid_round_and_comes_back_keeps_its_state(de
     deployment.answers["north"] = unlucky
     folder = deployment.run()
     assert killed
-    there = simulated(given, selection=without(excluded(folder)))
+    there = simulate(given, selection=without(exclusions(folder)))
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
 
 
@@ -149,7 +151,7 @@ def test_a_site_that_joins_at_round_3_takes_part_from_then_on(deployment: Deploy
     took = {record["round"]: record["selected"] for record in records(folder)}
     assert took[1] == took[2] == [0, 1]
     assert took[8] == [0, 1, 2]
-    there = simulated(given, selection=Only({number: ids for number, ids in took.items() if number}))
+    there = simulate(given, selection=Only({number: ids for number, ids in took.items() if number}))
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
 
 
@@ -164,8 +166,8 @@ def test_a_full_disk_at_a_site_costs_its_updates_and_nobody_elses(deployment: De
         folder = deployment.run()
     finally:
         os.system(f"umount {disk}")  # noqa: S605
-    left = excluded(folder)
+    left = exclusions(folder)
     assert [(number, site) for number, site, _, _ in left] == [(1, "south"), (2, "south")]
     assert all("No space left" in reason for *_, reason in left)
-    there = simulated(given, selection=Only({1: [0, 2], 2: [0, 2]}))
+    there = simulate(given, selection=Only({1: [0, 2], 2: [0, 2]}))
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)

@@ -29,7 +29,19 @@ from fedloom.runs import prepare as prepare_module
 from fedloom.runs.resolve_config import resolve
 from fedloom.training.execution import Execution
 from fedloom.training.local_trainer import LocalTrainer
-from support.engine_runs import FEDLOOM, SIZES, WORK, Faulty, Mortal, Refusing, alive, eventually, run, small, written
+from support.engine_runs import (
+    FEDLOOM,
+    SIZES,
+    WORK,
+    Faulty,
+    Mortal,
+    Refusing,
+    comes_true,
+    is_alive,
+    result_files,
+    run,
+    seven_clients,
+)
 from support.synthetic import federation
 
 
@@ -82,7 +94,7 @@ def test_the_number_of_workers_changes_no_byte_of_a_cnn(tmp_path, method):
 
 
 def test_results_come_in_the_order_of_the_jobs():
-    task = small()
+    task = seven_clients()
     engine = Processes(runtime(task, fl.FedAvg()), 2)
     try:
         shared = engine.run(jobs(task), everything(task), {})
@@ -106,7 +118,7 @@ class Slow(fl.FedAvg):
 
 
 def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(caplog):
-    task = small()
+    task = seven_clients()
     engine = Processes(runtime(task, Slow()), 2)
     victim = engine.workers[0].process.pid
     killer = threading.Timer(0.15, os.kill, (victim, signal.SIGKILL))
@@ -124,7 +136,7 @@ def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(caplog):
 
 @pytest.mark.timeout(30)
 def test_workers_killed_while_idle_are_replaced():
-    task = small()
+    task = seven_clients()
     engine = Processes(runtime(task, fl.FedAvg()), 2)
     try:
         first = engine.run(jobs(task), everything(task), {})
@@ -140,7 +152,7 @@ def test_workers_killed_while_idle_are_replaced():
 @pytest.mark.timeout(30)
 def test_a_worker_that_dies_with_an_unread_job_is_replaced():
     """Stopped workers do not read their pipes, so the job is still in the pipe when they die."""
-    task = small()
+    task = seven_clients()
     engine = Processes(runtime(task, fl.FedAvg()), 2)
     pids = [worker.process.pid for worker in engine.workers]
     for pid in pids:
@@ -206,11 +218,11 @@ def test_a_sentence_for_a_person_stays_one(tmp_path, workers):
 
 def test_closing_ends_all_workers_and_gives_their_files_back():
     before = len(os.listdir("/proc/self/fd"))
-    engine = Processes(runtime(small(), fl.FedAvg()), 3)
+    engine = Processes(runtime(seven_clients(), fl.FedAvg()), 3)
     pids = [worker.process.pid for worker in engine.workers]
-    assert all(alive(pid) for pid in pids)
+    assert all(is_alive(pid) for pid in pids)
     engine.close()
-    assert not any(alive(pid) for pid in pids)
+    assert not any(is_alive(pid) for pid in pids)
     del engine
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -226,17 +238,17 @@ def command(folder: Path, workers: int = 2, rounds: int = 60) -> list[str]:
     ]  # fmt: skip
 
 
-def begun(folder: Path, process: subprocess.Popen) -> bool:
+def wait_for_first_record(folder: Path, process: subprocess.Popen) -> bool:
     """Wait until a run has measured something, with its workers at work."""
     metrics = folder / "metrics.jsonl"
-    return eventually(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000), 150)
+    return comes_true(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000), 150)
 
 
 @pytest.mark.slow
 def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_bytes(tmp_path):
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     process = subprocess.Popen(command(stopped), start_new_session=True, stderr=subprocess.PIPE, text=True)
-    assert begun(stopped, process)
+    assert wait_for_first_record(stopped, process)
     workers = children(process.pid)
     assert len(workers) == 2
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the parent and its workers
@@ -244,23 +256,23 @@ def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_b
     assert process.returncode == 130
     assert f"stopped: continue with  fedloom resume {stopped}" in told
     assert "Traceback" not in told
-    assert eventually(lambda: not any(alive(pid) for pid in workers), 5)
+    assert comes_true(lambda: not any(is_alive(pid) for pid in workers), 5)
     assert not (stopped / "clients.json").exists()
     for arguments in (["resume", str(stopped), "--quiet", "--json"], command(whole, workers=1)[1:]):
         assert CliRunner().invoke(app, arguments).exit_code == 0
-    assert written(stopped) == written(whole)
+    assert result_files(stopped) == result_files(whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGTERM"])
 def test_a_parent_that_is_killed_leaves_no_orphan(tmp_path, signal_name):
     process = subprocess.Popen(command(tmp_path / "run", rounds=5000), start_new_session=True, stderr=subprocess.PIPE)
-    assert begun(tmp_path / "run", process)
+    assert wait_for_first_record(tmp_path / "run", process)
     workers = children(process.pid)
     assert len(workers) == 2
     os.kill(process.pid, getattr(signal, signal_name))
     process.wait(timeout=10)
-    assert eventually(lambda: not any(alive(pid) for pid in workers), 5)
+    assert comes_true(lambda: not any(is_alive(pid) for pid in workers), 5)
 
 
 @pytest.mark.slow
@@ -274,13 +286,13 @@ def test_a_parent_that_is_killed_takes_workers_along_that_are_deep_in_their_work
     )
     arguments = [*command(tmp_path / "run"), "--method", f"{tmp_path / 'sleepy.py'}:Sleepy", "--execution", "loop"]
     process = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.PIPE)
-    assert eventually(lambda: process.poll() is not None or len(list(tmp_path.glob("*.asleep"))) == 2, 150)
+    assert comes_true(lambda: process.poll() is not None or len(list(tmp_path.glob("*.asleep"))) == 2, 150)
     workers = [int(path.stem) for path in tmp_path.glob("*.asleep")]
     assert len(workers) == 2
     os.kill(process.pid, signal.SIGKILL)
     process.wait(timeout=10)
     try:
-        assert eventually(lambda: not any(alive(pid) for pid in workers), 5)
+        assert comes_true(lambda: not any(is_alive(pid) for pid in workers), 5)
     finally:
-        for pid in filter(alive, workers):
+        for pid in filter(is_alive, workers):
             os.kill(pid, signal.SIGKILL)

@@ -22,7 +22,17 @@ from fedloom.core.errors import FedloomError
 from fedloom.runs import prepare as prepare_module
 from fedloom.runs.resolve_config import resolve
 from fedloom.training.execution import Execution
-from support.engine_runs import FEDLOOM, Faulty, Mortal, Refusing, alive, eventually, run, small, written
+from support.engine_runs import (
+    FEDLOOM,
+    Faulty,
+    Mortal,
+    Refusing,
+    comes_true,
+    is_alive,
+    result_files,
+    run,
+    seven_clients,
+)
 
 ray = pytest.importorskip("ray", reason="ray is not installed: the engine on Ray is not tried")
 
@@ -54,11 +64,11 @@ def cluster():
     started = set(descendants(os.getpid())) - before
     assert len(started) > 2
     leave(ray, folder)
-    assert eventually(lambda: not any(alive(pid) for pid in started), 10)
+    assert comes_true(lambda: not any(is_alive(pid) for pid in started), 10)
     assert not Path(folder).exists()
 
 
-def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_cohorts_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cohorts of two clients, so that there is work for everybody."""
     monkeypatch.setattr(prepare_module, "decide", lambda _, wanted, __: Execution(wanted, "", 2))
 
@@ -79,7 +89,7 @@ def descendants(pid: int) -> list[int]:
 @pytest.mark.parametrize("execution", ["vectorised", "loop"])
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep"])
 def test_two_ray_workers_leave_the_bytes_of_one_process(tmp_path, monkeypatch, cluster, method, execution):
-    shared_out(monkeypatch)
+    use_cohorts_of_two(monkeypatch)
     settings = {"execution": execution, "selection": {"fraction": 0.7}}
     alone = run(tmp_path / "inline", method, engine="inline", **settings)
     there = run(tmp_path / "ray", method, engine="ray", ray_address=cluster, workers=2, **settings)
@@ -93,12 +103,12 @@ def test_a_run_stopped_on_ray_goes_on_in_processes_to_the_same_bytes(tmp_path, m
         if record["round"] == 2:
             raise KeyboardInterrupt
 
-    shared_out(monkeypatch)
+    use_cohorts_of_two(monkeypatch)
     whole = run(tmp_path / "whole", "fedrep", execution="loop")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "it", "fedrep", execution="loop", engine="ray", ray_address=cluster, workers=2, observers=[stop])
-    fl.resume(tmp_path / "it", task=small(), engine="processes")
-    assert written(tmp_path / "it") == whole
+    fl.resume(tmp_path / "it", task=seven_clients(), engine="processes")
+    assert result_files(tmp_path / "it") == whole
 
 
 @pytest.mark.slow
@@ -126,12 +136,18 @@ def test_errors_arrive_as_a_sentence_or_with_their_traceback(tmp_path, cluster):
 def test_a_task_that_cannot_be_sent_is_refused_in_a_sentence(tmp_path, cluster):
     lock = threading.Lock()
 
-    def guarded(x: torch.Tensor) -> torch.Tensor:
+    def lock_and_return(x: torch.Tensor) -> torch.Tensor:
         with lock:
             return x
 
     with pytest.raises(FedloomError, match="cannot be sent to Ray workers") as caught:
-        run(tmp_path / "run", "fedavg", replace(small(), prepare=guarded), engine="ray", ray_address=cluster)
+        run(
+            tmp_path / "run",
+            "fedavg",
+            replace(seven_clients(), prepare=lock_and_return),
+            engine="ray",
+            ray_address=cluster,
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -165,7 +181,7 @@ def test_the_command_runs_a_method_of_ones_own_on_a_cluster(tmp_path, cluster):
     where = ["--workers", "2", "--engine", "ray", "--ray-address", cluster]
     done = subprocess.run([FEDLOOM, *words, tmp_path / "ray", *where], check=True, capture_output=True, text=True)
     assert done.stderr == ""
-    assert written(tmp_path / "ray") == written(tmp_path / "inline")
+    assert result_files(tmp_path / "ray") == result_files(tmp_path / "inline")
 
 
 def test_an_address_at_which_nobody_answers_is_refused_soon_and_before_any_work(tmp_path):
@@ -208,10 +224,10 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 def test_resume_may_change_where_a_run_is_computed_but_not_to_something_impossible(tmp_path):
     run(tmp_path / "run", "fedavg")
     with pytest.raises(FedloomError, match="is for engine=ray"):
-        fl.resume(tmp_path / "run", task=small(), ray_address="127.0.0.1:6379")
+        fl.resume(tmp_path / "run", task=seven_clients(), ray_address="127.0.0.1:6379")
     with pytest.raises(FedloomError, match="has one process"):
-        fl.resume(tmp_path / "run", task=small(), engine="inline", workers=2)
-    assert fl.resume(tmp_path / "run", task=small(), engine="processes", workers=2).records[-1]["round"] == 3
+        fl.resume(tmp_path / "run", task=seven_clients(), engine="inline", workers=2)
+    assert fl.resume(tmp_path / "run", task=seven_clients(), engine="processes", workers=2).records[-1]["round"] == 3
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.float64], ids=str)

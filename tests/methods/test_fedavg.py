@@ -11,7 +11,7 @@ from fedloom.core.task import Task
 from support.checkpoints import WORK, checkpoint_tensors, final_row
 from support.drift_control import BOTH_WAYS, LOCAL, fedavg_fixed_point, least_squares_task, optimum
 from support.quadratic import quadratic
-from support.synthetic import SIZES, distance, federation, mlp, small_task, trained
+from support.synthetic import SIZES, distance, federation, mlp, small_task, train_all
 
 # -- identities
 
@@ -28,7 +28,7 @@ def test_a_server_that_takes_the_whole_change_is_fedavg_to_rounding(tmp_path):
 def test_a_single_client_is_trained_as_if_nothing_were_federated(tmp_path):
     task = Task("t", federation([40]), mlp())
     work = LocalWork(**WORK)
-    assert torch.equal(final_row(tmp_path / "run", "fedavg", task, rounds=1), trained(task, "vectorised", work)[0])
+    assert torch.equal(final_row(tmp_path / "run", "fedavg", task, rounds=1), train_all(task, "vectorised", work)[0])
 
 
 # -- the mean
@@ -37,7 +37,7 @@ def test_a_single_client_is_trained_as_if_nothing_were_federated(tmp_path):
 @pytest.mark.parametrize("by", ["samples", "steps", "uniform"])
 def test_the_new_row_is_the_mean_weighted_as_asked(tmp_path, by):
     task = small_task()
-    alone = trained(task, "vectorised", LocalWork(**WORK))
+    alone = train_all(task, "vectorised", LocalWork(**WORK))
     steps = torch.tensor([6.0, 2.0, 8.0, 4.0])  # two epochs of 3, 1, 4 and 2 batches of at most 16
     raw = {"samples": torch.tensor(SIZES).float(), "steps": steps, "uniform": torch.ones(4)}[by]
     expected = ((raw / raw.sum())[:, None] * alone).sum(0)
@@ -55,7 +55,7 @@ def test_weights_are_shared_among_those_who_were_selected(tmp_path):
     ids = history.records[-1]["selected"]
     assert len(ids) == 2
     sizes = torch.tensor([float(SIZES[client]) for client in ids])
-    expected = ((sizes / sizes.sum())[:, None] * trained(task, "vectorised", LocalWork(**WORK), ids)).sum(0)
+    expected = ((sizes / sizes.sum())[:, None] * train_all(task, "vectorised", LocalWork(**WORK), ids)).sum(0)
     assert distance(expected, checkpoint_tensors(tmp_path / "run")["server/row"]) < 1e-6
 
 

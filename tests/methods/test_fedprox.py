@@ -13,7 +13,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.training.batches import Assignment
 from support.checkpoints import WORK, checkpoint_tensors, final_row
 from support.quadratic import quadratic
-from support.synthetic import SIZES, distance, small_task, trained
+from support.synthetic import SIZES, distance, small_task, train_all
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -39,7 +39,7 @@ def test_clients_that_did_part_of_their_work_still_count(tmp_path):
         return 0.01 * (now - then)
 
     works = [replace(work, partial=0.0, steps=some) for some in steps]
-    alone = torch.cat([trained(task, "loop", one, [client], pull=pull) for client, one in enumerate(works)])
+    alone = torch.cat([train_all(task, "loop", one, [client], pull=pull) for client, one in enumerate(works)])
     shares = torch.tensor(SIZES) / sum(SIZES)
     assert distance((shares[:, None] * alone).sum(0), checkpoint_tensors(tmp_path / "run")["server/row"]) < 1e-5
 

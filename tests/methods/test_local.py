@@ -9,7 +9,7 @@ import fedloom as fl
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from support.checkpoints import WORK, checkpoint_tensors, final_row
-from support.synthetic import cohort, distance, federation, mlp, small_task, trained
+from support.synthetic import cohort, distance, federation, mlp, small_task, train_all
 
 # -- everybody alone
 
@@ -20,7 +20,7 @@ def test_local_training_sends_nothing_and_keeps_a_row_per_client(tmp_path):
     assert history.total("bytes_up") == history.total("bytes_down") == 0
     kept = checkpoint_tensors(tmp_path / "run", "kept")
     assert kept["row/ids"].tolist() == [0, 1, 2, 3]
-    assert distance(trained(task, "vectorised", LocalWork(**WORK)), kept["row"]) < 1e-6
+    assert distance(train_all(task, "vectorised", LocalWork(**WORK)), kept["row"]) < 1e-6
     assert checkpoint_tensors(tmp_path / "run").keys() == {"round"}
 
 

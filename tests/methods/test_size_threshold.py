@@ -20,7 +20,7 @@ from fedloom.methods.size_threshold import crossover
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.local_trainer import LocalTrainer
 from support.checkpoints import final, same
-from support.silent_clients import played, prepared
+from support.silent_clients import play_run, prepare_run
 from support.synthetic import federation, mlp
 
 WORK = {"epochs": 3, "batch_size": 16, "lr": 0.2}
@@ -32,7 +32,7 @@ QUICK = fl.FedHybridAvgLGDual(threshold="auto", probe_rounds=2)
 SETTINGS = {"local": WORK, "weight_by": "uniform", "rounds": 2}
 
 
-def planted() -> Task:
+def small_and_large_clients() -> Task:
     """Small clients that obey one rule, and large ones of which each has renamed the classes in its own way."""
     generator = torch.Generator().manual_seed(11)
     sizes = [size + POINTS for size in SMALL + LARGE]
@@ -45,7 +45,7 @@ def planted() -> Task:
     return Task("planted", Federation({"x": x, "y": y}, train, valid, valid, 4), mlp(20, 16, 4))
 
 
-PLANTED = planted()
+PLANTED = small_and_large_clients()
 
 
 # -- the scan
@@ -128,9 +128,9 @@ def test_a_client_without_validation_points_has_no_say(tmp_path):
 
 def test_a_client_that_stops_answering_has_no_say(tmp_path):
     """Clients 3 and 7 fall silent, one before the first wave and one before the last."""
-    run = prepared(PLANTED, QUICK, eval_every=0, **SETTINGS)
+    run = prepare_run(PLANTED, QUICK, eval_every=0, **SETTINGS)
     silent = {0: [3], 2: [7]}
-    played(run, lambda job: job.round == 0 and job.ids[0] in silent.get(job.turn, ()), tmp_path / "run")
+    play_run(run, lambda job: job.round == 0 and job.ids[0] in silent.get(job.turn, ()), tmp_path / "run")
     state = load_checkpoint(tmp_path / "run", CLIENTS)
     curve = fl.curve_of(state.server)
     there = [client for client in range(CLIENTS) if client not in (3, 7)]

@@ -24,7 +24,7 @@ Flow = tuple[list[list[int]], list[list[int]], list[int]]
 """Tokens of each node, (source, target, tokens) of each edge, tokens of the graph."""
 
 
-def packed(flows: list[Flow], more_nodes: int = 0, more_edges: int = 0) -> Tensor:
+def pack_flows(flows: list[Flow], more_nodes: int = 0, more_edges: int = 0) -> Tensor:
     """Flows as the model takes them, by the words of the format and with loops; perhaps padded further."""
     most_nodes = max(len(nodes) for nodes, _, _ in flows) + more_nodes
     most_edges = max(len(edges) for _, edges, _ in flows) + more_edges
@@ -60,7 +60,7 @@ def flows(draw: st.DrawFn) -> Flow:
 def chains(count: int) -> Tensor:
     """Chains of two nodes and more, all different, each with a masked target."""
     some = range(1, count + 1)
-    return packed(
+    return pack_flows(
         [
             ([[i, j % 4] for j in range(i)] + [[0, 0]], [[j, j + 1, i % 6] for j in range(i)], [i % 5, i % 3])
             for i in some
@@ -119,7 +119,7 @@ def test_parameter_counts_are_those_of_the_document(
 def test_six_blocks_are_one_of_their_own_and_one_applied_five_times() -> None:
     assert Layout.of(FullGN(NODE, EDGE, GRAPH, 7)).width == Layout.of(FullGN(NODE, EDGE, GRAPH, 7, blocks=2)).width
     flow = ([[1, 2], [3, 1], [0, 0]], [[0, 1, 3], [1, 2, 2]], [2, 1])
-    answers = [network(blocks=blocks)(packed([flow])) for blocks in range(1, 7)]
+    answers = [network(blocks=blocks)(pack_flows([flow])) for blocks in range(1, 7)]
     assert all(not torch.allclose(a, b) for a, b in pairwise(answers))
 
 
@@ -133,7 +133,9 @@ def test_the_head_is_the_head_and_everything_else_the_body() -> None:
 
 def test_outputs_are_logits_of_each_flow_and_features_what_the_head_sees() -> None:
     model = network(classes=27)
-    x = packed([([[1, 2], [0, 0]], [[0, 1, 1]], [1, 1]), ([[1, 2], [2, 2], [0, 0]], [[0, 1, 1], [1, 2, 3]], [1, 2])])
+    x = pack_flows(
+        [([[1, 2], [0, 0]], [[0, 1, 1]], [1, 1]), ([[1, 2], [2, 2], [0, 0]], [[0, 1, 1], [1, 2, 3]], [1, 2])]
+    )
     assert model(x).shape == (2, 27)
     assert model.features(x).shape == (2, 6)
     assert torch.equal(model.head(model.features(x)), model(x))
@@ -171,7 +173,7 @@ def test_a_block_on_three_nodes_by_hand() -> None:
     #      1: (3, 1) comes in:  (1 + 3, 1 + 2) = (4, 3)                       -> (1, -2 + 3)     = ( 1, 1)
     #      2: (6, 2) comes in:  (-4 + 6, 2 + 2) = (2, 4), a < b               -> (-1, 2 + 3)     = (-1, 5)
     # u':  sum of v' (1, 7), of e' (9, 3): (1 + 5*1, 7 + 4.5) = (6, 11.5)     -> (-1 + 10, 1 + 20) = (9, 21)
-    tokens = packed([([[0, 0]] * 3, [[0, 1, 0], [1, 2, 0], [0, 2, 0]], [0, 0])])
+    tokens = pack_flows([([[0, 0]] * 3, [[0, 1, 0], [1, 2, 0], [0, 2, 0]], [0, 0])])
     links = GraphBatch.of(tokens, (2, 1, 2)).links
     nodes, edges, graph = block((v, e, u), links)  # 0 sends, 1 does both, 2 receives: the order stays as it is
     torch.testing.assert_close(edges, torch.tensor([[3.0, 1]] * 3), atol=1e-4, rtol=0)
@@ -185,7 +187,7 @@ def test_a_block_on_three_nodes_by_hand() -> None:
 def test_any_batch_gives_what_loops_over_edges_and_nodes_give(some: list[Flow], blocks: int) -> None:
     model = network(blocks=blocks)
     expected = torch.stack([logits_by_loops(model, flow) for flow in some])
-    torch.testing.assert_close(model(packed(some)), expected, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(model(pack_flows(some)), expected, atol=1e-9, rtol=1e-9)
 
 
 @given(batches)
@@ -198,14 +200,14 @@ def test_gradients_are_those_of_the_loops(some: list[Flow]) -> None:
         return torch.autograd.grad(loss, list(model.parameters()), allow_unused=True, materialize_grads=True)
 
     expected = gradients(torch.stack([logits_by_loops(model, flow) for flow in some]))
-    for found, wanted in zip(gradients(model(packed(some))), expected, strict=True):
+    for found, wanted in zip(gradients(model(pack_flows(some))), expected, strict=True):
         torch.testing.assert_close(found, wanted, atol=1e-8, rtol=1e-7)
 
 
 def test_a_block_may_be_differentiated_twice() -> None:
     """The gradient that is written out gives way to the formula where its own gradient is wanted."""
     block = network(width=2).first
-    x = packed([([[0, 0]] * 3, [[0, 1, 0], [1, 2, 0], [0, 2, 0]], [0, 0]), ([[0, 0]] * 2, [[0, 1, 0]], [0, 0])])
+    x = pack_flows([([[0, 0]] * 3, [[0, 1, 0], [1, 2, 0], [0, 2, 0]], [0, 0]), ([[0, 0]] * 2, [[0, 1, 0]], [0, 0])])
     links = GraphBatch.of(x, (2, 1, 2)).links
     with torch.random.fork_rng():
         torch.manual_seed(1)
@@ -242,7 +244,10 @@ def test_the_order_of_nodes_and_of_edges_does_not_matter(flow: Flow, random: Ran
     random.shuffle(turned)
     model = network()
     torch.testing.assert_close(
-        model(packed([([nodes[i] for i in order], turned, graph)])), model(packed([flow])), atol=1e-10, rtol=1e-10
+        model(pack_flows([([nodes[i] for i in order], turned, graph)])),
+        model(pack_flows([flow])),
+        atol=1e-10,
+        rtol=1e-10,
     )
 
 
@@ -250,8 +255,8 @@ def test_the_order_of_nodes_and_of_edges_does_not_matter(flow: Flow, random: Ran
 @settings(max_examples=25, deadline=None)
 def test_a_batch_of_flows_equals_the_flows_one_by_one(some: list[Flow], nodes: int, edges: int) -> None:
     model = network()
-    alone = torch.cat([model(packed([flow])) for flow in some])
-    torch.testing.assert_close(model(packed(some, nodes, edges)), alone, atol=1e-10, rtol=1e-10)
+    alone = torch.cat([model(pack_flows([flow])) for flow in some])
+    torch.testing.assert_close(model(pack_flows(some, nodes, edges)), alone, atol=1e-10, rtol=1e-10)
 
 
 def test_what_follows_the_target_never_reaches_it_but_through_the_graph() -> None:
@@ -259,8 +264,8 @@ def test_what_follows_the_target_never_reaches_it_but_through_the_graph() -> Non
     model = network(blocks=1)
     before = ([[1, 2], [3, 1]], [[0, 1, 3]], [2, 1])
     after = ([[5, 2], [1, 2], [3, 1]], [[1, 2, 3], [2, 0, 1]], [2, 1])
-    assert torch.allclose(model(packed([before])), model(packed([after])))
-    assert not torch.allclose(network(blocks=3)(packed([before])), network(blocks=3)(packed([after])))
+    assert torch.allclose(model(pack_flows([before])), model(pack_flows([after])))
+    assert not torch.allclose(network(blocks=3)(pack_flows([before])), network(blocks=3)(pack_flows([after])))
 
 
 # -- the matrices it is made of

@@ -115,15 +115,15 @@ def test_dropout_is_keyed_and_off_in_evaluation():
     assert [type(layer) for layer in model.children()].count(KeyedDropout) == 1
     x = model.graphs.positions(0)
 
-    def drawn(key):
+    def output_with_key(key):
         model.drop.noise_key, model.drop.turn = torch.tensor(key), 0
         return model(x).detach()
 
     model.train()
-    assert torch.equal(drawn(1), drawn(1))
-    assert not torch.equal(drawn(1), drawn(2))
+    assert torch.equal(output_with_key(1), output_with_key(1))
+    assert not torch.equal(output_with_key(1), output_with_key(2))
     model.eval()
-    assert torch.equal(drawn(1), drawn(2))
+    assert torch.equal(output_with_key(1), output_with_key(2))
 
 
 def test_dropout_falls_on_features_and_on_hidden_units_at_its_rate():
@@ -154,7 +154,7 @@ def test_settings_that_cannot_be_are_refused(options):
         GCN(Graphs([], random_graph(4, 4)), 9, 2)
 
 
-def centralised(source: LabelledGraph, seed: int) -> float:
+def train_on_whole_graph(source: LabelledGraph, seed: int) -> float:
     """Accuracy on the test nodes after 200 epochs of Adam on the whole graph, dropout 0.3, weight decay 5e-4."""
     torch.manual_seed(seed)
     model = GCN(Graphs([], source.graph), source.graph.features.width, source.classes)
@@ -178,5 +178,5 @@ def test_a_gcn_on_the_whole_graph_reaches_the_known_accuracy(name, low, high):
     if not (DATA_FOLDER / f"{name}.npz").is_file():
         pytest.skip(f"{name}.npz is not in {DATA_FOLDER}")
     source = named_graph(name, DATA_FOLDER)
-    scores = [centralised(source, seed) for seed in range(3)]
+    scores = [train_on_whole_graph(source, seed) for seed in range(3)]
     assert low <= sum(scores) / 3 <= high, scores

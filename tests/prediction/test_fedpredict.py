@@ -31,12 +31,12 @@ SIZES = [33, 9, 50, 20, 14]
 ERROR = "client_model/own_test/squared_error"
 
 
-def small() -> Task:
+def small_task() -> Task:
     return Task("t", federation(SIZES), mlp())
 
 
 def run(method, task: Task | None = None, **settings) -> fl.History:
-    return fl.run(task or small(), method, **{"rounds": 4, "seed": 3, "local": WORK, **settings})
+    return fl.run(task or small_task(), method, **{"rounds": 4, "seed": 3, "local": WORK, **settings})
 
 
 def one(number: float) -> torch.Tensor:
@@ -53,7 +53,7 @@ def visit(task: Task, number: int, kept: dict | None = None, rounds: int = 10, e
     return Cohort(list(range(task.federation.clients)), LocalTrainer(task, execution), setting, number, kept)
 
 
-def remembered(task: Task, number: int, rows: torch.Tensor, stage: FedPredict = FedPredict()) -> dict:  # noqa: B008
+def state_after(task: Task, number: int, rows: torch.Tensor, stage: FedPredict = FedPredict()) -> dict:  # noqa: B008
     """What all clients keep when they end round ``number`` with some rows."""
     cohort = visit(task, number)
     cohort.after = rows
@@ -101,23 +101,23 @@ def test_a_dissimilar_client_leans_on_the_global_model():
 
 
 def test_who_never_trained_predicts_with_the_global_model_to_the_bit():
-    task = small()
+    task = small_task()
     cohort = visit(task, 7)
     rows = torch.randn(len(SIZES), task.layout.width)
     assert torch.equal(FedPredict().weights(rows, fl.Message(), cohort), rows)
 
 
 def test_who_trained_in_this_round_predicts_with_its_own_model_to_the_bit():
-    task = small()
+    task = small_task()
     local = torch.randn(len(SIZES), task.layout.width)
-    cohort = visit(task, 4, remembered(task, 4, local))
+    cohort = visit(task, 4, state_after(task, 4, local))
     assert torch.equal(FedPredict().weights(torch.randn_like(local), fl.Message(), cohort), local)
 
 
 def test_clients_are_mixed_one_by_one():
-    task = small()
+    task = small_task()
     local, rows = torch.randn(2, len(SIZES), task.layout.width).unbind()
-    state = remembered(task, 2, local)
+    state = state_after(task, 2, local)
     state["fedpredict/round"][1] = 5  # client 1 trained in the round that is scored
     state["fedpredict/row/has"][2] = 0  # client 2 never did
     mixed = FedPredict().weights(rows, fl.Message(), visit(task, 5, state))
@@ -132,7 +132,7 @@ def test_running_statistics_are_the_clients_own_and_not_mixed():
     model = nn.Sequential(nn.Flatten(), nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
     task = Task("t", federation(SIZES), model)
     local, rows = torch.randn(2, len(SIZES), task.layout.width).unbind()
-    state = remembered(task, 2, local)
+    state = state_after(task, 2, local)
     state["fedpredict/row/has"][0] = 0
     mixed = FedPredict().weights(rows, fl.Message(), visit(task, 5, state))
     trained = task.layout.trained_columns
@@ -254,7 +254,7 @@ def test_workers_and_a_stop_change_no_byte(tmp_path, spec):
     run(spec, out=tmp_path / "two", workers=2, **settings)
     with pytest.raises(Stop):
         run(spec, out=tmp_path / "stopped", observers=[stop_after(4)], **settings)
-    fl.resume(tmp_path / "stopped", task=small())
+    fl.resume(tmp_path / "stopped", task=small_task())
     for folder in ("two", "stopped"):
         for file in ("metrics.jsonl", "clients.json", "checkpoints/round-000005.safetensors"):
             assert (tmp_path / "one" / file).read_bytes() == (tmp_path / folder / file).read_bytes(), (folder, file)
@@ -284,7 +284,7 @@ def test_similarity_is_the_cosine_of_class_shares_to_one_decimal(before, now, si
     stage = FedPredict(dynamic=True)
     one, other = with_labels([before]), with_labels([now])
     local, rows = torch.randn(2, 1, one.layout.width).unbind()
-    state = remembered(one, 2, local, stage)
+    state = state_after(one, 2, local, stage)
     cohort = visit(other, 5, state)
     assert float(stage.similarity(cohort)) == pytest.approx(similarity, abs=1e-12)
     gw = math.exp((-1 / 3 - 5 / 10) * similarity)

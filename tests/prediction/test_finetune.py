@@ -27,7 +27,7 @@ def run(method, task: Task | None = None, **settings) -> fl.History:
     return fl.run(task or small_task(), method, **{"rounds": 3, "seed": 3, "local": WORK, **settings})
 
 
-def predicting(task: Task, execution: str = "loop", **work) -> Cohort:
+def cohort_after_round_two(task: Task, execution: str = "loop", **work) -> Cohort:
     """All clients of a task as they are scored after round 2 of 10."""
     setting = RunSetting(LocalWork(**{**WORK, **work}), 3, 10)
     ids = list(range(task.federation.clients))
@@ -95,7 +95,7 @@ def test_new_clients_are_tuned_too():
 def test_only_the_named_part_moves(execution, part):
     task = small_task()
     rows = torch.randn(len(SIZES), task.layout.width)
-    tuned = FineTune(part=part).weights(rows, fl.Message(), predicting(task, execution))
+    tuned = FineTune(part=part).weights(rows, fl.Message(), cohort_after_round_two(task, execution))
     moved = (tuned != rows).any(0)
     assert bool(moved[task.layout.columns(part)].any())
     assert not bool(moved[~task.layout.columns(part)].any())
@@ -104,7 +104,7 @@ def test_only_the_named_part_moves(execution, part):
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_with_all_data_in_one_batch_an_epoch_is_a_gradient_step(execution):
     task = small_task()
-    cohort = predicting(task, execution, batch_size=0)
+    cohort = cohort_after_round_two(task, execution, batch_size=0)
     rows = cohort.spread(task.initial_row())
     step = rows - 0.05 * cohort.gradient(rows)
     assert distance(step, FineTune(lr=0.05).weights(rows, fl.Message(), cohort)) < 1e-5
@@ -130,9 +130,11 @@ def test_its_batches_are_not_those_of_the_training():
 def test_a_client_that_only_does_part_of_its_training_tunes_in_full():
     task = small_task()
     rows = torch.zeros(len(SIZES), task.layout.width)
-    tuned, partial = (FineTune().weights(rows, fl.Message(), predicting(task, partial=p)) for p in (0.0, 1.0))
+    tuned, partial = (
+        FineTune().weights(rows, fl.Message(), cohort_after_round_two(task, partial=p)) for p in (0.0, 1.0)
+    )
     assert torch.equal(tuned, partial)
-    steps = predicting(task, steps=1)
+    steps = cohort_after_round_two(task, steps=1)
     assert torch.equal(tuned, FineTune().weights(rows, fl.Message(), steps))
 
 

@@ -107,7 +107,7 @@ def test_differences_are_the_config_keys_that_make_a_comparison_unfair() -> None
     assert differences({"a": [one], "b": [other]}) == ["task.clients"]
 
 
-def measured(values: dict[str, float], selected: list[int], **config: Any) -> History:
+def two_rounds(values: dict[str, float], selected: list[int], **config: Any) -> History:
     """Two rounds that measured the same, with these clients selected, of four."""
     records = [
         {"round": n, "selected": selected if n else [], "metrics": values, "bytes_up": 0, "bytes_down": 0, "steps": 0}
@@ -118,7 +118,7 @@ def measured(values: dict[str, float], selected: list[int], **config: Any) -> Hi
 
 def test_new_clients_and_recall_are_in_a_row_when_they_were_measured() -> None:
     new, recall = CLIENTS.replace("mean", "new"), "client_model/own_test/withheld_recall/mean"
-    one, other = summary({"a": [measured({CLIENTS: 0.5, new: 0.3, recall: 0.1}, [0, 1])], "b": [run([0.1, 0.2])]})
+    one, other = summary({"a": [two_rounds({CLIENTS: 0.5, new: 0.3, recall: 0.1}, [0, 1])], "b": [run([0.1, 0.2])]})
     assert (one["new_accuracy"], one["withheld_recall"]) == (0.3, 0.1)
     assert (other["new_accuracy"], other["withheld_recall"]) == (None, None)
 
@@ -126,9 +126,9 @@ def test_new_clients_and_recall_are_in_a_row_when_they_were_measured() -> None:
 def test_efficiency_is_the_mean_over_rounds_and_only_where_clients_were_left_out() -> None:
     name = CLIENTS.replace("mean", "per_selected")
     rows = summary({
-        "some": [measured({CLIENTS: 0.6, name: 0.3}, [0, 1])],
-        "all": [measured({CLIENTS: 0.6, name: 0.15}, [0, 1, 2, 3])],
-        "all but the new": [measured({CLIENTS: 0.6, name: 0.2}, [0, 1, 2], new_clients=1)],
+        "some": [two_rounds({CLIENTS: 0.6, name: 0.3}, [0, 1])],
+        "all": [two_rounds({CLIENTS: 0.6, name: 0.15}, [0, 1, 2, 3])],
+        "all but the new": [two_rounds({CLIENTS: 0.6, name: 0.2}, [0, 1, 2], new_clients=1)],
     })  # fmt: skip
     assert [row["efficiency"] for row in rows] == [0.3, None, None]
 

@@ -81,11 +81,11 @@ def test_what_a_selector_remembers_is_in_the_checkpoint(tmp_path):
 
 
 def test_who_is_lost_is_recorded_and_was_sent_a_model():
-    def losing(_):
+    def lose_two(_):
         return Choice([0, 2], lost=[1, 5])
 
     task = six_clients()
-    record = fl.run(task, rounds=1, selection=losing).records[-1]
+    record = fl.run(task, rounds=1, selection=lose_two).records[-1]
     assert (record["selected"], record["lost"]) == ([0, 2], [1, 5])
     row = task.layout.width * 4
     assert (record["bytes_down"], record["bytes_up"]) == (4 * row, 2 * row)

@@ -15,7 +15,7 @@ from fedloom.core.selector import Choice
 from fedloom.rounds.exchange import answers, merge
 from fedloom.rounds.jobs import Job
 from fedloom.runs.checkpoint import load_checkpoint
-from support.silent_clients import missing, played, prepared
+from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import SIZES, cohort, small_task
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
@@ -170,10 +170,10 @@ def test_where_nobody_answers_there_is_nothing():
 )
 def test_a_round_without_some_answers_is_the_round_of_the_others(tmp_path, method):
     """To the byte, with what clients keep: those who did not answer have kept nothing new."""
-    base = prepared(small_task(), method, local=WORK, eval_every=0)
-    sparse = played(base, missing(r2=[1, 3]), tmp_path / "sparse")
+    base = prepare_run(small_task(), method, local=WORK, eval_every=0)
+    sparse = play_run(base, missing(r2=[1, 3]), tmp_path / "sparse")
     only = replace(base.composition, select=lambda pool: Choice([0, 2] if pool.round == 2 else [0, 1, 2, 3]))
-    chosen = played(replace(base, composition=only), folder=tmp_path / "chosen")
+    chosen = play_run(replace(base, composition=only), folder=tmp_path / "chosen")
     assert [record["selected"] for record in sparse.records] == [[0, 1, 2, 3], [0, 2], [0, 1, 2, 3]]
     states = [load_checkpoint(tmp_path / name, 4) for name in ("sparse", "chosen")]
     assert states[0] is not None
@@ -188,8 +188,8 @@ def test_a_round_without_some_answers_is_the_round_of_the_others(tmp_path, metho
 
 
 def test_what_goes_down_is_paid_for_also_where_nothing_comes_back():
-    record = played(
-        prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0), missing(r1=[1, 3])
+    record = play_run(
+        prepare_run(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0), missing(r1=[1, 3])
     ).records[-1]
     model = small_task().layout.width * 4
     assert (record["bytes_down"], record["bytes_up"]) == (4 * model, 2 * model)
@@ -197,44 +197,44 @@ def test_what_goes_down_is_paid_for_also_where_nothing_comes_back():
 
 
 def test_what_is_measured_is_of_those_who_answered():
-    record = played(prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1), missing(r1=[1, 3])).records[-1]
-    alone = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1)
+    record = play_run(prepare_run(small_task(), fl.FedAvg(), local=WORK, rounds=1), missing(r1=[1, 3])).records[-1]
+    alone = prepare_run(small_task(), fl.FedAvg(), local=WORK, rounds=1)
     alone = replace(alone, composition=replace(alone.composition, select=lambda _: Choice([0, 2])))
-    wanted = played(alone).records[-1]
+    wanted = play_run(alone).records[-1]
     assert record["metrics"] == pytest.approx(wanted["metrics"])
 
 
 def test_clients_who_are_not_scored_are_left_out_of_the_scores():
-    run = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1)
-    history = played(run, lambda job: job.kind == "score" and job.ids[0] == 2)
+    run = prepare_run(small_task(), fl.FedAvg(), local=WORK, rounds=1)
+    history = play_run(run, lambda job: job.kind == "score" and job.ids[0] == 2)
     assert [row["client"] for row in history.clients] == [0, 1, 3]
-    nobody = played(run, lambda job: job.kind == "score")
+    nobody = play_run(run, lambda job: job.kind == "score")
     assert nobody.clients == []
     assert "global_model/global_test/accuracy" in nobody.records[-1]["metrics"]
 
 
 def test_clients_are_drawn_for_scoring_from_those_who_can_be_reached():
-    run = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_clients=2)
+    run = prepare_run(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_clients=2)
     run = replace(run, composition=replace(run.composition, present=lambda: [1, 3]))
-    assert [row["client"] for row in played(run).clients] == [1, 3]
+    assert [row["client"] for row in play_run(run).clients] == [1, 3]
 
 
 def test_others_stand_in_for_the_chosen_who_cannot_be_reached():
-    run = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=8, eval_every=0, selection={"number": 2})
-    usual = [record["selected"] for record in played(run).records]
+    run = prepare_run(small_task(), fl.FedAvg(), local=WORK, rounds=8, eval_every=0, selection={"number": 2})
+    usual = [record["selected"] for record in play_run(run).records]
     there = replace(run, composition=replace(run.composition, present=lambda: [1, 2, 3]))
-    found = [record["selected"] for record in played(there).records]
+    found = [record["selected"] for record in play_run(there).records]
     assert any(0 in chosen for chosen in usual)
     for chosen, instead in zip(usual, found, strict=True):
         assert len(instead) == 2
         assert 0 not in instead
         assert {client for client in chosen if client} <= set(instead)  # whoever was chosen and is there stays
     everyone = replace(run, composition=replace(run.composition, present=lambda: range(4)))
-    assert [record["selected"] for record in played(everyone).records] == usual
+    assert [record["selected"] for record in play_run(everyone).records] == usual
 
 
 def test_those_for_whom_nobody_stands_in_are_asked_all_the_same():
     """Whether somebody answers is for the engine to find out, and to say."""
-    run = prepared(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0)
+    run = prepare_run(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0)
     run = replace(run, composition=replace(run.composition, present=lambda: [2]))
-    assert played(run).records[-1]["selected"] == [0, 1, 2, 3]
+    assert play_run(run).records[-1]["selected"] == [0, 1, 2, 3]

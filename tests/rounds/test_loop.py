@@ -13,18 +13,18 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
-from support.synthetic import cohort, federation, mlp, trained
+from support.synthetic import cohort, federation, mlp, train_all
 
 SIZES = [33, 9, 50, 20, 14, 28]
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 
 
-def small() -> Task:
+def small_task() -> Task:
     return Task("t", federation(SIZES), mlp())
 
 
 def run(method="fedavg", task: Task | None = None, **settings) -> fl.History:
-    return fl.run(task or small(), method, **{"rounds": 4, "seed": 3, "local": WORK, **settings})
+    return fl.run(task or small_task(), method, **{"rounds": 4, "seed": 3, "local": WORK, **settings})
 
 
 def test_the_names_of_metrics_say_which_model_was_scored_on_whose_data():
@@ -40,11 +40,11 @@ def test_the_names_of_metrics_say_which_model_was_scored_on_whose_data():
 
 
 def test_what_is_measured_before_and_after_local_training_is_what_bare_scoring_gives():
-    task = small()
+    task = small_task()
     metrics = run(task=task, rounds=1).records[-1]["metrics"]
     some, start = cohort(task, "vectorised", LocalWork(**WORK)), task.initial_row()
     before = some.evaluate(some.spread(start)).mean_loss
-    after = some.evaluate(trained(task, "vectorised", LocalWork(**WORK))).mean_loss
+    after = some.evaluate(train_all(task, "vectorised", LocalWork(**WORK))).mean_loss
     assert metrics["received_model/own_test/loss/mean"] == pytest.approx(float(before.mean()), rel=1e-6)
     assert metrics["trained_model/own_test/loss/mean"] == pytest.approx(float(after.mean()), rel=1e-6)
     shares = torch.tensor(SIZES) / sum(SIZES)
@@ -101,14 +101,14 @@ def test_the_scored_subset_is_the_same_in_every_round_and_for_every_method():
 
 @pytest.mark.parametrize("number", [1, 4, 6])
 def test_a_round_of_fedavg_sends_a_row_to_each_client_and_one_back(number):
-    task = small()
+    task = small_task()
     for record in run(task=task, selection={"number": number}, eval_every=0).records:
         assert len(record["selected"]) == number
         assert record["bytes_down"] == record["bytes_up"] == number * task.layout.width * 4
 
 
 def test_an_adaptive_mu_and_a_loss_cost_four_bytes_more_each():
-    task = small()
+    task = small_task()
     record = run(fl.FedProx(adaptive=True), task, rounds=1, eval_every=0).records[-1]
     assert record["bytes_down"] == record["bytes_up"] == 6 * (task.layout.width + 1) * 4
 
@@ -134,7 +134,7 @@ def test_the_first_record_is_of_the_untrained_model_and_free():
 NEW = "client_model/own_test/accuracy/new"
 
 
-def held_out(history: fl.History) -> list[int]:
+def new_clients(history: fl.History) -> list[int]:
     return [row["client"] for row in history.clients if row["group"] == "new"]
 
 
@@ -142,7 +142,7 @@ def held_out(history: fl.History) -> list[int]:
 @pytest.mark.parametrize("selection", [{}, {"number": 2}])
 def test_new_clients_are_never_selected(method, selection):
     history = run(method, new_clients=2, selection=selection, rounds=6)
-    new = held_out(history)
+    new = new_clients(history)
     assert len(new) == 2
     chosen = [set(record["selected"]) for record in history.records[1:]]
     assert not set().union(*chosen) & set(new)
@@ -150,17 +150,17 @@ def test_new_clients_are_never_selected(method, selection):
 
 
 def test_who_is_held_out_is_drawn_by_the_seed_and_the_same_for_every_method():
-    assert held_out(run(rounds=1, new_clients=2)) == held_out(run("fedprox", rounds=1, new_clients=2))
-    assert len({tuple(held_out(run(rounds=1, new_clients=2, seed=seed))) for seed in range(6)}) > 1
+    assert new_clients(run(rounds=1, new_clients=2)) == new_clients(run("fedprox", rounds=1, new_clients=2))
+    assert len({tuple(new_clients(run(rounds=1, new_clients=2, seed=seed))) for seed in range(6)}) > 1
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_the_accuracy_of_new_clients_is_that_of_the_global_model_on_their_own_tests(execution):
-    task = small()
+    task = small_task()
     history = run(task=task, new_clients=2, execution=execution)
     model, held = history.model(task), task.federation
     right = []
-    for client in held_out(history):
+    for client in new_clients(history):
         positions = held.test[client]
         said = model(held.columns["x"][positions]).argmax(1)
         right.append(float((said == held.columns["y"][positions]).double().mean()))
@@ -171,10 +171,10 @@ def test_the_accuracy_of_new_clients_is_that_of_the_global_model_on_their_own_te
 
 def test_training_with_new_clients_is_training_without_them():
     """The data of who is held out have no say: other data there change nothing but their own score."""
-    task = small()
-    new = held_out(run(rounds=1, new_clients=2))
+    task = small_task()
+    new = new_clients(run(rounds=1, new_clients=2))
     for method in ("fedavg", "centralised"):
-        other = small()
+        other = small_task()
         for client in new:
             other.federation.columns["y"][other.federation.train[client]] = 0
         one, two = run(method, task, new_clients=2), run(method, other, new_clients=2)
@@ -184,10 +184,10 @@ def test_training_with_new_clients_is_training_without_them():
 
 
 def test_the_pooled_data_are_those_of_who_trains():
-    task = small()
+    task = small_task()
     whole = {"local": {"epochs": 1, "batch_size": 0, "lr": 0.1}, "rounds": 1}
     history = run("centralised", task, new_clients=2, **whole)
-    new = held_out(history)
+    new = new_clients(history)
     pool = torch.cat([task.federation.train[k] for k in range(len(SIZES)) if k not in new])
     alone = replace(task.federation, train=Ragged.of([pool]), test=Ragged.of([pool]), valid=Ragged.empty(1))
     expected = run(task=replace(task, federation=alone), **whole).row

@@ -24,19 +24,19 @@ from support.synthetic import federation, mlp
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 
 
-def small() -> Task:
+def small_task() -> Task:
     return Task("own", federation([20, 9, 14]), mlp(hidden=4))
 
 
-def written(folder: Path) -> dict[str, bytes]:
+def result_files(folder: Path) -> dict[str, bytes]:
     """All that a finished run leaves and no clock decides."""
     files = [*folder.glob("checkpoints/*.safetensors"), folder / "metrics.jsonl", folder / "clients.json"]
     return {path.name: path.read_bytes() for path in files}
 
 
 def run(folder: Path, method="fedavg", **settings) -> dict[str, bytes]:
-    fl.run(small(), method, out=folder, **{"rounds": 4, "seed": 3, "local": WORK, **settings})
-    return written(folder)
+    fl.run(small_task(), method, out=folder, **{"rounds": 4, "seed": 3, "local": WORK, **settings})
+    return result_files(folder)
 
 
 def same(one: RunState, other: RunState, clients: int) -> bool:
@@ -146,7 +146,7 @@ def test_a_garbled_checkpoint_is_one_sentence(tmp_path, kind, which):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2] if GARBAGE[kind] is None else GARBAGE[kind])
     with pytest.raises(FedloomError, match="is not a readable checkpoint") as caught:
-        fl.resume(tmp_path / "run", task=small())
+        fl.resume(tmp_path / "run", task=small_task())
     assert path.name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -162,11 +162,11 @@ def stops(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
     """Make the n-th change of the file system (a synced write, a renaming, a removal) never happen."""
     count = [0]
     for name in ("fsync", "replace", "unlink"):
-        monkeypatch.setattr(os, name, _counted(getattr(os, name), count, at))
+        monkeypatch.setattr(os, name, _change_call(getattr(os, name), count, at))
     return count
 
 
-def _counted(change, count, at):
+def _change_call(change, count, at):
     def maybe(*args, **kwargs):
         count[0] += 1
         if count[0] == at:
@@ -196,8 +196,8 @@ def test_a_stop_at_any_change_of_the_folder_is_resumed_to_the_same_bytes(tmp_pat
         if not (folder / "config.toml").exists():  # it never began
             run(folder, method, **settings)
         else:
-            fl.resume(folder, task=small())
-        left = written(folder)
+            fl.resume(folder, task=small_task())
+        left = result_files(folder)
         if left != whole:
             different[at] = sorted(name for name in left.keys() | whole if left.get(name) != whole.get(name))
     assert different == {}, f"stops out of {count[0]} after which files differ from {sorted(whole)}"

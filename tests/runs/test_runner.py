@@ -21,7 +21,7 @@ from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.runs.runner import execute
-from support.silent_clients import Sparse, missing, played, prepared
+from support.silent_clients import SilentEngine, missing, play_run, prepare_run
 from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
@@ -30,11 +30,11 @@ METHODS = ["fedavg", "fedyogi", "local", "centralised", fl.FedProx(mu=0.1, adapt
 NAMES = ["fedavg", "fedyogi", "local", "centralised", "adaptive fedprox"]
 
 
-def small(name: str = "own") -> Task:
+def small_task(name: str = "own") -> Task:
     return Task(name, federation([20, 9, 14, 31]), mlp())
 
 
-def written(folder: Path) -> dict[str, bytes]:
+def result_files(folder: Path) -> dict[str, bytes]:
     """All that a finished run leaves and no clock decides."""
     files = [*folder.glob("checkpoints/*.safetensors"), folder / "metrics.jsonl", folder / "clients.json"]
     return {path.name: path.read_bytes() for path in files}
@@ -42,7 +42,7 @@ def written(folder: Path) -> dict[str, bytes]:
 
 def run(folder: Path | None, method="fedavg", task: Task | None = None, **settings) -> fl.History:
     settings = {"rounds": 4, "seed": 3, "local": WORK, "selection": {"fraction": 0.5}, **settings}
-    return fl.run(task or small(), method, out=folder, **settings)
+    return fl.run(task or small_task(), method, out=folder, **settings)
 
 
 def stop_at(number: int):
@@ -67,8 +67,8 @@ def test_a_run_stopped_in_any_round_goes_on_to_the_same_bytes(tmp_path, method, 
         with pytest.raises(KeyboardInterrupt):
             run(folder, method, workers=workers, observers=[stop_at(number)])
         assert not (folder / "clients.json").exists()
-        fl.resume(folder, task=small(), workers=3 - workers)
-        assert written(folder) == written(tmp_path / "whole"), f"stopped in round {number}"
+        fl.resume(folder, task=small_task(), workers=3 - workers)
+        assert result_files(folder) == result_files(tmp_path / "whole"), f"stopped in round {number}"
 
 
 def test_a_run_may_stop_often(tmp_path):
@@ -77,17 +77,17 @@ def test_a_run_may_stop_often(tmp_path):
         run(tmp_path / "often", "local", rounds=6, observers=[stop_at(1)])
     for number in (2, 3, 3, 5):
         with pytest.raises(KeyboardInterrupt):
-            fl.resume(tmp_path / "often", task=small(), observers=[stop_at(number)])
-    fl.resume(tmp_path / "often", task=small())
-    assert written(tmp_path / "often") == written(tmp_path / "whole")
+            fl.resume(tmp_path / "often", task=small_task(), observers=[stop_at(number)])
+    fl.resume(tmp_path / "often", task=small_task())
+    assert result_files(tmp_path / "often") == result_files(tmp_path / "whole")
 
 
 def test_a_run_with_few_checkpoints_goes_back_to_the_last_one(tmp_path):
     run(tmp_path / "whole", "fedyogi", rounds=7)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "stopped", "fedyogi", rounds=7, checkpoint_every=3, observers=[stop_at(6)])
-    fl.resume(tmp_path / "stopped", task=small())
-    assert written(tmp_path / "stopped") == written(tmp_path / "whole")
+    fl.resume(tmp_path / "stopped", task=small_task())
+    assert result_files(tmp_path / "stopped") == result_files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("left", [1, 30, -1], ids=["one byte", "some", "all but the line end"])
@@ -98,15 +98,15 @@ def test_a_torn_last_line_of_the_metrics_is_repaired(tmp_path, left):
     metrics = tmp_path / "torn" / "metrics.jsonl"
     *whole, last = metrics.read_bytes().splitlines(keepends=True)
     metrics.write_bytes(b"".join(whole) + last[:left])
-    fl.resume(tmp_path / "torn", task=small())
-    assert written(tmp_path / "torn") == written(tmp_path / "whole")
+    fl.resume(tmp_path / "torn", task=small_task())
+    assert result_files(tmp_path / "torn") == result_files(tmp_path / "whole")
 
 
 def test_resuming_a_finished_run_changes_nothing_and_gives_its_history(tmp_path):
     history = run(tmp_path / "run")
-    before = written(tmp_path / "run")
-    again = fl.resume(tmp_path / "run", task=small())
-    assert written(tmp_path / "run") == before
+    before = result_files(tmp_path / "run")
+    again = fl.resume(tmp_path / "run", task=small_task())
+    assert result_files(tmp_path / "run") == before
     assert again.records == history.records
     assert again.clients == history.clients
 
@@ -115,14 +115,14 @@ def test_an_observer_of_a_resumed_run_sees_every_round_once(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "run", observers=[stop_at(2)])
     seen = []
-    fl.resume(tmp_path / "run", task=small(), observers=[lambda record: seen.append(record["round"])])
+    fl.resume(tmp_path / "run", task=small_task(), observers=[lambda record: seen.append(record["round"])])
     assert seen == [0, 1, 2, 3, 4]
 
 
 def test_a_task_under_a_name_of_its_own_is_resumed_when_it_is_given(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "run", task=small("hospitals"), observers=[stop_at(2)])
-    assert fl.resume(tmp_path / "run", task=small("hospitals")).records[-1]["round"] == 4
+        run(tmp_path / "run", task=small_task("hospitals"), observers=[stop_at(2)])
+    assert fl.resume(tmp_path / "run", task=small_task("hospitals")).records[-1]["round"] == 4
 
 
 def test_a_history_read_from_its_folder_is_the_one_that_was_returned(tmp_path):
@@ -145,8 +145,8 @@ def test_seeds_decide_and_nothing_else(tmp_path):
     torch.rand(10)
     run(tmp_path / "b")
     run(tmp_path / "c", seed=4)
-    assert written(tmp_path / "a") == written(tmp_path / "b")
-    assert written(tmp_path / "a") != written(tmp_path / "c")
+    assert result_files(tmp_path / "a") == result_files(tmp_path / "b")
+    assert result_files(tmp_path / "a") != result_files(tmp_path / "c")
 
 
 def test_a_run_leaves_torchs_generator_and_threads_as_they_were():
@@ -164,10 +164,10 @@ def test_a_run_leaves_torchs_generator_and_threads_as_they_were():
 
 def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path):
     run(tmp_path / "run", rounds=1)
-    before = written(tmp_path / "run")
+    before = result_files(tmp_path / "run")
     with pytest.raises(FedloomError, match="already contains a run: resume it, or name another folder"):
         run(tmp_path / "run", rounds=2)
-    assert written(tmp_path / "run") == before
+    assert result_files(tmp_path / "run") == before
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
@@ -178,76 +178,78 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
 
 def test_what_is_no_runs_folder_is_not_resumed(tmp_path):
     with pytest.raises(FedloomError, match=r"is not the folder of a run: it has no config\.toml"):
-        fl.resume(tmp_path, task=small())
+        fl.resume(tmp_path, task=small_task())
 
 
 # -- rounds with too few answers
 
 
-def tried(run, deaf, **more):
+def run_and_count_starts(run, deaf, **more):
     """A run, and how often each round was begun."""
-    cores = Sparse.of(run, deaf)
+    cores = SilentEngine.of(run, deaf)
     try:
-        return execute(run, more.get("folder"), (), cores), cores.begun
+        return execute(run, more.get("folder"), (), cores), cores.started_rounds
     except FedloomError as why:
-        return why, cores.begun
+        return why, cores.started_rounds
 
 
 def test_a_round_with_as_many_answers_as_are_needed_counts():
-    run = prepared(small(), fl.FedAvg(), quorum=2, local=WORK)
-    history, begun = tried(run, missing(r2=[0, 3]))
+    run = prepare_run(small_task(), fl.FedAvg(), quorum=2, local=WORK)
+    history, begun = run_and_count_starts(run, missing(r2=[0, 3]))
     assert [record["selected"] for record in history.records] == [[], [0, 1, 2, 3], [1, 2], [0, 1, 2, 3]]
     assert begun == [0, 1, 2, 3]
 
 
 def test_a_round_with_too_few_is_tried_again_as_if_nothing_had_happened(tmp_path, caplog):
-    run = prepared(small(), fl.FedDyn(), quorum=3, retries=2, local=WORK)
+    run = prepare_run(small_task(), fl.FedDyn(), quorum=3, retries=2, local=WORK)
     asked = itertools.count()
 
     def at_first(job) -> bool:
         """In round 2 clients 0 and 3 answer only when they are asked for the third time."""
         return missing(r2=[0, 3])(job) and next(asked) < 4
 
-    history, begun = tried(run, at_first, folder=tmp_path / "sparse")
+    history, begun = run_and_count_starts(run, at_first, folder=tmp_path / "sparse")
     assert begun == [0, 1, 2, 2, 2, 3]
-    whole = played(run, folder=tmp_path / "whole")
+    whole = play_run(run, folder=tmp_path / "whole")
     assert history.records == whole.records
-    assert written(tmp_path / "sparse") == written(tmp_path / "whole")
+    assert result_files(tmp_path / "sparse") == result_files(tmp_path / "whole")
     told = "round 2 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; trying it again"
     assert caplog.text.count(told) == 2
 
 
 def test_a_run_whose_rounds_stay_without_answers_stops_with_the_reason_and_goes_on_later(tmp_path):
-    run = prepared(small(), fl.FedDyn(), quorum=3, retries=1, local=WORK)
-    why, begun = tried(run, missing(r3=[1, 2]), folder=tmp_path / "run")
+    run = prepare_run(small_task(), fl.FedDyn(), quorum=3, retries=1, local=WORK)
+    why, begun = run_and_count_starts(run, missing(r3=[1, 2]), folder=tmp_path / "run")
     assert str(why) == (
         "round 3 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; resume the run when "
         "more clients are connected."
     )
     assert begun == [0, 1, 2, 3, 3]
     assert "stopped" not in (tmp_path / "run" / "metrics.jsonl").read_text()
-    played(run, folder=tmp_path / "run")
-    played(run, folder=tmp_path / "whole")
-    assert written(tmp_path / "run") == written(tmp_path / "whole")
+    play_run(run, folder=tmp_path / "run")
+    play_run(run, folder=tmp_path / "whole")
+    assert result_files(tmp_path / "run") == result_files(tmp_path / "whole")
 
 
 def test_without_retries_the_first_round_with_too_few_stops_the_run():
-    why, begun = tried(prepared(small(), fl.FedAvg(), local=WORK), missing(r1=range(4)))
+    why, begun = run_and_count_starts(prepare_run(small_task(), fl.FedAvg(), local=WORK), missing(r1=range(4)))
     assert "0 of 4 clients answered, and 1 are needed" in str(why)
     assert begun == [0, 1]
 
 
 def test_no_more_answers_are_needed_than_clients_were_asked():
-    run = prepared(small(), fl.FedAvg(), quorum=3, local=WORK, selection={"number": 2})
-    history, _ = tried(run, missing())
+    run = prepare_run(small_task(), fl.FedAvg(), quorum=3, local=WORK, selection={"number": 2})
+    history, _ = run_and_count_starts(run, missing())
     assert [len(record["selected"]) for record in history.records] == [0, 2, 2, 2]
-    why, _ = tried(run, lambda job: job.kind == "update" and job.ids[0] == history.records[1]["selected"][0])
+    why, _ = run_and_count_starts(
+        run, lambda job: job.kind == "update" and job.ids[0] == history.records[1]["selected"][0]
+    )
     assert "1 of 2 clients answered, and 2 are needed" in str(why)
 
 
 def test_who_was_left_out_is_in_the_record_of_the_round(tmp_path):
-    run = prepared(small(), fl.FedAvg(), local=WORK)
-    cores = Sparse.of(run, missing(r2=[1]))
+    run = prepare_run(small_task(), fl.FedAvg(), local=WORK)
+    cores = SilentEngine.of(run, missing(r2=[1]))
     one = {"client": 1, "name": "south", "what": "update", "reason": "not connected"}
     cores.reasons = {("update", 2): one}
     execute(run, tmp_path / "run", (), cores)
@@ -280,7 +282,7 @@ def test_a_diverging_run_stops_with_a_message_and_keeps_what_was_measured(tmp_pa
     loaded = fl.History.load(tmp_path / "run")
     assert (loaded.records, loaded.stopped) == (history.records, history.stopped)
     with pytest.raises(FedloomError, match="has ended"):
-        fl.resume(tmp_path / "run", task=small())
+        fl.resume(tmp_path / "run", task=small_task())
 
 
 def test_a_comparison_goes_on_when_a_method_diverges():
@@ -289,7 +291,7 @@ def test_a_comparison_goes_on_when_a_method_diverges():
             rows = cohort.train(cohort.spread(message["row"]))
             return fl.Reply({"row": rows * torch.inf if cohort.round == 2 else rows})
 
-    found = fl.compare(small(), ["fedavg", Wild(), "local"], rounds=3, local=WORK)
+    found = fl.compare(small_task(), ["fedavg", Wild(), "local"], rounds=3, local=WORK)
     fine, wild, alone = (histories[0] for histories in found.values())
     assert "diverged in round 2" in wild.stopped
     assert [record["round"] for record in wild.records] == [0, 1]
@@ -323,7 +325,7 @@ def done(arguments: list[str]) -> None:
     assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
 
 
-def killed(arguments: list[str], metrics: Path, luck: random.Random) -> int:
+def start_and_kill(arguments: list[str], metrics: Path, luck: random.Random) -> int:
     """Start a command, kill it a random moment after a random round that is still to come; its exit status."""
 
     def rounds() -> int:
@@ -347,8 +349,8 @@ def test_kill_9_at_a_random_moment_and_resume_give_the_same_bytes(tmp_path, meth
     folder, undisturbed = tmp_path / "run", tmp_path / "undisturbed"
     resume = ["resume", str(folder), "--quiet", "--json"]
     for arguments in [command(folder, method, options, workers), resume][:times]:
-        assert killed(arguments, folder / "metrics.jsonl", luck) == -signal.SIGKILL
+        assert start_and_kill(arguments, folder / "metrics.jsonl", luck) == -signal.SIGKILL
     done(resume)
     done(command(undisturbed, method, options, workers=1))
-    assert written(folder) == written(undisturbed)
+    assert result_files(folder) == result_files(undisturbed)
     assert int(load_file(folder / "checkpoints" / f"round-{ROUNDS:06}.safetensors")["round"]) == ROUNDS

@@ -14,7 +14,7 @@ from support.pools import Clients, pool, same
 from support.synthetic import federation, mlp
 
 
-def known(utility, last):
+def state_of(utility, last):
     return {"utility": torch.tensor(utility), "last": torch.tensor(last)}
 
 
@@ -41,7 +41,7 @@ def test_at_first_everybody_is_new_and_only_the_chosen_report():
 
 
 def test_the_share_of_new_clients_falls_from_nine_tenths_to_a_fifth():
-    tried = known([1.0] * 50 + [0.0] * 50, [1.0] * 50 + [0.0] * 50)
+    tried = state_of([1.0] * 50 + [0.0] * 50, [1.0] * 50 + [0.0] * 50)
     for number in (2, 20, 60, 100, 1000):
         places = Oort(number=20)(pool(100, number=number, state=tried)).places
         new = sum(place >= 50 for place in places)
@@ -49,14 +49,14 @@ def test_the_share_of_new_clients_falls_from_nine_tenths_to_a_fifth():
 
 
 def test_if_all_are_tried_the_largest_utilities_come_again():
-    state = known([1.0, 9.0, 2.0, 8.9, 0.5, 3.0], [1.0] * 6)
+    state = state_of([1.0, 9.0, 2.0, 8.9, 0.5, 3.0], [1.0] * 6)
     for number in range(2, 40):
         assert sorted(Oort(number=2)(pool(6, number=number, state=state)).places) == [1, 3]
 
 
 def test_one_client_far_above_the_rest_is_clipped_to_the_95th_percentile():
     """Clipped, 20 clients of utility 100 and one of a million are all the same; so each has its turn."""
-    state = known([1.0] * 10 + [100.0] * 20 + [1e6], [1.0] * 31)
+    state = state_of([1.0] * 10 + [100.0] * 20 + [1e6], [1.0] * 31)
     seen = set()
     for number in range(2, 200):
         seen.update(Oort(number=1, epsilon=0.0, epsilon_min=0.0)(pool(31, number=number, state=state)).places)
@@ -64,7 +64,7 @@ def test_one_client_far_above_the_rest_is_clipped_to_the_95th_percentile():
 
 
 def test_of_equal_utilities_the_one_that_took_part_long_ago_comes_first():
-    state = known([5.0, 5.0], [99.0, 1.0])
+    state = state_of([5.0, 5.0], [99.0, 1.0])
     bonus = [math.sqrt(0.1 * math.log(100) / last) for last in (99, 1)]
     assert bonus[0] < 0.95 * bonus[1]
     for seed in range(20):
@@ -78,7 +78,7 @@ def test_when_everybody_takes_part_nobody_is_asked():
 
 
 def test_the_same_round_gives_the_same_choice():
-    state = known([float(k) for k in range(10)] + [0.0] * 10, [1.0] * 10 + [0.0] * 10)
+    state = state_of([float(k) for k in range(10)] + [0.0] * 10, [1.0] * 10 + [0.0] * 10)
     one, other = (Oort(number=6)(pool(20, seed=2, number=5, state=state)) for _ in range(2))
     assert one.places == other.places
     assert same(one.state, other.state)

@@ -12,7 +12,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.selection.power_of_choice import PowerOfChoice
 from support.pools import Clients, pool, same
-from support.silent_clients import played, prepared
+from support.silent_clients import play_run, prepare_run
 from support.synthetic import federation, mlp
 
 LOSSES = [0.3, 2.0, 0.1, 1.5, 0.9]
@@ -115,10 +115,10 @@ def test_in_a_run_the_client_with_the_largest_loss_takes_part():
 
 def test_in_a_run_a_candidate_that_does_not_answer_takes_no_part():
     task = fl.task_of(federation([20, 9, 14, 11]), mlp())
-    run = prepared(task, fl.FedAvg(), rounds=1, eval_every=0, selection={"name": "poc", "number": 2})
-    usual = played(run).records[-1]["selected"]
+    run = prepare_run(task, fl.FedAvg(), rounds=1, eval_every=0, selection={"name": "poc", "number": 2})
+    usual = play_run(run).records[-1]["selected"]
     for silent in usual:
-        found = played(run, lambda job, silent=silent: job.kind == "ask" and job.ids == [silent]).records[-1][
+        found = play_run(run, lambda job, silent=silent: job.kind == "ask" and job.ids == [silent]).records[-1][
             "selected"
         ]
         assert silent not in found
@@ -128,5 +128,5 @@ def test_in_a_run_a_candidate_that_does_not_answer_takes_no_part():
 
 def test_in_a_run_where_no_candidate_answers_somebody_takes_part_all_the_same():
     task = fl.task_of(federation([20, 9, 14, 11]), mlp())
-    run = prepared(task, fl.FedAvg(), rounds=1, eval_every=0, selection={"name": "poc", "number": 2})
-    assert len(played(run, lambda job: job.kind == "ask").records[-1]["selected"]) == 2
+    run = prepare_run(task, fl.FedAvg(), rounds=1, eval_every=0, selection={"name": "poc", "number": 2})
+    assert len(play_run(run, lambda job: job.kind == "ask").records[-1]["selected"]) == 2

@@ -49,12 +49,12 @@ def devices(level=0.9, seconds=4.0, clients=4):
 def choose(monkeypatch):
     """A choice of given devices over given links in a later round."""
 
-    def chosen(some, links, level="high", number=2, clients=None, **settings):
+    def choose_on(some, links, level="high", number=2, clients=None, **settings):
         monkeypatch.setattr(rawcs, "draw_devices", lambda *_: some)
         usual = pool(len(some.capacity), clients, number=number)
         return RAWCS(level, **settings)(Linked(**vars(usual), links=links))
 
-    return chosen
+    return choose_on
 
 
 def everybody(choice):
@@ -152,7 +152,7 @@ def test_the_same_round_gives_the_same_choice_and_batteries_only_fall():
         state, before = one.state, one.state["battery"]
 
 
-def selected(level, seed, sizes, rounds=100):
+def mean_number_selected(level, seed, sizes, rounds=100):
     """The mean number whose uploads arrive while accuracy rises towards 0.5."""
     state, count = {}, 0
     for number in range(1, rounds + 1):
@@ -167,7 +167,7 @@ def test_about_7_and_4_and_3_of_20_devices_take_part_at_the_three_levels():
     uneven = [(np.random.default_rng(seed).exponential(1000, 20) + 10).astype(int).tolist() for seed in range(8)]
     sizes = [*uneven, *[[1000] * 20] * 8]
     mean = {
-        level: np.mean([selected(level, seed, some) for seed, some in enumerate(sizes)])
+        level: np.mean([mean_number_selected(level, seed, some) for seed, some in enumerate(sizes)])
         for level in ("high", "medium", "low")
     }
     assert mean["high"] > mean["medium"] > mean["low"]

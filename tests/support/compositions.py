@@ -27,7 +27,7 @@ def task_for(method: str) -> tuple[Task, dict[str, object]]:
     return TASK, {"batch_size": 8, "lr": 0.05}
 
 
-def world() -> Task:
+def six_clients() -> Task:
     """Six clients of two sizes with a validation part and a communal set."""
     from dataclasses import replace
 
@@ -37,5 +37,5 @@ def world() -> Task:
     return Task("t", replace(made, train=train, valid=valid, communal=torch.arange(0, 150, 10)), mlp(6, 5, 3))
 
 
-TASK = world()
+TASK = six_clients()
 GRAPHS = overlapping_task()

@@ -1,7 +1,7 @@
 """A real deployment on loopback for tests: Flower's SuperLink and SuperNodes with TLS and node authentication.
 
 The SuperLink and the SuperNodes are programs of their own and stay up for many runs. The sites' own processes are
-threads of the test, so that a test can look into them and make them misbehave; tests/test_deploy_machines.py starts
+threads of the test, so that a test can look into them and make them misbehave; tests/deploy/test_machines.py starts
 them as programs.
 """
 
@@ -63,7 +63,7 @@ def values(method: str, rounds: int, **more: Any) -> dict[str, Any]:
     return with_method({"rounds": rounds, "task": task, **more}, method)
 
 
-def simulated(given: dict[str, Any], **more: Any) -> History:
+def simulate(given: dict[str, Any], **more: Any) -> History:
     """The same run in the simulator."""
     config = resolve({**given, **more})
     return execute(prepare(task_from_config(config), method_from_config(config), config))
@@ -153,7 +153,7 @@ def records(run_folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def excluded(run_folder: Path) -> list[tuple[int, str, str, str]]:
+def exclusions(run_folder: Path) -> list[tuple[int, str, str, str]]:
     """Who was left out: round, site, of what, why."""
     return [
         (record["round"], one["name"], one["what"], one["reason"])

@@ -20,22 +20,22 @@ WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 FEDLOOM = str(Path(sys.executable).parent / "fedloom")
 
 
-def small() -> Task:
+def seven_clients() -> Task:
     return Task("t", federation(SIZES), mlp())
 
 
-def written(folder: Path) -> dict[str, bytes]:
+def result_files(folder: Path) -> dict[str, bytes]:
     """All that a finished run leaves and no clock decides."""
     files = [*sorted(folder.glob("checkpoints/*")), folder / "metrics.jsonl", folder / "clients.json"]
     return {path.name: path.read_bytes() for path in files}
 
 
 def run(folder: Path, method, task: Task | None = None, **settings) -> dict[str, bytes]:
-    fl.run(task or small(), method, out=folder, **{"rounds": 3, "seed": 3, "local": WORK, **settings})
-    return written(folder)
+    fl.run(task or seven_clients(), method, out=folder, **{"rounds": 3, "seed": 3, "local": WORK, **settings})
+    return result_files(folder)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -43,7 +43,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def eventually(claim, seconds: float) -> bool:
+def comes_true(claim, seconds: float) -> bool:
     end = time.monotonic() + seconds
     while not claim() and time.monotonic() < end:
         time.sleep(0.02)

@@ -1,7 +1,7 @@
-"""A deployment without a network: letters reach sites of the same process, so that a engine is tried in milliseconds.
+"""A deployment without a network: messages reach sites of the same process, so that an engine is tried in milliseconds.
 
-``LocalPost`` stands for Flower. ``Local`` is a whole deployment around it: sites with folders of their own, and a
-server that can be killed and started again. ``simulated`` is the same run in the simulator, of chosen clients only.
+``LocalTransport`` stands for Flower. ``Local`` is a whole deployment around it: sites with folders of their own, and a
+server that can be killed and started again. ``simulate`` is the same run in the simulator, of chosen clients only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TINY = {
 
 @dataclass(frozen=True)
 class Sent:
-    """A letter that was answered: what it was called, who got it, what it asked, and the honest answer."""
+    """A message that was answered: what it was called, who got it, what it asked, and the honest answer."""
 
     name: str
     node: int
@@ -56,7 +56,7 @@ class Sent:
 
 class LocalTransport:
     """``sites`` answer at once, unless they are ``away``. ``meddle`` may change an answer on its way: to other
-    bytes, to a letter of any kind, to several letters, or to silence (None)."""
+    bytes, to a message of any kind, to several messages, or to silence (None)."""
 
     def __init__(self, sites: Mapping[int, Callable[[bytes], bytes]]) -> None:
         self.sites = dict(sites)
@@ -71,9 +71,9 @@ class LocalTransport:
     def nodes(self) -> list[NodeInfo]:
         return [NodeInfo(c, self.keys[c], c not in self.away, self.since[c]) for c in self.sites]
 
-    def send(self, letters: Mapping[int, bytes], seconds: float, group: str) -> dict[int, str]:
+    def send(self, messages: Mapping[int, bytes], seconds: float, group: str) -> dict[int, str]:
         names = {}
-        for node, data in letters.items():
+        for node, data in messages.items():
             names[node] = name = f"letter-{len(self.down)}"
             self.down.append((node, data))
             sent = Sent(name, node, unpack(data, SiteRequest, 1 << 40)[0], self.sites[node](data))
@@ -89,16 +89,18 @@ class LocalTransport:
                 )
 
     def fetch(self, names: Collection[str], seconds: float) -> list[ReceivedMessage]:
-        found = [letter for letter in self.waiting if letter.reply_to in names]
-        self.waiting = [letter for letter in self.waiting if letter.reply_to not in names]
+        found = [message for message in self.waiting if message.reply_to in names]
+        self.waiting = [message for message in self.waiting if message.reply_to not in names]
         return found
 
 
-def keys(count: int) -> dict[bytes, int]:
+def node_keys(count: int) -> dict[bytes, int]:
     return {str(client).encode(): client for client in range(count)}
 
 
-def misled(client: int, round_number: int, by: Callable[[Sent], Any], kind: str = "update") -> Callable[[Sent], Any]:
+def tamper_with(
+    client: int, round_number: int, by: Callable[[Sent], Any], kind: str = "update"
+) -> Callable[[Sent], Any]:
     """Meddling with one client's answer in one round; everything else passes."""
 
     def meddle(sent: Sent) -> Any:
@@ -108,7 +110,7 @@ def misled(client: int, round_number: int, by: Callable[[Sent], Any], kind: str 
     return meddle
 
 
-def rewritten(
+def change_answer(
     sent: Sent, tensors: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None, **header: Any
 ) -> bytes:
     """An honest answer with other tensors or another header."""
@@ -144,7 +146,7 @@ class Local:
         self.plan, self.folder = plan, folder
         self.settings = ServerSettings(sites=NAMES, **{"deadline": 0.25, "join_timeout": 0.1, **settings})
         self.sites = {client: self.site(client) for client in range(3)}
-        self.transport = LocalTransport({client: self.answering(client) for client in range(3)})
+        self.transport = LocalTransport({client: self.answer_function(client) for client in range(3)})
         self.run = folder / "run"
         self.engine: DeployedEngine | None = None
         self.roster: Roster | None = None
@@ -155,10 +157,10 @@ class Local:
         folder = self.folder / NAMES[client]
         return SiteProcess(folder, settings, self.plan.blueprint, self.plan.runtime, SiteState(folder / "kept"))
 
-    def answering(self, client: int) -> Callable[[bytes], bytes]:
+    def answer_function(self, client: int) -> Callable[[bytes], bytes]:
         return lambda data: self.sites[client].answer(data)
 
-    def kept(self, client: int) -> dict[str, bytes]:
+    def state_files(self, client: int) -> dict[str, bytes]:
         """What lies on a site's disk."""
         return {path.name: path.read_bytes() for path in (self.folder / NAMES[client] / "kept").iterdir()}
 
@@ -172,7 +174,7 @@ class Local:
         made, begun = self.plan.blueprint, (self.run / "config.toml").exists()
         checkpoint = load_checkpoint(self.run, 3) if begun else None
         self.run.mkdir(parents=True, exist_ok=True)
-        self.roster = Roster(self.transport, self.settings, keys(3), made.digest, made.digest)
+        self.roster = Roster(self.transport, self.settings, node_keys(3), made.digest, made.digest)
         self.roster.wait_for_all(lambda _: None)
         prepared = prepare_deployed_run(made, self.roster, self.settings)
         tickets = Tickets(self.run / "tickets.json", None if checkpoint is None else checkpoint.round)
@@ -192,7 +194,7 @@ class Local:
         return (resume if begun else execute)(prepared, self.run, [observe], engine)
 
 
-def simulated(plan: Plan, who: Mapping[int, Sequence[int]] | None = None, folder: Path | None = None) -> History:
+def simulate(plan: Plan, who: Mapping[int, Sequence[int]] | None = None, folder: Path | None = None) -> History:
     """The run in the simulator, one client after the other, in which the rounds named have only some clients."""
     run = replace(
         plan.prepared.composition,

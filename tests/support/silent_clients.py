@@ -20,43 +20,46 @@ from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import resolve
 from fedloom.runs.runner import execute, resume
 
-Deaf = Callable[[Job], bool]
+IsSilent = Callable[[Job], bool]
 """Whether a job of one client stays undone."""
 
 
-class Sparse(Inline):
-    """An engine on which some jobs stay undone. It notes which rounds were ``begun``; ``reasons`` is what it tells of
-    who was left out, by kind of job and round."""
+class SilentEngine(Inline):
+    """An engine on which some jobs stay undone.
 
-    def __init__(self, runtime: ClientRuntime, deaf: Deaf) -> None:
+    ``started_rounds`` are the rounds it began; ``reasons`` is what it says of
+    who was left out, by kind of job and round.
+    """
+
+    def __init__(self, runtime: ClientRuntime, deaf: IsSilent) -> None:
         super().__init__(runtime)
         self.deaf = deaf
-        self.begun: list[int] = []
+        self.started_rounds: list[int] = []
         self.reasons: dict[tuple[str, int], dict[str, Any]] = {}
-        self.told: list[dict[str, Any]] = []
+        self.exclusions: list[dict[str, Any]] = []
 
     def begin(self, round_number: int) -> None:
-        self.begun.append(round_number)
+        self.started_rounds.append(round_number)
 
     def run(  # type: ignore[override]
         self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]
     ) -> list[Tensors | None]:
         reason = self.reasons.get((jobs[0].kind, jobs[0].round))
-        self.told += [] if reason is None else [reason]
+        self.exclusions += [] if reason is None else [reason]
         return [
             None if job.kind != "global" and self.deaf(job) else self.runtime.do(job, message, kept) for job in jobs
         ]
 
     def take_exclusions(self) -> list[dict[str, Any]]:
-        told, self.told = self.told, []
-        return told
+        taken, self.exclusions = self.exclusions, []
+        return taken
 
     @staticmethod
-    def of(run: Prepared, deaf: Deaf) -> Sparse:
-        return Sparse(run.composition.runtime(), deaf)
+    def of(run: Prepared, deaf: IsSilent) -> SilentEngine:
+        return SilentEngine(run.composition.runtime(), deaf)
 
 
-def prepared(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0, **settings: Any) -> Prepared:
+def prepare_run(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0, **settings: Any) -> Prepared:
     """A run whose jobs are of one client each."""
     values = {"rounds": 3, "seed": 3, "task": {"name": task.name, "clients": task.federation.clients}, **settings}
     run = prepare(task, method, resolve({"method": {"name": "fedavg"}, **values}, task=task))
@@ -70,15 +73,17 @@ def prepared(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0, *
     return replace(run, composition=composition)
 
 
-def played(run: Prepared, deaf: Deaf = lambda _: False, folder: Path | None = None, observers: Any = ()) -> History:
+def play_run(
+    run: Prepared, deaf: IsSilent = lambda _: False, folder: Path | None = None, observers: Any = ()
+) -> History:
     """Play a run in which some do not answer, or go on with its folder."""
-    begun = folder is not None and (folder / "config.toml").exists()
-    if begun:
+    has_started = folder is not None and (folder / "config.toml").exists()
+    if has_started:
         assert folder is not None
-        return resume(run, folder, observers, Sparse.of(run, deaf))
-    return execute(run, folder, observers, Sparse.of(run, deaf))
+        return resume(run, folder, observers, SilentEngine.of(run, deaf))
+    return execute(run, folder, observers, SilentEngine.of(run, deaf))
 
 
-def missing(**rounds: Any) -> Deaf:
+def missing(**rounds: Any) -> IsSilent:
     """Clients that do not answer in some rounds: ``missing(r2=[1, 3])``; only updates are concerned."""
     return lambda job: job.kind == "update" and job.ids[0] in rounds.get(f"r{job.round}", ())

@@ -76,7 +76,7 @@ def cohort(task: Task, execution: str, work: LocalWork, ids: list[int] | None = 
     return Cohort(ids, LocalTrainer(task, execution), RunSetting(work, seed, 10), 1)
 
 
-def trained(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, **how: object) -> torch.Tensor:
+def train_all(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, **how: object) -> torch.Tensor:
     """The rows of a cohort after training from the task's initial row."""
     some = cohort(task, execution, work, ids)
     return some.train(some.spread(task.initial_row()), **how)  # type: ignore[arg-type]

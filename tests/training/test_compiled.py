@@ -6,7 +6,7 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from support.synthetic import Branching, distance, federation, mlp, trained
+from support.synthetic import Branching, distance, federation, mlp, train_all
 
 CASES = {
     "chain, sgd": (lambda: mlp(dropout=0.3), LocalWork(epochs=2, batch_size=16), {}),
@@ -25,10 +25,10 @@ CASES = {
 def test_compiled_equals_loop_for_unequal_clients(case):
     model, work, how = case
     task = Task("t", federation([70, 33, 16, 5]), model())
-    assert distance(trained(task, "loop", work, **how), trained(task, "compiled", work, **how)) < 1e-5
+    assert distance(train_all(task, "loop", work, **how), train_all(task, "compiled", work, **how)) < 1e-5
 
 
 def test_a_loss_of_a_methods_own_is_refused_with_what_to_use():
     task = Task("t", federation([8]), mlp())
     with pytest.raises(FedloomError, match="use vectorised or loop"):
-        trained(task, "compiled", LocalWork(), loss=lambda net, x, y, _: (net(x).sum(-1), torch.ones(len(y))))
+        train_all(task, "compiled", LocalWork(), loss=lambda net, x, y, _: (net(x).sum(-1), torch.ones(len(y))))

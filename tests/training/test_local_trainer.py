@@ -10,7 +10,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models import build
 from fedloom.training.keyed_dropout import with_keyed_dropout
-from support.synthetic import Branching, cohort, distance, federation, mlp, trained
+from support.synthetic import Branching, cohort, distance, federation, mlp, train_all
 
 UNEQUAL = [100, 70, 64, 33, 7, 5]
 WORKS = {
@@ -32,8 +32,8 @@ def pull(rows, received):
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_vectorised_equals_loop_for_unequal_clients_with_dropout(model, work):
     task = Task("t", federation(UNEQUAL), model())
-    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
-    pulled = [trained(task, execution, work, pull=pull) for execution in ("loop", "vectorised")]
+    assert distance(train_all(task, "loop", work), train_all(task, "vectorised", work)) < 1e-5
+    pulled = [train_all(task, execution, work, pull=pull) for execution in ("loop", "vectorised")]
     assert distance(*pulled) < 1e-5
 
 
@@ -49,7 +49,7 @@ def test_vectorised_equals_loop_after_fifty_steps(case):
     make, shape, tokens = case
     task = Task("t", federation([40, 30, 25], shape, tokens=tokens), make())
     work = LocalWork(steps=50, batch_size=8, lr=0.05)
-    loop, vectorised = (trained(task, execution, work) for execution in ("loop", "vectorised"))
+    loop, vectorised = (train_all(task, execution, work) for execution in ("loop", "vectorised"))
     assert distance(loop, vectorised) < 1e-5
     assert float((loop - task.initial_row()).norm()) > 0.01
 
@@ -58,15 +58,15 @@ def test_vectorised_equals_loop_after_fifty_steps(case):
 def test_a_client_trains_beside_others_as_it_would_alone(execution):
     task = Task("t", federation(UNEQUAL), mlp(dropout=0.3))
     work = LocalWork(epochs=2, batch_size=16)
-    together = trained(task, execution, work)
+    together = train_all(task, execution, work)
     for client in range(len(UNEQUAL)):
-        assert distance(together[client : client + 1], trained(task, execution, work, ids=[client])) < 1e-5
+        assert distance(together[client : client + 1], train_all(task, execution, work, ids=[client])) < 1e-5
 
 
 def test_the_loop_is_bare_torch():
     task = Task("t", federation([40]), mlp())
     work = LocalWork(epochs=2, batch_size=16, lr=0.1, momentum=0.9, weight_decay=0.01)
-    row = trained(task, "loop", work)[0]
+    row = train_all(task, "loop", work)[0]
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
     from fedloom.training.batches import Assignment
@@ -82,7 +82,7 @@ def test_the_loop_is_bare_torch():
 @pytest.mark.parametrize("work", [WORKS["decay"], WORKS["adam"]], ids=["sgd", "adam"])
 def test_columns_that_may_not_move_stay_to_the_byte(execution, work):
     task = Task("t", federation(UNEQUAL), mlp())
-    rows = trained(task, execution, work, part="head")
+    rows = train_all(task, execution, work, part="head")
     body = task.layout.columns("body")
     assert torch.equal(rows[:, body], task.initial_row().expand(len(rows), -1)[:, body])
     assert bool((rows[:, ~body] != task.initial_row()[~body]).any(1).all())
@@ -100,7 +100,7 @@ def test_a_pull_is_the_gradient_of_its_penalty(execution):
         return 2.0 * (rows - home)
 
     row = some.train(some.spread(task.initial_row()), pull=towards, given={"home": elsewhere.expand(1, -1)})[0]
-    plain = trained(task, execution, work)[0]
+    plain = train_all(task, execution, work)[0]
     expected = plain - 0.1 * 2.0 * (task.initial_row() - elsewhere)
     assert torch.allclose(row, expected, atol=1e-6)
 
@@ -113,15 +113,17 @@ def test_a_method_may_bring_its_own_loss():
     task = Task("t", federation(UNEQUAL), Branching())
     work = LocalWork(epochs=2, batch_size=16)
     home = {"home": task.initial_row().expand(len(UNEQUAL), -1) + 0.1}
-    loop, vectorised = (trained(task, execution, work, loss=drift, given=home) for execution in ("loop", "vectorised"))
+    loop, vectorised = (
+        train_all(task, execution, work, loss=drift, given=home) for execution in ("loop", "vectorised")
+    )
     assert distance(loop, vectorised) < 1e-5
-    assert distance(loop, trained(task, "loop", work)) > 1e-3
+    assert distance(loop, train_all(task, "loop", work)) > 1e-3
 
 
 def test_batch_norm_is_trained_in_the_loop_and_its_statistics_move():
     model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
     task = Task("t", federation([32]), model)
-    row = trained(task, "loop", LocalWork(batch_size=16))[0]
+    row = train_all(task, "loop", LocalWork(batch_size=16))[0]
     assert not torch.equal(task.layout.views(row)["1.running_mean"], torch.zeros(8))
 
 
@@ -133,15 +135,15 @@ def test_augmentation_draws_from_the_clients_own_generator(execution):
     plain = Task("t", federation([33, 20, 9]), mlp())
     noisy = Task("t", plain.federation, mlp(), augment=jitter)
     work = LocalWork(epochs=2, batch_size=16)
-    rows = trained(noisy, execution, work)
-    assert distance(rows, trained(noisy, "loop", work)) < 1e-5
-    assert distance(rows[1:2], trained(noisy, execution, work, ids=[1])) < 1e-5
-    assert distance(rows, trained(plain, execution, work)) > 1e-3
+    rows = train_all(noisy, execution, work)
+    assert distance(rows, train_all(noisy, "loop", work)) < 1e-5
+    assert distance(rows[1:2], train_all(noisy, execution, work, ids=[1])) < 1e-5
+    assert distance(rows, train_all(plain, execution, work)) > 1e-3
 
 
 def test_no_steps_leave_the_rows_as_they_are():
     task = Task("t", federation([8, 8]), mlp())
-    assert torch.equal(trained(task, "vectorised", LocalWork(steps=0)), task.initial_row().expand(2, -1))
+    assert torch.equal(train_all(task, "vectorised", LocalWork(steps=0)), task.initial_row().expand(2, -1))
 
 
 def test_the_learning_rate_follows_its_schedule():
@@ -158,7 +160,7 @@ def test_what_the_models_owner_froze_stays_frozen(execution):
     model = mlp()
     model[1].weight.requires_grad_(False)
     task = Task("t", federation([20, 9]), model)
-    rows = trained(task, execution, LocalWork(batch_size=8, weight_decay=0.1))
+    rows = train_all(task, execution, LocalWork(batch_size=8, weight_decay=0.1))
     views = task.layout.views(rows)
     assert torch.equal(views["1.weight"], model[1].weight.expand(2, -1, -1))
     assert not torch.equal(views["1.bias"], model[1].bias.expand(2, -1))
@@ -173,16 +175,16 @@ def test_a_parameter_that_takes_no_part_does_not_move(execution):
 
     task = Task("t", federation([20, 9]), Spare())
     task.model.parts = {"head": ["head"]}
-    rows = trained(task, execution, LocalWork(batch_size=8))
+    rows = train_all(task, execution, LocalWork(batch_size=8))
     assert torch.equal(task.layout.views(rows)["spare.weight"], task.model.spare.weight.expand(2, -1, -1))
 
 
-def repeated():
+def repeated_layers():
     square, relu = nn.Linear(20, 20), nn.ReLU()
     return nn.Sequential(square, relu, square, relu, nn.Linear(20, 5))
 
 
-def tied():
+def tied_weights():
     first, second = nn.Linear(20, 20), nn.Linear(20, 20)
     second.weight = first.weight
     return nn.Sequential(first, nn.Tanh(), second, nn.Linear(20, 5))
@@ -193,11 +195,11 @@ def one_relu_twice():
     return nn.Sequential(nn.Linear(20, 8), relu, nn.Linear(8, 8), relu, nn.Linear(8, 5))
 
 
-@pytest.mark.parametrize("model", [repeated, tied, one_relu_twice])
+@pytest.mark.parametrize("model", [repeated_layers, tied_weights, one_relu_twice])
 def test_layers_used_twice_and_tied_weights_train_alike_in_both_executions(model):
     task = Task("t", federation([33, 20, 9]), model())
     work = LocalWork(epochs=3, batch_size=8)
-    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
+    assert distance(train_all(task, "loop", work), train_all(task, "vectorised", work)) < 1e-5
 
 
 class Residual(nn.Module):
@@ -215,7 +217,7 @@ class Residual(nn.Module):
 @pytest.mark.parametrize("how", [{"weight_decay": 0.1}, {"momentum": 0.9, "nesterov": True}], ids=["decay", "nesterov"])
 def test_parameters_that_share_a_gradient_step_as_torch_does(execution, how):
     task = Task("t", federation([30]), Residual())
-    row = trained(task, execution, LocalWork(steps=1, batch_size=0, lr=0.1, **how))[0]
+    row = train_all(task, execution, LocalWork(steps=1, batch_size=0, lr=0.1, **how))[0]
     model = Residual()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **how)
     positions = task.federation.train[0]
@@ -241,7 +243,7 @@ def test_integer_buffers_are_the_models_own_in_both_executions():
     task = Task("t", federation([30, 20, 9]), Indexed())
     work = LocalWork(epochs=2, batch_size=8)
     assert task.layout.width == 105
-    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
+    assert distance(train_all(task, "loop", work), train_all(task, "vectorised", work)) < 1e-5
 
 
 class Twice(Branching):
@@ -252,7 +254,7 @@ class Twice(Branching):
 def test_a_dropout_layer_used_twice_drops_other_units_the_second_time():
     task = Task("t", federation([30, 20, 9]), Twice())
     work = LocalWork(epochs=2, batch_size=8)
-    assert distance(trained(task, "loop", work), trained(task, "vectorised", work)) < 1e-5
+    assert distance(train_all(task, "loop", work), train_all(task, "vectorised", work)) < 1e-5
     model = with_keyed_dropout(Twice()).train()
     x = torch.ones(50, 8)
     assert not torch.equal(model.drop(x), model.drop(x))
@@ -263,11 +265,11 @@ def test_a_pull_takes_one_number_per_client(execution):
     task = Task("t", federation([30, 20, 9]), mlp())
     work = LocalWork(epochs=2, batch_size=8)
 
-    def held(rows, received, mu):
+    def pull(rows, received, mu):
         return mu * (rows - received)
 
     numbers = {"mu": torch.tensor([[0.0], [1.0], [0.0]])}
-    rows, plain = trained(task, execution, work, pull=held, given=numbers), trained(task, execution, work)
+    rows, plain = train_all(task, execution, work, pull=pull, given=numbers), train_all(task, execution, work)
     assert distance(rows[[0, 2]], plain[[0, 2]]) < 1e-6
     assert distance(rows[1], plain[1]) > 1e-3
 
@@ -276,4 +278,4 @@ def test_a_last_batch_of_one_that_batch_norm_cannot_take_is_told_with_the_client
     model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
     task = Task("t", federation([32, 17]), model)
     with pytest.raises(FedloomError, match="client 1 has 17 samples, whose last batch of one BatchNorm cannot take"):
-        trained(task, "loop", LocalWork(batch_size=16))
+        train_all(task, "loop", LocalWork(batch_size=16))

@@ -251,7 +251,7 @@ def test_a_finished_file_is_checked_and_copied(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *args: object) -> None:
             del args
@@ -266,9 +266,9 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def test_a_download_is_checked_before_it_is_used(
-    tmp_path: Path, served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, folder = served
+    address, folder = server
     source = tar_of(folder / "cifar-10-binary.tar.gz", cifar10_files())
     seen: list[int] = []
     with pytest.raises(FedloomError, match="its publisher states"):

@@ -61,10 +61,10 @@ def test_alpha_zero_gives_one_class_per_client() -> None:
 def test_a_smaller_alpha_is_a_stronger_skew() -> None:
     labels = np.repeat(np.arange(10), 500)
 
-    def held(alpha: float) -> float:
+    def classes_per_client(alpha: float) -> float:
         return float(np.mean([len(set(labels[part])) for part in fd.dirichlet(alpha)(labels, 20, 0)]))
 
-    assert held(0.05) < held(0.5) < held(10) <= 10
+    assert classes_per_client(0.05) < classes_per_client(0.5) < classes_per_client(10) <= 10
 
 
 def test_the_largest_dirichlet_clients_are_capped_near_the_mean_when_classes_are_many() -> None:

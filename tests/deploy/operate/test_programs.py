@@ -30,14 +30,14 @@ def shell(tmp_path: Path, script: str) -> Program:
     return start_program("the program", ["/bin/sh", "-c", script], tmp_path / "logs" / "it.log", os.environ, tmp_path)
 
 
-def alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
 
-def until(true, seconds: float = 5.0) -> bool:
+def comes_true(true, seconds: float = 5.0) -> bool:
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
         time.sleep(0.01)
@@ -62,18 +62,18 @@ def test_a_program_works_in_its_folder_with_its_own_environment(tmp_path):
 
 def test_a_program_is_asked_to_end_and_what_it_started_ends_with_it(tmp_path):
     program = shell(tmp_path, "sleep 100 & echo $!; wait")
-    assert until(lambda: program.output().strip())
+    assert comes_true(lambda: program.output().strip())
     child = int(program.output())
-    assert alive(child)
+    assert is_alive(child)
     program.stop()
     assert program.has_ended
-    assert until(lambda: not alive(child))
+    assert comes_true(lambda: not is_alive(child))
 
 
 def test_a_program_that_will_not_end_is_made_to(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "ENDING", 0.1)
     program = shell(tmp_path, "trap '' TERM; echo ready; while true; do sleep 0.05; done")
-    assert until(lambda: "ready" in program.output())
+    assert comes_true(lambda: "ready" in program.output())
     program.stop()
     assert program.process.returncode == -signal.SIGKILL
 
@@ -98,11 +98,11 @@ def test_a_program_ends_when_whoever_started_it_is_killed(tmp_path):
     try:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        assert alive(child)
+        assert is_alive(child)
     finally:
         parent.kill()
         parent.wait()
-    assert until(lambda: not alive(child))
+    assert comes_true(lambda: not is_alive(child))
 
 
 # -- waiting

@@ -26,7 +26,7 @@ RUN = 'rounds = 1\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[me
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def deploy_folder(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("made")
     (root / "run.toml").write_text(RUN)
     folders.init(root / "run.toml", root / "deploy", ["north", "south"], rehearsal=True)
@@ -34,9 +34,9 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def deploy(made, tmp_path, monkeypatch) -> Path:
+def deploy(deploy_folder, tmp_path, monkeypatch) -> Path:
     """Folders of one's own; whatever a test sets in motion, no program is started."""
-    shutil.copytree(made, tmp_path / "deploy")
+    shutil.copytree(deploy_folder, tmp_path / "deploy")
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(programs, "PORT_RELEASE", 0.0)
     monkeypatch.setattr(supervise, "start_program", lambda *_: pytest.fail("a program was started"))
@@ -55,7 +55,7 @@ def change(folder: Path, **settings: Any) -> None:
     (folder / name).write_bytes(to_toml(read(folder).model_copy(update=settings)))  # type: ignore[operator]
 
 
-def refused(work: Any, folder: Path) -> str:
+def refusal(work: Any, folder: Path) -> str:
     """The sentence, after which nothing is left behind."""
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(FedloomError) as why:
@@ -79,14 +79,14 @@ def test_a_port_that_is_taken_is_named_before_anything_is_started(deploy, monkey
         port = taken.getsockname()[1]
         change(deploy / who, port=free_port(), **({"control_port": free_port()} if who == "server" else {}))
         change(deploy / who, **{key: port})
-        said = refused(supervise.run_server if who == "server" else supervise.run_site, deploy / who)
+        said = refusal(supervise.run_server if who == "server" else supervise.run_site, deploy / who)
     assert said.startswith(f"port {port} of this machine is not free")
     assert said.endswith(f"end the program that uses it, or change {key} in {file}.")
 
 
 def test_a_server_without_nginx_says_what_to_install(deploy, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    said = refused(supervise.run_server, deploy / "server")
+    said = refusal(supervise.run_server, deploy / "server")
     assert said.startswith("nginx is not installed")
     assert "apt install nginx" in said
     assert "proxy = false" in said
@@ -98,7 +98,7 @@ def test_without_the_proxy_a_server_is_for_one_machine_only(deploy):
     run_file.write_text(RUN)
     folders.init(run_file, deploy, ["north", "south"], host="fl.example.org")
     change(deploy / "server", proxy=False)
-    said = refused(supervise.run_server, deploy / "server")
+    said = refusal(supervise.run_server, deploy / "server")
     assert said.startswith("proxy = false and host = fl.example.org: without the proxy anyone with ca.crt could")
     assert said.endswith("set proxy = true.")
 
@@ -111,7 +111,7 @@ def test_an_expired_certificate_is_named(deploy, monkeypatch, who):
             return datetime.now(tz) + timedelta(days=400)
 
     monkeypatch.setattr(certificates, "datetime", Later)
-    said = refused(supervise.run_server if who == "server" else supervise.run_site, deploy / who)
+    said = refusal(supervise.run_server if who == "server" else supervise.run_site, deploy / who)
     assert "expired on 20" in said
     assert str(deploy / who) in said
 
@@ -127,7 +127,7 @@ def test_a_second_one_is_refused_and_the_first_stays_at_work(deploy, monkeypatch
 
 @pytest.mark.parametrize(("work", "who"), [(supervise.run_server, "north"), (supervise.run_site, "server")])
 def test_the_wrong_folder_is_named(deploy, work, who):
-    assert "deploy init makes one" in refused(work, deploy / who)
+    assert "deploy init makes one" in refusal(work, deploy / who)
 
 
 @pytest.mark.parametrize("work", [supervise.run_server, supervise.run_site])
@@ -138,11 +138,11 @@ def test_without_flower_nothing_is_deployed(deploy, monkeypatch, work):
         raise metadata.PackageNotFoundError
 
     monkeypatch.setattr(metadata, "version", version)
-    assert refused(work, deploy / "server") == (
+    assert refusal(work, deploy / "server") == (
         "deployment needs Flower, and it is not installed: pip install 'fedloom[deploy]'."
     )
     monkeypatch.setattr(metadata, "version", lambda _: "2.0.0")
-    assert f"needs Flower {flower.VERSION}, and 2.0.0 is installed" in refused(work, deploy / "server")
+    assert f"needs Flower {flower.VERSION}, and 2.0.0 is installed" in refusal(work, deploy / "server")
 
 
 # -- what Flower says, in words
@@ -198,13 +198,13 @@ def test_a_program_that_dies_is_started_again_and_one_that_always_does_is_given_
     monkeypatch.setattr(supervise.time, "sleep", lambda _: None)
     begun: list[int] = []
 
-    def dying() -> programs.Program:
+    def start_dying() -> programs.Program:
         begun.append(1)
         command = [sys.executable, "-c", "pass"] if sys.platform != "linux" else ["/bin/sh", "-c", "echo full; exit 7"]
         return programs.start_program("nginx", command, tmp_path / "log", {}, tmp_path)
 
     said: list[str] = []
     with pytest.raises(FedloomError, match=r"nginx ended 8 times: full .*log"):
-        supervise._watch([dying()], [dying], said.append)
+        supervise._watch([start_dying()], [start_dying], said.append)
     assert said == ["nginx ended (code 7): it is restarted."] * 7
     assert len(begun) == 8

@@ -33,7 +33,7 @@ def config(method="fedavg", task=DIGITS, **settings):
     return resolve({**values, **settings})
 
 
-def rehearsing(client, name=None):
+def rehearsal_settings(client, name=None):
     return SiteSettings(name=name or SITES[client], client=client, data=SiteData(rehearsal=True))
 
 
@@ -41,7 +41,7 @@ def all_sizes(task):
     return {client: ClientSizes.of(task.federation, client) for client in range(task.federation.clients)}
 
 
-def prepared(task, blueprint):
+def composition_of(task, blueprint):
     return prepare(task, method_from_config(blueprint.config), blueprint.config).composition
 
 
@@ -58,7 +58,7 @@ class Elsewhere(LocalEngine):
         pass
 
 
-def played(run, engine):
+def play_two_rounds(run, engine):
     """Everything that two rounds measure, and the state they leave."""
     state = initial_state(run)
     records = [play_prelude(run, engine, state), *(play_round(run, engine, state) for _ in range(2))]
@@ -66,14 +66,14 @@ def played(run, engine):
     return records, metrics, [{**row, "name": ""} for row in rows], state.server
 
 
-def same_as_simulated(blueprint):
-    """Whether a hollow server measures, aggregates and notes what the simulation does, to the last bit."""
+def equals_simulation(blueprint):
+    """Whether a server without samples measures, aggregates and notes what the simulation does, to the last bit."""
     real = task_from_config(blueprint.config)
-    simulated = prepared(real, blueprint)
-    hollow = prepared(blueprint.server_task(all_sizes(real)), blueprint)
-    assert hollow.execution.name == simulated.execution.name
-    *expected, server = played(simulated, Inline(simulated.runtime()))
-    *found, state = played(hollow, Elsewhere(hollow, simulated))
+    simulated = composition_of(real, blueprint)
+    server = composition_of(blueprint.server_task(all_sizes(real)), blueprint)
+    assert server.execution.name == simulated.execution.name
+    *expected, server = play_two_rounds(simulated, Inline(simulated.runtime()))
+    *found, state = play_two_rounds(server, Elsewhere(server, simulated))
     assert found == expected
     assert state.keys() == server.keys()
     return all(torch.equal(state[name], server[name]) for name in server)
@@ -93,12 +93,12 @@ METHODS = [
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m if isinstance(m, str) else "-".join(map(str, m.values())))
 def test_a_server_without_data_computes_what_the_simulation_computes(method):
-    assert same_as_simulated(Blueprint.of(config(method), SITES))
+    assert equals_simulation(Blueprint.of(config(method), SITES))
 
 
 @pytest.mark.parametrize("selection", [{"name": "powerofchoice", "number": 2}, {"name": "oort", "number": 2}])
 def test_selectors_see_the_same_sizes_and_answers(selection):
-    assert same_as_simulated(Blueprint.of(config(selection=selection), SITES))
+    assert equals_simulation(Blueprint.of(config(selection=selection), SITES))
 
 
 def test_a_blueprint_comes_back_from_its_folders_and_sites_get_no_test_data(tmp_path):
@@ -114,7 +114,7 @@ def test_a_blueprint_comes_back_from_its_folders_and_sites_get_no_test_data(tmp_
     assert not (tmp_path / "north" / "global.safetensors").exists()
     assert torch.equal(server.global_test["x"], made.global_test["x"])
     assert torch.equal(site.communal["y"], made.communal["y"])
-    assert same_as_simulated(server)
+    assert equals_simulation(server)
 
 
 def test_the_digest_is_of_what_is_computed_and_of_nothing_else():
@@ -138,7 +138,7 @@ def test_the_completed_config_leaves_nothing_to_guess():
     assert "task" not in made.config.made_by
 
 
-def test_a_hollow_federation_has_sizes_and_no_labels():
+def test_a_servers_federation_has_sizes_and_no_labels():
     blueprint = Blueprint.of(config(), SITES)
     task = blueprint.server_task({0: ClientSizes(7, 2, 3, 20), 2: ClientSizes(5, 0, 1, 6)})
     federation = task.federation
@@ -161,7 +161,7 @@ def test_sizes_that_sites_only_claim_take_no_memory():
     assert federation.train[0][:1].tolist() == [0]
 
 
-def test_a_hollow_run_leaves_a_run_folder(tmp_path):
+def test_a_servers_run_leaves_a_run_folder(tmp_path):
     blueprint = Blueprint.of(config(eval_every=0, rounds=1), SITES)
     ready = prepare(blueprint.server_task({}), method_from_config(blueprint.config), blueprint.config)
     assert execute(ready, tmp_path / "run").records[-1]["round"] == 1
@@ -177,9 +177,9 @@ def update(runtime, client):
 @pytest.mark.parametrize("method", ["fedavg", "scaffold"])
 def test_a_rehearsing_site_trains_as_its_client_does_in_the_simulation(method, tmp_path):
     blueprint = Blueprint.of(config(method), SITES)
-    simulated = prepared(task_from_config(blueprint.config), blueprint).runtime()
+    simulated = composition_of(task_from_config(blueprint.config), blueprint).runtime()
     for client in range(3):
-        site = blueprint.runtime(blueprint.site_task(rehearsing(client), tmp_path))
+        site = blueprint.runtime(blueprint.site_task(rehearsal_settings(client), tmp_path))
         expected, found = update(simulated, client), update(site, client)
         assert expected.keys() == found.keys()
         assert all(expected[name].numpy().tobytes() == found[name].numpy().tobytes() for name in expected)
@@ -188,7 +188,7 @@ def test_a_rehearsing_site_trains_as_its_client_does_in_the_simulation(method, t
 def test_everyone_begins_from_the_blueprints_model_whatever_torch_would_draw(tmp_path):
     made = Blueprint.of(config(), SITES)
     other = replace(made, initial=made.initial + 1)
-    for task in (other.server_task({}), other.site_task(rehearsing(0), tmp_path)):
+    for task in (other.server_task({}), other.site_task(rehearsal_settings(0), tmp_path)):
         assert torch.equal(task.initial_row(), other.initial)
     with pytest.raises(FedloomError, match="the blueprint's 3"):
         replace(made, initial=torch.zeros(3)).server_task({})
@@ -196,7 +196,7 @@ def test_everyone_begins_from_the_blueprints_model_whatever_torch_would_draw(tmp
 
 def test_an_evaluator_rehearses_on_the_global_test_set(tmp_path):
     blueprint = Blueprint.of(config(), SITES)
-    runtime = blueprint.runtime(blueprint.site_task(rehearsing(3, "judge"), tmp_path))
+    runtime = blueprint.runtime(blueprint.site_task(rehearsal_settings(3, "judge"), tmp_path))
     federation = runtime.scoring.task.federation
     assert federation.name(3) == "judge"
     assert torch.equal(federation.test[3], federation.global_test)
@@ -232,7 +232,7 @@ def test_a_small_site_of_a_method_for_large_ones_can_work(tmp_path):
 
 def test_a_site_beyond_the_evaluator_is_refused(tmp_path):
     with pytest.raises(FedloomError, match="site stray has the number 4, and there are 3 sites"):
-        Blueprint.of(config(), SITES).site_task(rehearsing(4, "stray"), tmp_path)
+        Blueprint.of(config(), SITES).site_task(rehearsal_settings(4, "stray"), tmp_path)
 
 
 def test_half_a_folder_is_no_blueprint(tmp_path):
@@ -269,7 +269,7 @@ def test_a_server_without_graphs_computes_what_the_simulation_computes(graph):
     blueprint = Blueprint.of(on_graph(graph), SITES[:2])
     assert blueprint.schema.kind == "graph"
     assert blueprint.schema.shape == (2,)
-    assert same_as_simulated(blueprint)
+    assert equals_simulation(blueprint)
 
 
 def test_a_server_of_graphs_has_sizes_and_dummies(graph):
@@ -282,7 +282,7 @@ def test_a_server_of_graphs_has_sizes_and_dummies(graph):
 def test_a_site_with_its_own_piece_of_a_graph_trains_as_its_client_does_in_the_simulation(graph, tmp_path):
     blueprint = Blueprint.of(on_graph(graph, normalise=False), SITES[:2])
     task = task_from_config(blueprint.config)
-    simulated = prepared(task, blueprint).runtime()
+    simulated = composition_of(task, blueprint).runtime()
     for client in range(2):
         piece, copies = task.federation.graphs.original(client), task.federation.graphs.positions(client)
         masks = {
@@ -306,7 +306,7 @@ def test_a_method_whose_clients_share_nodes_can_only_be_rehearsed(tmp_path):
     run = run.model_copy(update={"task": run.task.model_copy(update={"clients": 2})})
     blueprint = Blueprint.of(run, SITES[:2])
     assert blueprint.schema.kind == "rehearsal"
-    assert same_as_simulated(blueprint)
+    assert equals_simulation(blueprint)
     own = SiteSettings(name="north", client=0, data=SiteData(path="clubs.npz"))
     with pytest.raises(FedloomError, match="site north: task own-graph with method fedgala cannot use"):
         blueprint.site_task(own, tmp_path)

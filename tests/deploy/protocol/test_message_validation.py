@@ -117,12 +117,12 @@ def test_a_reply_that_is_not_finite_is_refused(value):
 
 @pytest.mark.parametrize("name", ["received/loss", "trained/loss"])
 def test_a_score_may_be_missing_and_not_infinite(name):
-    def told(value: float) -> dict[str, torch.Tensor]:
+    def answer_with(value: float) -> dict[str, torch.Tensor]:
         return {**GOOD, name: torch.tensor([value], dtype=torch.float64)}
 
-    check_answer(ANSWER, told(math.nan), EXPECTED, SERVER)
-    assert refusal(told(math.inf)) == f"{name} has numbers that are not finite"
-    assert "larger than" in refusal(told(1e200))
+    check_answer(ANSWER, answer_with(math.nan), EXPECTED, SERVER)
+    assert refusal(answer_with(math.inf)) == f"{name} has numbers that are not finite"
+    assert "larger than" in refusal(answer_with(1e200))
 
 
 def test_the_largest_score_that_is_taken_makes_no_mean_overflow():

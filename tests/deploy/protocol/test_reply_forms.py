@@ -27,7 +27,7 @@ EVERY = dict(known_methods())
 ROW = 6 * 5 + 5 + 5 * 3 + 3
 
 
-def hollow(task: Task) -> Task:
+def without_samples(task: Task) -> Task:
     """The task as a server knows it: every sample is zeros (a graph stays as it is)."""
     held = task.federation
     if hasattr(held, "graphs"):
@@ -36,7 +36,7 @@ def hollow(task: Task) -> Task:
     return replace(task, federation=replace(held, columns=columns))
 
 
-class Compared(Inline):
+class ComparingEngine(Inline):
     """Does every job client by client, as sites do, and holds each answer against what was rehearsed."""
 
     def __init__(self, runtime, forms: ReplyForms) -> None:
@@ -66,12 +66,12 @@ class Compared(Inline):
             self.wrong.append((what, form, reply_form(result)))
 
 
-def compared(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: object) -> Compared:
-    """Some rounds of a method on a task, each answer held against its rehearsal on the hollow task."""
+def compare_with_rehearsal(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: object) -> ComparingEngine:
+    """Some rounds of a method on a task, each answer held against its rehearsal on the task without samples."""
     values = {"rounds": rounds, "eval_every": 1, **settings}
     run = prepare(task, method, resolve(values, "the test")).composition
-    shadow = prepare(hollow(task), method, resolve(values, "the test")).composition
-    engine, state = Compared(run.runtime(), ReplyForms(shadow.runtime())), initial_state(run)
+    shadow = prepare(without_samples(task), method, resolve(values, "the test")).composition
+    engine, state = ComparingEngine(run.runtime(), ReplyForms(shadow.runtime())), initial_state(run)
     play_prelude(run, engine, state)
     for _ in range(rounds):
         play_round(run, engine, state)
@@ -84,7 +84,7 @@ def compared(task: Task, method: fl.Algorithm, rounds: int = 2, **settings: obje
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_every_answer_of_every_method_has_the_rehearsed_form(name, execution):
     task, work = task_for(EVERY[name])
-    seen = compared(task, EVERY[name], local=work, execution=execution)
+    seen = compare_with_rehearsal(task, EVERY[name], local=work, execution=execution)
     assert seen.wrong == []
     assert {kind for kind, *_ in seen.asked} >= {"update", "score"}
     on_graphs = {("update", "ask"), ("update", "draw", "anchors")}  # what only clients kept goes into these
@@ -104,7 +104,7 @@ QUICK = [
 def test_every_answer_has_the_rehearsed_form(method):
     task, work = task_for(method)
     asks = {"name": "powerofchoice", "fraction": 0.4}
-    seen = compared(task, method, local=work, selection=asks, clients_on_global=True)
+    seen = compare_with_rehearsal(task, method, local=work, selection=asks, clients_on_global=True)
     assert (seen.wrong, seen.unknown) == ([], set())
     assert {kind for kind, *_ in seen.asked} >= {"update", "score", "ask"}
 
@@ -112,13 +112,15 @@ def test_every_answer_has_the_rehearsed_form(method):
 def test_a_client_without_a_test_sample_and_one_with_a_single_sample_have_the_same_form():
     held = federation([1, 9, 30])
     held = replace(held, test=type(held.test).of([[], [3], [12, 13]]))
-    seen = compared(Task("unequal", held, mlp()), fl.FedAvg())
+    seen = compare_with_rehearsal(Task("unequal", held, mlp()), fl.FedAvg())
     assert (seen.wrong, seen.unknown) == ([], set())
 
 
 def fedavg_forms(**settings: object) -> tuple[ReplyForms, Task]:
     task = task_for(fl.FedAvg())[0]
-    return ReplyForms(prepare(hollow(task), fl.FedAvg(), resolve(settings, "the test")).composition.runtime()), task
+    return ReplyForms(
+        prepare(without_samples(task), fl.FedAvg(), resolve(settings, "the test")).composition.runtime()
+    ), task
 
 
 def test_the_form_of_an_answer_is_what_leaves_and_nothing_that_is_kept():
@@ -159,7 +161,7 @@ class Stubborn(fl.FedAvg):
 
 def test_what_cannot_be_rehearsed_is_unknown_and_said_once(caplog):
     task = task_for(fl.FedAvg())[0]
-    forms = ReplyForms(prepare(hollow(task), Stubborn(), resolve({}, "the test")).composition.runtime())
+    forms = ReplyForms(prepare(without_samples(task), Stubborn(), resolve({}, "the test")).composition.runtime())
     with caplog.at_level("INFO", "fedloom"):
         for number in (1, 2):
             assert forms.of(Job("update", number, [0], [0]), Message({"row": task.initial_row()})) is None

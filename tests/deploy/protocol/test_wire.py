@@ -88,7 +88,7 @@ def test_what_came_in_is_ones_own_to_change():
 # -- what is wrong
 
 
-def taken_or_refused(data: bytes, kind: type[wire.Header] = SiteAnswer) -> None:
+def check_accepts_or_refuses(data: bytes, kind: type[wire.Header] = SiteAnswer) -> None:
     """Bytes may be a message or be refused; nothing else may happen, and what is taken can be reckoned with."""
     try:
         _, came = unpack(data, kind, LIMIT)
@@ -116,8 +116,8 @@ def entry(dtype: object, shape: object, start: object, end: object) -> dict[str,
 @quickly(300)
 @given(st.binary(max_size=400))
 def test_random_bytes_do_no_harm(data):
-    taken_or_refused(data)
-    taken_or_refused(data, SiteRequest)
+    check_accepts_or_refuses(data)
+    check_accepts_or_refuses(data, SiteRequest)
 
 
 @quickly(200)
@@ -135,7 +135,7 @@ def test_good_messages_that_were_damaged_do_no_harm(data):
             message[place:place] = data.draw(st.binary(min_size=1, max_size=30))
         else:
             del message[place:]
-    taken_or_refused(bytes(message))
+    check_accepts_or_refuses(bytes(message))
 
 
 def test_no_message_that_is_cut_short_is_taken():
@@ -163,13 +163,13 @@ entries = st.fixed_dictionaries(
 @quickly(120)
 @given(st.dictionaries(st.text(max_size=8), entries | json_values, max_size=4) | json_values, st.binary(max_size=64))
 def test_indices_that_lie_do_no_harm(index, numbers):
-    taken_or_refused(with_index(index, numbers))
+    check_accepts_or_refuses(with_index(index, numbers))
 
 
 @quickly(50)
 @given(json_values | st.fixed_dictionaries(dict.fromkeys(("run", "ticket", "client", "round", "about"), json_values)))
 def test_headers_that_lie_do_no_harm(header):
-    taken_or_refused(with_index({}, header=json.dumps(header).encode()))
+    check_accepts_or_refuses(with_index({}, header=json.dumps(header).encode()))
 
 
 F = b"\0" * 4

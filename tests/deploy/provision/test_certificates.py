@@ -44,7 +44,7 @@ def site_folder(folder: Path, authority: Authority, name: str = "a") -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def authority_folder(tmp_path_factory):
     """A server and a site of one authority; tests that spoil something copy it."""
     out = tmp_path_factory.mktemp("made")
     authority = Authority.new(30)
@@ -56,22 +56,31 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def copy(made, tmp_path):
-    return Path(shutil.copytree(made, tmp_path / "copy"))
+def copy(authority_folder, tmp_path):
+    return Path(shutil.copytree(authority_folder, tmp_path / "copy"))
 
 
-def verified(made: Path, path: Path, purpose: str) -> bool:
-    words = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", made / "server/ca.crt", path]
+def is_valid(authority_folder: Path, path: Path, purpose: str) -> bool:
+    words = [
+        "openssl",
+        "verify",
+        "-x509_strict",
+        "-purpose",
+        purpose,
+        "-CAfile",
+        authority_folder / "server/ca.crt",
+        path,
+    ]
     return subprocess.run(words, capture_output=True).returncode == 0
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_openssl_accepts_each_certificate_for_its_own_purpose_only(made):
-    server, site = made / "server/server.pem", made / "a/client.pem"
-    assert verified(made, server, "sslserver")
-    assert verified(made, site, "sslclient")
-    assert not verified(made, server, "sslclient")
-    assert not verified(made, site, "sslserver")  # a site cannot pass for the server
+def test_openssl_accepts_each_certificate_for_its_own_purpose_only(authority_folder):
+    server, site = authority_folder / "server/server.pem", authority_folder / "a/client.pem"
+    assert is_valid(authority_folder, server, "sslserver")
+    assert is_valid(authority_folder, site, "sslclient")
+    assert not is_valid(authority_folder, server, "sslclient")
+    assert not is_valid(authority_folder, site, "sslserver")  # a site cannot pass for the server
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> ssl.SSLObject:
@@ -90,21 +99,21 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> ss
 
 
 @pytest.mark.parametrize("name", ["hub.example.org", "localhost", "127.0.0.1"])
-def test_server_and_site_know_each_other_by_tls(made, name):
+def test_server_and_site_know_each_other_by_tls(authority_folder, name):
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(made / "server/server.pem", made / "server/server.key")
-    server.load_verify_locations(made / "server/ca.crt")
+    server.load_cert_chain(authority_folder / "server/server.pem", authority_folder / "server/server.key")
+    server.load_verify_locations(authority_folder / "server/ca.crt")
     server.verify_mode = ssl.CERT_REQUIRED
-    client = ssl.create_default_context(cafile=str(made / "a/ca.crt"))
-    client.load_cert_chain(made / "a/client.pem", made / "a/client.key")
+    client = ssl.create_default_context(cafile=str(authority_folder / "a/ca.crt"))
+    client.load_cert_chain(authority_folder / "a/client.pem", authority_folder / "a/client.key")
     served = shake_hands(server, client, name)
     assert served.getpeercert()["subject"] == ((("commonName", "a"),),)
 
 
-def test_the_server_has_no_other_name(made):
+def test_the_server_has_no_other_name(authority_folder):
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(made / "server/server.pem", made / "server/server.key")
-    client = ssl.create_default_context(cafile=str(made / "a/ca.crt"))
+    server.load_cert_chain(authority_folder / "server/server.pem", authority_folder / "server/server.key")
+    client = ssl.create_default_context(cafile=str(authority_folder / "a/ca.crt"))
     with pytest.raises(ssl.SSLCertVerificationError, match=r"not valid for 'other.example.org'"):
         shake_hands(server, client, "other.example.org")
 
@@ -118,8 +127,8 @@ def test_an_address_is_named_as_an_address(tmp_path):
     check_certificates(folder)
 
 
-def test_private_keys_are_their_owners_only_and_never_overwritten(made, tmp_path):
-    secrets = list(made.rglob("*.key"))
+def test_private_keys_are_their_owners_only_and_never_overwritten(authority_folder, tmp_path):
+    secrets = list(authority_folder.rglob("*.key"))
     assert {path.name for path in secrets} == {"ca.key", "server.key", "client.key", "node.key"}
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in secrets)
     assert len({path.read_bytes() for path in secrets}) == len(secrets)
@@ -141,19 +150,19 @@ def test_a_secret_is_closed_from_its_first_moment(tmp_path, monkeypatch):
     assert opened == [0o600]
 
 
-def test_a_node_key_is_what_flower_reads(made):
-    private = load_ssh_private_key((made / "a/node.key").read_bytes(), None)
-    public = load_ssh_public_key((made / "a.pub").read_bytes())
+def test_a_node_key_is_what_flower_reads(authority_folder):
+    private = load_ssh_private_key((authority_folder / "a/node.key").read_bytes(), None)
+    public = load_ssh_public_key((authority_folder / "a.pub").read_bytes())
     assert isinstance(private, ec.EllipticCurvePrivateKey)
     assert isinstance(private.curve, ec.SECP384R1)
     assert private.public_key() == public
 
 
-def test_what_was_made_passes_the_check_and_ends_when_it_should(made):
-    check_certificates(made / "server")
-    check_certificates(made / "a")
+def test_what_was_made_passes_the_check_and_ends_when_it_should(authority_folder):
+    check_certificates(authority_folder / "server")
+    check_certificates(authority_folder / "a")
     ends = {
-        x509.load_pem_x509_certificate((made / path).read_bytes()).not_valid_after_utc
+        x509.load_pem_x509_certificate((authority_folder / path).read_bytes()).not_valid_after_utc
         for path in (f"server/{certificates.SERVER}", f"a/{certificates.SITE}", f"a/{certificates.AUTHORITY}")
     }
     assert len(ends) == 1
@@ -169,10 +178,10 @@ def at(monkeypatch, moved: timedelta) -> None:
     monkeypatch.setattr(certificates, "datetime", Clock)
 
 
-def test_an_expired_certificate_is_named(made, monkeypatch):
+def test_an_expired_certificate_is_named(authority_folder, monkeypatch):
     at(monkeypatch, timedelta(days=31))
     with pytest.raises(FedloomError, match=r"server/ca.crt expired on 20.*fedloom deploy init"):
-        check_certificates(made / "server")
+        check_certificates(authority_folder / "server")
 
 
 def test_a_certificate_that_ends_before_its_authority_is_named(tmp_path):
@@ -187,10 +196,10 @@ def test_a_certificate_that_ends_before_its_authority_is_named(tmp_path):
         check_certificates(folder)
 
 
-def test_a_clock_that_is_behind_is_told_apart(made, monkeypatch):
+def test_a_clock_that_is_behind_is_told_apart(authority_folder, monkeypatch):
     at(monkeypatch, timedelta(days=-3))
     with pytest.raises(FedloomError, match=r"a/ca.crt is not valid before 20.*clock"):
-        check_certificates(made / "a")
+        check_certificates(authority_folder / "a")
 
 
 def test_a_certificate_of_another_authority_is_refused(copy):

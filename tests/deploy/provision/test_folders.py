@@ -45,7 +45,7 @@ def run_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(run_file, tmp_path_factory):
+def deploy_folder(run_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("made") / "deploy"
     folders.init(run_file, out, SITES, evaluator="judge", host="hub.example.org", port=9443, first_site_port=9200)
     return out
@@ -55,12 +55,12 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_everyone_has_a_folder_with_what_they_need_and_no_more(made):
-    assert {path.name for path in made.iterdir()} == {"authority", "server", *SITES, "judge"}
-    assert set(files(made / "authority")) == {"ca.key", "ca.crt", "README.md"}
-    assert set(files(made / "server")) == SERVER | {f"keys/{name}.pub" for name in (*SITES, "judge")}
+def test_everyone_has_a_folder_with_what_they_need_and_no_more(deploy_folder):
+    assert {path.name for path in deploy_folder.iterdir()} == {"authority", "server", *SITES, "judge"}
+    assert set(files(deploy_folder / "authority")) == {"ca.key", "ca.crt", "README.md"}
+    assert set(files(deploy_folder / "server")) == SERVER | {f"keys/{name}.pub" for name in (*SITES, "judge")}
     for name in (*SITES, "judge"):
-        assert set(files(made / name)) == SITE
+        assert set(files(deploy_folder / name)) == SITE
 
 
 def test_the_folders_are_named_in_the_order_of_the_sites(run_file, tmp_path):
@@ -69,9 +69,9 @@ def test_the_folders_are_named_in_the_order_of_the_sites(run_file, tmp_path):
     assert [path.name for path in out.parent.iterdir()] == ["deploy"]  # the draft is gone
 
 
-def test_no_secret_lies_in_two_folders(made):
+def test_no_secret_lies_in_two_folders(deploy_folder):
     """No private key's bytes, not even a line of one, are found below another participant's folder."""
-    owners = {path.name: files(path) for path in made.iterdir()}
+    owners = {path.name: files(path) for path in deploy_folder.iterdir()}
     secrets = {(owner, name): data for owner, held in owners.items() for name, data in held.items() if ".key" in name}
     assert len(secrets) == 2 + 2 * 4
     for (owner, _), data in secrets.items():
@@ -81,8 +81,8 @@ def test_no_secret_lies_in_two_folders(made):
             assert any(telling in found for found in held.values()) == (other == owner)
 
 
-def test_private_files_are_for_their_owner_only(made):
-    for path in made.rglob("*"):
+def test_private_files_are_for_their_owner_only(deploy_folder):
+    for path in deploy_folder.rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
         if path.is_dir() or b"PRIVATE KEY" in path.read_bytes():
             assert mode & 0o077 == 0, path
@@ -90,28 +90,28 @@ def test_private_files_are_for_their_owner_only(made):
             assert mode == 0o600
 
 
-def test_the_certificates_are_good_and_the_nodes_keys_fit(made):
-    certificates.check_certificates(made / "server")
+def test_the_certificates_are_good_and_the_nodes_keys_fit(deploy_folder):
+    certificates.check_certificates(deploy_folder / "server")
     for name in (*SITES, "judge"):
-        certificates.check_certificates(made / name)
-        private = certificates.load_ssh_private_key((made / name / "node.key").read_bytes(), None)
+        certificates.check_certificates(deploy_folder / name)
+        private = certificates.load_ssh_private_key((deploy_folder / name / "node.key").read_bytes(), None)
         told = private.public_key().public_bytes(certificates.Encoding.OpenSSH, certificates.PublicFormat.OpenSSH)
-        assert (made / "server/keys" / f"{name}.pub").read_bytes().strip() == told
-        subject = certificates._certificate(made / name / "client.pem").subject
+        assert (deploy_folder / "server/keys" / f"{name}.pub").read_bytes().strip() == told
+        subject = certificates._certificate(deploy_folder / name / "client.pem").subject
         assert subject.rfc4514_string() == f"CN={name}"
 
 
-def test_the_settings_say_who_is_who(made):
-    server = load_server(made / "server")
+def test_the_settings_say_who_is_who(deploy_folder):
+    server = load_server(deploy_folder / "server")
     assert server == ServerSettings(sites=list(SITES), evaluator="judge", host="hub.example.org", port=9443)
     for number, name in enumerate((*SITES, "judge")):
-        assert load_site(made / name) == SiteSettings(
+        assert load_site(deploy_folder / name) == SiteSettings(
             name=name, client=number, server="hub.example.org:9443", port=9200 + number
         )
 
 
-def test_everyone_has_the_same_run(made):
-    blueprints = [Blueprint.load(made / name) for name in ("server", *SITES, "judge")]
+def test_everyone_has_the_same_run(deploy_folder):
+    blueprints = [Blueprint.load(deploy_folder / name) for name in ("server", *SITES, "judge")]
     assert len({blueprint.digest for blueprint in blueprints}) == 1
     assert blueprints[0].sites == SITES
     assert blueprints[0].config.method["name"] == "fedprox"
@@ -133,16 +133,16 @@ def test_without_a_proxy_there_is_none_and_the_operator_is_told(run_file, tmp_pa
     assert "There is no proxy" in (tmp_path / "d/server/README.md").read_text()
 
 
-def test_nothing_names_the_place_where_it_was_made(made):
-    for path, data in files(made).items():
-        assert str(made).encode() not in data, path
+def test_nothing_names_the_place_where_it_was_made(deploy_folder):
+    for path, data in files(deploy_folder).items():
+        assert str(deploy_folder).encode() not in data, path
 
 
 @pytest.mark.parametrize(("name", "word"), [("server", "server"), ("north", "client")])
-def test_the_starter_works_from_anywhere_after_the_folder_was_moved(made, tmp_path, name, word):
+def test_the_starter_works_from_anywhere_after_the_folder_was_moved(deploy_folder, tmp_path, name, word):
     moved = tmp_path / "a place" / "-x"
     moved.parent.mkdir()
-    subprocess.run(["cp", "-r", made / name, moved], check=True)
+    subprocess.run(["cp", "-r", deploy_folder / name, moved], check=True)
     program = tmp_path / "bin" / "fedloom"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\npwd; echo "$@"\n')
@@ -176,20 +176,20 @@ def test_an_unset_setting_is_shown_as_an_example_that_can_be_switched_on():
     assert ServerSettings(**tomllib.loads(text)).max_norm == 10.0
 
 
-def test_a_sites_readme_says_what_its_reader_needs(made):
-    text = (made / "north/README.md").read_text()
+def test_a_sites_readme_says_what_its_reader_needs(deploy_folder):
+    text = (deploy_folder / "north/README.md").read_text()
     for word in ("north", "hub.example.org:9443", "site.toml", "./start.sh", "fedprox", "client.key", "node.key"):
         assert word in text
-    judge = (made / "judge/README.md").read_text()
+    judge = (deploy_folder / "judge/README.md").read_text()
     assert "never trains" in judge
     assert "model parameters" not in judge
-    server = (made / "server/README.md").read_text()
+    server = (deploy_folder / "server/README.md").read_text()
     assert "Open port 9443" in server
     assert "server.key" in server
 
 
-def test_lines_of_readmes_fit_a_window(made):
-    for path in made.glob("*/README.md"):
+def test_lines_of_readmes_fit_a_window(deploy_folder):
+    for path in deploy_folder.glob("*/README.md"):
         assert max(map(len, path.read_text().splitlines())) <= 120, path
 
 

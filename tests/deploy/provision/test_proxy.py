@@ -48,7 +48,7 @@ def answers(port: int, process: subprocess.Popen, seconds: float = 60.0) -> None
 
 
 @contextlib.contextmanager
-def started(words: list[str], port: int, log: Path, **how):
+def start_program(words: list[str], port: int, log: Path, **how):
     """A program and all that it starts, ended at the end whatever happens."""
     with open(log, "ab") as file:
         process = subprocess.Popen(words, stdout=file, stderr=file, start_new_session=True, **how)
@@ -69,7 +69,7 @@ def started(words: list[str], port: int, log: Path, **how):
 
 
 def nginx(folder: Path, port: int, **how):
-    return started(
+    return start_program(
         ["nginx", "-p", str(folder), "-c", "nginx.conf", "-g", "daemon off;"], port, folder / "out.log", **how
     )
 
@@ -156,7 +156,7 @@ class Door:
         finally:
             call.close()
 
-    def logged(self, path: str) -> str:
+    def log_line(self, path: str) -> str:
         """The log's line about a path; nginx writes it when the answer is out."""
         for _ in range(200):
             found = [line for line in (self.out / "server" / ACCESS_LOG).read_text().splitlines() if path in line]
@@ -181,7 +181,7 @@ def strangers(tmp_path_factory):
     return fill(tmp_path_factory.mktemp("strangers") / "S", Authority.new(2), ServerSettings(sites=["a"]))
 
 
-def refused(door: Door, *args, **how) -> int:
+def refusal_status(door: Door, *args, **how) -> int:
     """The status with which something is refused; nothing of it came through."""
     before = len(door.asked)
     status, _ = door.ask(*args, **how)
@@ -194,7 +194,7 @@ def test_a_site_does_its_work_and_the_log_names_it(door):
     sent = os.urandom(300_000)
     assert door.ask("/v1/fleet/push-object", body=sent) == (200, sent)
     assert door.asked[-1] == ("/v1/fleet/push-object", len(sent))
-    line = door.logged("/v1/fleet/push-object")
+    line = door.log_line("/v1/fleet/push-object")
     assert 'site=a certificate="SUCCESS" from=127.0.0.1 "POST /v1/fleet/push-object HTTP/1.1" 200 in=300' in line
 
 
@@ -212,19 +212,19 @@ def test_one_connection_serves_many_calls(door):
 
 @needs_nginx
 def test_who_shows_no_certificate_is_refused(door):
-    assert refused(door, "/v1/fleet/nobody", context=door.context(None)) == 400
-    assert 'site=- certificate="NONE"' in door.logged("/v1/fleet/nobody")
+    assert refusal_status(door, "/v1/fleet/nobody", context=door.context(None)) == 400
+    assert 'site=- certificate="NONE"' in door.log_line("/v1/fleet/nobody")
 
 
 @needs_nginx
 def test_a_certificate_of_another_authority_is_refused_and_the_log_says_why(door, strangers):
-    assert refused(door, "/v1/fleet/stranger", context=door.context("a", strangers)) == 400
-    assert 'site=- certificate="FAILED:' in door.logged("/v1/fleet/stranger")
+    assert refusal_status(door, "/v1/fleet/stranger", context=door.context("a", strangers)) == 400
+    assert 'site=- certificate="FAILED:' in door.log_line("/v1/fleet/stranger")
 
 
 @needs_nginx
 def test_the_servers_own_certificate_opens_nothing(door):
-    assert refused(door, context=door.context("server")) == 400
+    assert refusal_status(door, context=door.context("server")) == 400
 
 
 @needs_nginx
@@ -249,7 +249,7 @@ def test_a_site_knows_that_it_speaks_to_its_own_server(door, strangers):
 @needs_nginx
 @pytest.mark.parametrize("path", ["/v1/fleet/register-node", "/v1/fleet/unregister-node"])
 def test_a_site_cannot_say_who_belongs_to_the_fleet(door, path):
-    assert refused(door, path) == 403
+    assert refusal_status(door, path) == 403
 
 
 @needs_nginx
@@ -261,7 +261,7 @@ def test_a_site_cannot_say_who_belongs_to_the_fleet(door, path):
     ],
 )  # fmt: skip
 def test_nothing_but_the_fleet_is_there(door, path):
-    assert refused(door, path) == 404
+    assert refusal_status(door, path) == 404
 
 
 @needs_nginx
@@ -302,13 +302,13 @@ def test_nothing_but_the_fleet_is_there(door, path):
     ],
 )
 def test_no_way_of_writing_a_path_leads_elsewhere(door, path):
-    assert refused(door, path) in (400, 403, 404)
+    assert refusal_status(door, path) in (400, 403, 404)
 
 
 @needs_nginx
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE"])
 def test_flower_only_posts(door, method):
-    assert refused(door, method=method) in (400, 403, 405)
+    assert refusal_status(door, method=method) in (400, 403, 405)
 
 
 @needs_nginx
@@ -325,7 +325,7 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_read(door):
 
 @needs_nginx
 def test_a_message_that_does_not_say_how_large_it_is_is_measured(door):
-    def sent(megabytes: int) -> int | None:
+    def send(megabytes: int) -> int | None:
         call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
         try:
             call.request("POST", WORK, body=(bytes(1 << 18) for _ in range(4 * megabytes)), encode_chunked=True)
@@ -335,9 +335,9 @@ def test_a_message_that_does_not_say_how_large_it_is_is_measured(door):
         finally:
             call.close()
 
-    assert sent(1) == 200
+    assert send(1) == 200
     before = len(door.asked)
-    assert sent(8) in (413, None)
+    assert send(8) in (413, None)
     assert len(door.asked) == before
 
 
@@ -427,7 +427,7 @@ def test_an_outsider_with_the_authoritys_certificate_can_neither_join_nor_submit
     make_node_key(tmp_path / "own.key", tmp_path / "own.pub")
     app = flower.write_app(outsider, tmp_path)
 
-    link = started(
+    link = start_program(
         flower.superlink_command(server, behind), behind, tmp_path / "link.log", env=flower.environment(operator)
     )
     with link, nginx(server, port):

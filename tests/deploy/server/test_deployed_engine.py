@@ -24,7 +24,7 @@ from fedloom.deploy.site.state import SiteState
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
-from support.local_transport import Local, Plan, Sent, misled, quick, rewritten, simulated
+from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate, tamper_with
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ALL, BUT_SOUTH, SOUTH = [0, 1, 2], [0, 2], 1
@@ -36,14 +36,14 @@ def plan(spec: str = "fedavg") -> Plan:
 
 
 @cache
-def undisturbed(spec: str = "fedavg") -> History:
-    return simulated(plan(spec))
+def simulate_undisturbed(spec: str = "fedavg") -> History:
+    return simulate(plan(spec))
 
 
 @cache
 def without_south(spec: str = "fedavg") -> History:
     """The simulator's run whose second round has the other two clients only."""
-    return simulated(plan(spec), {2: BUT_SOUTH})
+    return simulate(plan(spec), {2: BUT_SOUTH})
 
 
 def same(one: History, other: History) -> bool:
@@ -52,31 +52,31 @@ def same(one: History, other: History) -> bool:
     return one.row.numpy().tobytes() == other.row.numpy().tobytes()
 
 
-def left_out(history: History) -> list[tuple[int, str, str, str]]:
+def exclusions(history: History) -> list[tuple[int, str, str, str]]:
     """Who was left out, from the file that a run leaves."""
     assert history.folder is not None
     records = [json.loads(line) for line in (history.folder / "metrics.jsonl").read_text().splitlines()]
     return [(r["round"], e["name"], e["what"], e["reason"]) for r in records for e in r.get("excluded", ())]
 
 
-def only_round_two_missed_south(history: History, reason: str, spec: str = "fedavg") -> None:
+def check_only_round_two_missed_south(history: History, reason: str, spec: str = "fedavg") -> None:
     """The right number of rounds, the other two's round, one exclusion with its reason, and back in the next round."""
     assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
     assert same(history, without_south(spec))
-    assert not same(history, undisturbed(spec))
-    assert left_out(history) == [(2, "south", "update", reason)]
+    assert not same(history, simulate_undisturbed(spec))
+    assert exclusions(history) == [(2, "south", "update", reason)]
 
 
-def changed(**by: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Sent], bytes]:
+def change_tensors(**by: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Sent], bytes]:
     """An answer in which some tensors are others; ``row`` stands for reply/row."""
     names = {"row": "reply/row"}
-    return lambda sent: rewritten(
+    return lambda sent: change_answer(
         sent, lambda t: t | {names.get(n, n): change(t[names.get(n, n)]) for n, change in by.items()}
     )
 
 
-def lacking(name: str) -> Callable[[Sent], bytes]:
-    return lambda sent: rewritten(sent, lambda tensors: {n: t for n, t in tensors.items() if n != name})
+def drop_tensor(name: str) -> Callable[[Sent], bytes]:
+    return lambda sent: change_answer(sent, lambda tensors: {n: t for n, t in tensors.items() if n != name})
 
 
 def with_number(place: int, number: float) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -87,11 +87,11 @@ def to(number: int) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda tensor: torch.full_like(tensor, number)
 
 
-def test_a_fleet_of_honest_sites_gives_the_simulators_bytes(tmp_path):
+def test_honest_sites_give_the_simulators_bytes(tmp_path):
     history = Local(plan(), tmp_path).play()
-    assert same(history, undisturbed())
-    assert history.records == undisturbed().records
-    assert left_out(history) == []
+    assert same(history, simulate_undisturbed())
+    assert history.records == simulate_undisturbed().records
+    assert exclusions(history) == []
 
 
 # -- what arrives and is not taken (faults 11, 12, 13, 15, 17, 19, 20, 21)
@@ -104,52 +104,58 @@ SAMPLES = 414
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        pytest.param(changed(row=with_number(3, math.nan)), "reply/row has numbers that are not finite", id="nan"),
         pytest.param(
-            changed(row=with_number(3, -math.inf)), "reply/row has numbers that are not finite", id="infinity"
+            change_tensors(row=with_number(3, math.nan)), "reply/row has numbers that are not finite", id="nan"
         ),
-        pytest.param(changed(row=lambda row: row * 1e33), "reply/row has numbers larger than 1e+30", id="1e30"),
         pytest.param(
-            changed(row=lambda row: row[:, 1:]),
+            change_tensors(row=with_number(3, -math.inf)), "reply/row has numbers that are not finite", id="infinity"
+        ),
+        pytest.param(change_tensors(row=lambda row: row * 1e33), "reply/row has numbers larger than 1e+30", id="1e30"),
+        pytest.param(
+            change_tensors(row=lambda row: row[:, 1:]),
             f"reply/row has the shape [1, {WIDTH - 1}] instead of [1, {WIDTH}]",
             id="shape",
         ),
-        pytest.param(changed(row=torch.Tensor.double), "reply/row is float64 instead of float32", id="dtype"),
-        pytest.param(lacking("reply/row"), "reply/row is missing", id="missing tensor"),
-        pytest.param(lacking("samples"), "samples is missing", id="missing count"),
+        pytest.param(change_tensors(row=torch.Tensor.double), "reply/row is float64 instead of float32", id="dtype"),
+        pytest.param(drop_tensor("reply/row"), "reply/row is missing", id="missing tensor"),
+        pytest.param(drop_tensor("samples"), "samples is missing", id="missing count"),
         pytest.param(
-            lambda sent: rewritten(sent, lambda tensors: tensors | {"reply/gift": torch.ones(1)}),
+            lambda sent: change_answer(sent, lambda tensors: tensors | {"reply/gift": torch.ones(1)}),
             "reply/gift is not part of the expected reply",
             id="extra tensor",
         ),
         pytest.param(
-            lambda sent: rewritten(sent, lambda tensors: tensors | {"kept/c": torch.ones(1)}),
+            lambda sent: change_answer(sent, lambda tensors: tensors | {"kept/c": torch.ones(1)}),
             "kept/c is not part of the expected reply",
             id="state that stays at sites",
         ),
         pytest.param(
-            changed(samples=to(10**15)),
+            change_tensors(samples=to(10**15)),
             "samples is 1,000,000,000,000,000; it must be between 1 and 1,000,000,000",
             id="1e15 samples",
         ),
         pytest.param(
-            changed(samples=to(-19)), "samples is -19; it must be between 1 and 1,000,000,000", id="-19 samples"
+            change_tensors(samples=to(-19)), "samples is -19; it must be between 1 and 1,000,000,000", id="-19 samples"
         ),
-        pytest.param(changed(samples=to(0)), "samples is 0; it must be between 1 and 1,000,000,000", id="no samples"),
         pytest.param(
-            changed(samples=lambda samples: samples + 1),
+            change_tensors(samples=to(0)), "samples is 0; it must be between 1 and 1,000,000,000", id="no samples"
+        ),
+        pytest.param(
+            change_tensors(samples=lambda samples: samples + 1),
             f"samples is {SAMPLES + 1}, but the site announced {SAMPLES}",
             id="other samples than announced",
         ),
-        pytest.param(changed(steps=to(-1)), "steps must be between 0 and 1,000,000,000", id="steps"),
-        pytest.param(lambda sent: rewritten(sent, round=1), "it answers another round", id="wrong round"),
-        pytest.param(lambda sent: rewritten(sent, run="other"), "it answers another run", id="wrong run"),
+        pytest.param(change_tensors(steps=to(-1)), "steps must be between 0 and 1,000,000,000", id="steps"),
+        pytest.param(lambda sent: change_answer(sent, round=1), "it answers another round", id="wrong round"),
+        pytest.param(lambda sent: change_answer(sent, run="other"), "it answers another run", id="wrong run"),
         pytest.param(
-            lambda sent: rewritten(sent, ticket="0" * 32),
+            lambda sent: change_answer(sent, ticket="0" * 32),
             "it answers another request (of an old round, or replayed)",
             id="wrong ticket",
         ),
-        pytest.param(lambda sent: rewritten(sent, client=0), "it answers for another client", id="in another's name"),
+        pytest.param(
+            lambda sent: change_answer(sent, client=0), "it answers for another client", id="in another's name"
+        ),
         pytest.param(
             lambda sent: ReceivedMessage(sent.name, 2, sent.answer),
             "another site answered in its name",
@@ -169,12 +175,12 @@ SAMPLES = 414
 )
 def test_what_does_not_fit_is_dropped_and_said(tmp_path, answer, reason):
     local = Local(plan(), tmp_path)
-    local.transport.meddle = misled(SOUTH, 2, answer)
+    local.transport.meddle = tamper_with(SOUTH, 2, answer)
     history = local.play()
     if reason is None:
-        reason = left_out(history)[0][3]
+        reason = exclusions(history)[0][3]
         assert "bytes" in reason
-    only_round_two_missed_south(history, reason)
+    check_only_round_two_missed_south(history, reason)
 
 
 class Bomb:
@@ -186,28 +192,28 @@ class Bomb:
 
 def test_a_pickle_is_refused_and_never_loaded(tmp_path):
     local = Local(plan(), tmp_path)
-    local.transport.meddle = misled(SOUTH, 2, lambda _: pickle.dumps(Bomb()))
+    local.transport.meddle = tamper_with(SOUTH, 2, lambda _: pickle.dumps(Bomb()))
     history = local.play()
-    only_round_two_missed_south(history, left_out(history)[0][3])
-    assert "the header" in left_out(history)[0][3]
+    check_only_round_two_missed_south(history, exclusions(history)[0][3])
+    assert "the header" in exclusions(history)[0][3]
 
 
 def test_more_bytes_than_allowed_are_not_even_looked_at(tmp_path):
     local = Local(plan(), tmp_path, max_megabytes=0.01)
-    local.transport.meddle = misled(SOUTH, 2, lambda sent: sent.answer + bytes(20_000))
+    local.transport.meddle = tamper_with(SOUTH, 2, lambda sent: sent.answer + bytes(20_000))
     history = local.play()
     size = len(next(s for s in local.transport.sent if (s.node, s.request.round) == (SOUTH, 2)).answer) + 20_000
-    only_round_two_missed_south(history, f"the message has {size:,} bytes, and at most 10,000 are allowed")
+    check_only_round_two_missed_south(history, f"the message has {size:,} bytes, and at most 10,000 are allowed")
 
 
 def test_a_model_that_moved_too_far_is_dropped(tmp_path):
     local = Local(plan(), tmp_path, max_norm=50.0)
-    local.transport.meddle = misled(SOUTH, 2, changed(row=lambda row: row + 1e3))
+    local.transport.meddle = tamper_with(SOUTH, 2, change_tensors(row=lambda row: row + 1e3))
     history = local.play()
     moved = 1e3 * math.sqrt(WIDTH)
-    assert left_out(history)[0][3].endswith("; at most 50 is allowed (max_norm)")
-    assert float(left_out(history)[0][3].split()[3].rstrip(";")) == pytest.approx(moved, rel=0.01)
-    only_round_two_missed_south(history, left_out(history)[0][3])
+    assert exclusions(history)[0][3].endswith("; at most 50 is allowed (max_norm)")
+    assert float(exclusions(history)[0][3].split()[3].rstrip(";")) == pytest.approx(moved, rel=0.01)
+    check_only_round_two_missed_south(history, exclusions(history)[0][3])
 
 
 # -- old, second and late answers (faults 4, 23, 24, 25)
@@ -216,50 +222,50 @@ def test_a_model_that_moved_too_far_is_dropped(tmp_path):
 def test_a_replay_of_last_rounds_update_is_refused(tmp_path):
     local = Local(plan(), tmp_path)
 
-    def captured(_: Sent) -> bytes:
+    def replay(_: Sent) -> bytes:
         return next(
             s.answer for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (1, 1, "update")
         )
 
-    local.transport.meddle = misled(SOUTH, 2, captured)
-    only_round_two_missed_south(local.play(), "it answers another request (of an old round, or replayed)")
+    local.transport.meddle = tamper_with(SOUTH, 2, replay)
+    check_only_round_two_missed_south(local.play(), "it answers another request (of an old round, or replayed)")
 
 
 def test_another_sites_update_of_the_same_round_does_not_pass_for_its_own(tmp_path):
     local = Local(plan(), tmp_path)
 
-    def copied(_: Sent) -> bytes:
+    def copy_neighbour(_: Sent) -> bytes:
         return next(
             s.answer for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (0, 2, "update")
         )
 
-    local.transport.meddle = misled(SOUTH, 2, copied)
-    only_round_two_missed_south(local.play(), "it answers another request (of an old round, or replayed)")
+    local.transport.meddle = tamper_with(SOUTH, 2, copy_neighbour)
+    check_only_round_two_missed_south(local.play(), "it answers another request (of an old round, or replayed)")
 
 
 def test_of_two_answers_the_first_counts(tmp_path, caplog):
     local = Local(plan(), tmp_path)
-    other = changed(row=lambda row: row + 1)
-    local.transport.meddle = misled(SOUTH, 2, lambda sent: [sent.answer, other(sent)])
+    other = change_tensors(row=lambda row: row + 1)
+    local.transport.meddle = tamper_with(SOUTH, 2, lambda sent: [sent.answer, other(sent)])
     history = local.play()
-    assert same(history, undisturbed())
+    assert same(history, simulate_undisturbed())
     assert "dropped an answer to an unknown request" in caplog.text
 
 
 def test_silence_ends_with_the_deadline(tmp_path):
     local = Local(plan(), tmp_path, deadline=0.2)
-    local.transport.meddle = misled(SOUTH, 2, lambda _: None)
-    only_round_two_missed_south(local.play(), "no answer within 0.2 s")
+    local.transport.meddle = tamper_with(SOUTH, 2, lambda _: None)
+    check_only_round_two_missed_south(local.play(), "no answer within 0.2 s")
 
 
 def test_a_late_answer_is_dropped_in_the_next_round_and_said(tmp_path):
     local = Local(plan(), tmp_path, deadline=0.2)
     late: list[Sent] = []
-    local.transport.meddle = misled(SOUTH, 2, lambda sent: late.append(sent))
+    local.transport.meddle = tamper_with(SOUTH, 2, lambda sent: late.append(sent))
     history = local.play(after={2: lambda: local.transport.arrive(late[0], late[0].answer)})
     assert same(history, without_south())
     assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
-    assert left_out(history) == [
+    assert exclusions(history) == [
         (2, "south", "update", "no answer within 0.2 s"),
         (3, "south", "update", "answer to round 2 came too late"),
     ]
@@ -296,7 +302,7 @@ def test_an_error_in_client_code_is_counted_and_its_text_stays_at_the_site(tmp_p
     local = Local(plan(), tmp_path)
     runtime = failing(plan().runtime, ValueError("patient 4711 has no age"))
     local.sites[SOUTH] = replace(local.sites[SOUTH], runtime=runtime)
-    only_round_two_missed_south(
+    check_only_round_two_missed_south(
         local.play(), "the site reports an error: ValueError in the client's code (see the site's log)"
     )
     assert all(b"4711" not in sent.answer for sent in local.transport.sent)
@@ -305,7 +311,7 @@ def test_an_error_in_client_code_is_counted_and_its_text_stays_at_the_site(tmp_p
 def test_a_sentence_for_people_comes_through(tmp_path):
     local = Local(plan(), tmp_path)
     local.sites[SOUTH] = replace(local.sites[SOUTH], runtime=failing(plan().runtime, FedloomError("no such column")))
-    only_round_two_missed_south(local.play(), "the site reports an error: no such column")
+    check_only_round_two_missed_south(local.play(), "the site reports an error: no such column")
 
 
 class FullDisk(SiteState):
@@ -324,7 +330,7 @@ def test_a_full_disk_costs_a_site_its_round_and_not_its_state(tmp_path):
     local = Local(plan("scaffold"), tmp_path)
     local.sites[SOUTH] = replace(local.sites[SOUTH], states=FullDisk(local.sites[SOUTH].states.folder))
     reason = "the site reports an error: disk error at the site: No space left on device"
-    only_round_two_missed_south(local.play(), reason, "scaffold")
+    check_only_round_two_missed_south(local.play(), reason, "scaffold")
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "scaffold", "feddyn"])
@@ -333,14 +339,14 @@ def test_a_site_that_is_not_connected_is_left_out_until_it_is_back(tmp_path, spe
     local = Local(plan(spec), tmp_path)
     away = local.transport.away
     history = local.play(after={1: lambda: away.add(SOUTH), 2: lambda: away.discard(SOUTH)})
-    only_round_two_missed_south(history, "not connected", spec)
+    check_only_round_two_missed_south(history, "not connected", spec)
 
 
 def test_a_site_that_vanishes_during_its_work_is_not_waited_for(tmp_path):
     local = Local(plan(), tmp_path, deadline=30.0)
-    local.transport.meddle = misled(SOUTH, 2, lambda _: local.transport.away.add(SOUTH))
+    local.transport.meddle = tamper_with(SOUTH, 2, lambda _: local.transport.away.add(SOUTH))
     history = local.play(after={2: lambda: local.transport.away.discard(SOUTH)})
-    only_round_two_missed_south(history, "lost its connection")
+    check_only_round_two_missed_south(history, "lost its connection")
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "scaffold", "fedrep"])
@@ -348,7 +354,7 @@ def test_a_site_that_restarts_during_its_work_does_it_again_to_the_same_bytes(tm
     local = Local(plan(spec), tmp_path, deadline=30.0)
     lost: list[Sent] = []
 
-    def restarted(sent: Sent) -> bytes | None:
+    def restart(sent: Sent) -> bytes | None:
         """Its first answer is lost with its SuperNode; its process starts again over the same disk."""
         if lost:
             return sent.answer
@@ -357,10 +363,10 @@ def test_a_site_that_restarts_during_its_work_does_it_again_to_the_same_bytes(tm
         local.transport.since[SOUTH] = time.time() + 0.01
         return None
 
-    local.transport.meddle = misled(SOUTH, 2, restarted)
+    local.transport.meddle = tamper_with(SOUTH, 2, restart)
     history = local.play()
-    assert same(history, undisturbed(spec))
-    assert history.records == undisturbed(spec).records
+    assert same(history, simulate_undisturbed(spec))
+    assert history.records == simulate_undisturbed(spec).records
     updates = [s.request for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (1, 2, "update")]
     assert len(updates) == 2
     assert updates[0] == updates[1]
@@ -369,11 +375,11 @@ def test_a_site_that_restarts_during_its_work_does_it_again_to_the_same_bytes(tm
 def test_a_site_that_restarts_all_the_time_is_given_up_for_the_round(tmp_path):
     local = Local(plan(), tmp_path, deadline=30.0)
 
-    def restarted(_: Sent) -> None:
+    def restart(_: Sent) -> None:
         local.transport.since[SOUTH] = time.time() + 0.01
 
-    local.transport.meddle = misled(SOUTH, 2, restarted)
-    only_round_two_missed_south(local.play(), "restarted 3 times")
+    local.transport.meddle = tamper_with(SOUTH, 2, restart)
+    check_only_round_two_missed_south(local.play(), "restarted 3 times")
 
 
 def test_a_site_whose_connection_was_cut_is_asked_again_and_its_first_answer_counts(tmp_path):
@@ -383,13 +389,13 @@ def test_a_site_whose_connection_was_cut_is_asked_again_and_its_first_answer_cou
 
     def late(sent: Sent) -> bytes | None:
         cut.append(sent)
-        if len(cut) == 2:  # asked again: now the first letter's answer comes in, and the second's never
+        if len(cut) == 2:  # asked again: now the first message's answer comes in, and the second's never
             local.transport.arrive(cut[0], cut[0].answer)
         local.transport.since[SOUTH] = time.time() + 0.01 if len(cut) == 1 else local.transport.since[SOUTH]
         return None
 
-    local.transport.meddle = misled(SOUTH, 2, late)
-    assert same(local.play(), undisturbed("fedavg"))
+    local.transport.meddle = tamper_with(SOUTH, 2, late)
+    assert same(local.play(), simulate_undisturbed("fedavg"))
     assert len(cut) == 2
 
 
@@ -400,9 +406,9 @@ def test_a_site_whose_connection_was_cut_is_asked_again_and_its_first_answer_cou
 def test_an_answer_that_was_dropped_does_not_advance_a_sites_state(tmp_path, spec):
     local = Local(plan(spec), tmp_path)
     states: list[dict[str, torch.Tensor]] = []
-    local.transport.meddle = misled(SOUTH, 2, lambda sent: rewritten(sent, round=1))
+    local.transport.meddle = tamper_with(SOUTH, 2, lambda sent: change_answer(sent, round=1))
     note = {number: lambda: states.append(local.state(SOUTH)) for number in (1, 2, 3)}
-    only_round_two_missed_south(local.play(after=note), "it answers another round", spec)
+    check_only_round_two_missed_south(local.play(after=note), "it answers another round", spec)
     first, second, third = states
     assert first.keys() == second.keys() != set()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -413,7 +419,7 @@ def test_an_answer_that_was_dropped_does_not_advance_a_sites_state(tmp_path, spe
 def test_what_sites_keep_is_what_the_simulator_keeps(tmp_path, spec):
     local = Local(plan(spec), tmp_path)
     local.play()
-    simulated(plan(spec), folder=tmp_path / "simulated")
+    simulate(plan(spec), folder=tmp_path / "simulated")
     state = load_checkpoint(tmp_path / "simulated", 3)
     assert state is not None
     for client in ALL:
@@ -426,7 +432,7 @@ def test_what_sites_keep_is_what_the_simulator_keeps(tmp_path, spec):
 def test_a_site_keeps_at_most_three_states_on_its_disk(tmp_path):
     local = Local(plan("scaffold"), tmp_path)
     most: list[int] = []
-    local.play(after={number: lambda: most.append(len(local.kept(SOUTH))) for number in (1, 2, 3)})
+    local.play(after={number: lambda: most.append(len(local.state_files(SOUTH))) for number in (1, 2, 3)})
     assert most == [1, 2, 2]  # the last finished round's, and the new one
 
 
@@ -440,7 +446,7 @@ def test_a_site_that_lost_its_state_says_so_and_begins_anew(tmp_path):
     states: list[dict[str, torch.Tensor]] = []
     history = local.play(after={1: burn, 2: lambda: states.append(local.state(SOUTH))})
     reason = "the site reports an error: the client state of this site is lost: it starts again without one"
-    assert left_out(history) == [(2, "south", "update", reason)]
+    assert exclusions(history) == [(2, "south", "update", reason)]
     assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
     assert states == [{}]
     assert local.state(SOUTH).keys() == {"c", "c/has"} or local.state(SOUTH).keys() == {"c"}
@@ -454,7 +460,7 @@ def test_a_site_that_lost_its_state_says_so_and_begins_anew(tmp_path):
 def test_no_log_line_and_no_record_has_a_ticket_or_data(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     local = Local(plan("scaffold"), tmp_path)
-    local.transport.meddle = misled(SOUTH, 2, changed(samples=to(-19)))
+    local.transport.meddle = tamper_with(SOUTH, 2, change_tensors(samples=to(-19)))
     local.sites[0] = replace(local.sites[0], runtime=failing(plan("scaffold").runtime, ZeroDivisionError("47110815")))
     local.play()
     told = caplog.text + (tmp_path / "run" / "metrics.jsonl").read_text()

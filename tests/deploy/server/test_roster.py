@@ -15,7 +15,7 @@ from fedloom.deploy.protocol.blueprint import ClientSizes
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.settings import ServerSettings
-from support.local_transport import NAMES, LocalTransport, Sent, keys, quick
+from support.local_transport import NAMES, LocalTransport, Sent, node_keys, quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ABOUT = {"fedloom": fedloom.__version__, "digest": "d1", "train": 10, "valid": 0, "test": 5, "points": 15}
@@ -35,10 +35,10 @@ def honest(client: int):
 def roster(**settings: Any) -> tuple[LocalTransport, Roster]:
     transport = LocalTransport({client: honest(client) for client in range(3)})
     chosen = ServerSettings(sites=NAMES, **{"join_timeout": 0.1, **settings})
-    return transport, Roster(transport, chosen, keys(3), "run", "d1")
+    return transport, Roster(transport, chosen, node_keys(3), "run", "d1")
 
 
-def saying(client: int, /, **changes: Any):
+def answer_with(client: int, /, **changes: Any):
     """Meddling that changes what one site says of itself; a key with the value None is left out."""
 
     def meddle(sent: Sent) -> bytes:
@@ -116,7 +116,7 @@ def test_a_node_with_an_unknown_key_is_nobody():
 )
 def test_what_a_site_says_of_itself_is_checked(said, reason, caplog):
     transport, everyone = roster()
-    transport.meddle = saying(1, **said)
+    transport.meddle = answer_with(1, **said)
     everyone.wait_for_all(lambda _: None)
     assert everyone.sizes.keys() == {0, 2}
     assert everyone.present() == [0, 2]
@@ -175,7 +175,7 @@ def test_a_site_that_was_busy_until_its_greeting_lapsed_is_greeted_again():
 
 def test_a_refused_site_may_come_back_mended():
     transport, everyone = roster()
-    transport.meddle = saying(1, digest="d2")
+    transport.meddle = answer_with(1, digest="d2")
     everyone.wait_for_all(lambda _: None)
     transport.meddle = lambda sent: sent.answer
     assert everyone.present() == [0, 2]
@@ -187,7 +187,7 @@ def test_a_refused_site_may_come_back_mended():
 def test_a_site_that_comes_back_broken_is_no_longer_there():
     transport, everyone = roster()
     everyone.wait_for_all(lambda _: None)
-    transport.meddle, transport.since[1] = saying(1, digest="d2"), 2.0
+    transport.meddle, transport.since[1] = answer_with(1, digest="d2"), 2.0
     assert everyone.present() == [0, 2]
 
 
@@ -200,7 +200,7 @@ def test_the_run_is_told_of_sizes_that_are_new():
     transport.since[1] = 2.0
     everyone.present()
     assert len(calls) == 3  # the same as before
-    transport.meddle, transport.since[1] = saying(1, train=99), 3.0
+    transport.meddle, transport.since[1] = answer_with(1, train=99), 3.0
     everyone.present()
     assert len(calls) == 4
     assert calls[-1][1].train == 99
@@ -209,7 +209,7 @@ def test_the_run_is_told_of_sizes_that_are_new():
 def test_an_evaluator_is_no_training_site():
     transport = LocalTransport({client: honest(client) for client in range(4)})
     settings = ServerSettings(sites=NAMES, evaluator="judge", join_timeout=0.1)
-    everyone = Roster(transport, settings, keys(4), "run", "d1")
+    everyone = Roster(transport, settings, node_keys(4), "run", "d1")
     assert everyone.evaluator is None
     everyone.wait_for_all(lambda _: None)
     assert everyone.evaluator == 3
@@ -222,13 +222,13 @@ def test_sites_are_waited_for_until_there_are_enough():
     looks: list[int] = []
     nodes = transport.nodes
 
-    def appearing() -> list[NodeInfo]:
+    def nodes_one_by_one() -> list[NodeInfo]:
         looks.append(len(transport.away))
         if len(looks) == 3:
             transport.away.clear()
         return nodes()
 
-    transport.nodes = appearing  # type: ignore[method-assign]
+    transport.nodes = nodes_one_by_one  # type: ignore[method-assign]
     everyone.wait_for(2)
     assert everyone.present() == [0, 1, 2]
     assert len(looks) >= 3

@@ -25,7 +25,7 @@ from fedloom.deploy.site.state import SiteState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.runner import execute
-from support.local_transport import NAMES, Local, LocalTransport, Plan, Sent, keys, misled, quick, simulated
+from support.local_transport import NAMES, Local, LocalTransport, Plan, Sent, node_keys, quick, simulate, tamper_with
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no folders are made")
 from fedloom.deploy.provision import folders
@@ -89,7 +89,7 @@ def test_a_client_that_joins_at_round_three_takes_part_from_then_on_with_its_own
     local.transport.away.add(SOUTH)
     history = local.play(after={2: local.transport.away.clear})
     assert [record["selected"] for record in history.records] == [BUT_SOUTH, BUT_SOUTH, ALL]
-    assert same(history, simulated(plan(), {1: BUT_SOUTH, 2: BUT_SOUTH}))  # a weight of 414, not of 1
+    assert same(history, simulate(plan(), {1: BUT_SOUTH, 2: BUT_SOUTH}))  # a weight of 414, not of 1
     told = [
         (record["round"], one["name"], one["reason"])
         for record in history.records
@@ -108,14 +108,14 @@ def test_with_too_few_answers_the_run_stops_with_the_reason_and_goes_on_later(tm
     told = "round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed"
     assert str(end.value) == f"{told}; resume the run when more clients are connected."
     assert caplog.text.count(f"{told}; trying it again") == 2
-    state, before = load_checkpoint(local.run, 3), simulated(plan("scaffold", rounds=1))
+    state, before = load_checkpoint(local.run, 3), simulate(plan("scaffold", rounds=1))
     assert state is not None
     assert state.round == 1
     assert before.row is not None
     assert torch.equal(state.server["row"], before.row)
     local.transport.away.clear()
     history = local.play()
-    assert same(history, simulated(plan("scaffold")))
+    assert same(history, simulate(plan("scaffold")))
     assert [record["selected"] for record in history.records] == [ALL] * 3
 
 
@@ -125,16 +125,16 @@ def test_a_round_that_is_tried_again_waits_for_sites_to_come_back(tmp_path):
     looks: list[int] = []
     nodes = local.transport.nodes
 
-    def mending() -> Any:
+    def bring_back() -> Any:
         if local.transport.away:
             looks.append(1)
         if len(looks) > 4:
             local.transport.away.clear()
         return nodes()
 
-    local.transport.nodes = mending  # type: ignore[method-assign]
+    local.transport.nodes = bring_back  # type: ignore[method-assign]
     history = local.play(after={1: lambda: local.transport.away.update(ALL)})
-    assert same(history, simulated(plan()))
+    assert same(history, simulate(plan()))
     assert len(looks) == 5
 
 
@@ -146,9 +146,9 @@ def test_abandoned_tries_are_in_the_record_of_the_round_that_counts(tmp_path):
         tries.append(sent)
         return sent.answer if len(tries) > 2 else b""
 
-    local.transport.meddle = misled(SOUTH, 2, twice)
+    local.transport.meddle = tamper_with(SOUTH, 2, twice)
     history = local.play()
-    assert same(history, simulated(plan()))
+    assert same(history, simulate(plan()))
     assert [(one["name"], one["reason"]) for one in history.records[1]["excluded"]] == [
         ("south", "the message has only 0 bytes and no header")
     ] * 2
@@ -196,7 +196,7 @@ def test_only_clients_who_are_there_are_scored(tmp_path):
 
 def test_a_score_that_does_not_fit_is_dropped_and_said(tmp_path):
     local = Local(plan(eval_every=1, rounds=1), tmp_path)
-    local.transport.meddle = misled(SOUTH, 1, lambda _: b"", kind="score")
+    local.transport.meddle = tamper_with(SOUTH, 1, lambda _: b"", kind="score")
     history = local.play()
     assert [row["name"] for row in history.clients] == ["north", "west"]
     assert history.records[-1]["excluded"] == [
@@ -208,7 +208,7 @@ def test_a_score_that_does_not_fit_is_dropped_and_said(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def deploy_folder(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("made")
     (root / "run.toml").write_text(
         'rounds = 2\nseed = 5\nexecution = "loop"\n'
@@ -220,33 +220,35 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(made) -> dict[int, SiteProcess]:
-    return {client: SiteProcess.open(made / name) for client, name in enumerate([*NAMES, "judge"])}
+def open_sites(deploy_folder) -> dict[int, SiteProcess]:
+    return {client: SiteProcess.open(deploy_folder / name) for client, name in enumerate([*NAMES, "judge"])}
 
 
-def fresh(made: Path, opened: dict[int, SiteProcess], tmp_path: Path, **settings: Any) -> tuple[LocalTransport, Path]:
-    """A server's folder of its own, and a post to sites that know nothing yet."""
+def fresh(
+    deploy_folder: Path, open_sites: dict[int, SiteProcess], tmp_path: Path, **settings: Any
+) -> tuple[LocalTransport, Path]:
+    """A server's folder of its own, and a transport to sites that know nothing yet."""
     folder = tmp_path / "server"
     folder.mkdir()
-    for path in (made / "server").iterdir():
+    for path in (deploy_folder / "server").iterdir():
         (folder / path.name).symlink_to(path)
     (folder / "deploy.toml").unlink()
-    chosen = load_server(made / "server").model_copy(update={"join_timeout": 0.1, "deadline": 2.0, **settings})
+    chosen = load_server(deploy_folder / "server").model_copy(update={"join_timeout": 0.1, "deadline": 2.0, **settings})
     (folder / "deploy.toml").write_bytes(to_toml(chosen))
-    for site in opened.values():
+    for site in open_sites.values():
         site.states.discard_all_but()
-    transport = LocalTransport({client: site.answer for client, site in opened.items()})
+    transport = LocalTransport({client: site.answer for client, site in open_sites.items()})
     names = enumerate([*NAMES, "judge"])
     transport.keys = {client: public_key(folder / "keys" / f"{name}.pub") for client, name in names}
     return transport, folder
 
 
-def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(made, opened, tmp_path):
-    transport, folder = fresh(made, opened, tmp_path, cross_site=True)
+def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(deploy_folder, open_sites, tmp_path):
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path, cross_site=True)
     serve(transport, folder)
     run = folder / "run"
     assert json.loads((run / "outcome.json").read_text()) == {"stopped": None}
-    simulated(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
+    simulate(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
     ours, theirs = (
         [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
         for where in (run, tmp_path / "simulated")
@@ -265,8 +267,8 @@ def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(made, opene
     assert History.load(run).records == ours
 
 
-def test_at_the_end_every_site_has_its_own_model_and_models_are_scored_everywhere(made, opened, tmp_path):
-    transport, folder = fresh(made, opened, tmp_path, cross_site=True)
+def test_at_the_end_every_site_has_its_own_model_and_models_are_scored_everywhere(deploy_folder, open_sites, tmp_path):
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path, cross_site=True)
     serve(transport, folder)
     found = json.loads((folder / "run" / "cross_site.json").read_text())
     assert found["models"] == found["sites"] == NAMES
@@ -274,31 +276,31 @@ def test_at_the_end_every_site_has_its_own_model_and_models_are_scored_everywher
     rows = json.loads((folder / "run" / "clients.json").read_text())
     for client, name in enumerate(NAMES):
         assert found["scores"][client][client] == pytest.approx(rows[client]["accuracy"])  # on its own data
-        model = saved.load_model(made / name / "model")
+        model = saved.load_model(deploy_folder / name / "model")
         assert (model.about.client, model.about.round) == (name, 2)
-    heads = [saved.load_model(made / name / "model").model.state_dict() for name in NAMES]
+    heads = [saved.load_model(deploy_folder / name / "model").model.state_dict() for name in NAMES]
     assert any(not torch.equal(heads[0][key], heads[1][key]) for key in heads[0])
-    assert not (made / "judge" / "model").exists()
+    assert not (deploy_folder / "judge" / "model").exists()
     finishing = [sent.node for sent in transport.sent if sent.request.kind in ("update", "finish", "model", "judge")]
     assert 3 not in finishing  # the evaluator never trains, and its weights never count
 
 
-def test_models_stay_where_they_are_unless_they_are_asked_for(made, opened, tmp_path):
-    transport, folder = fresh(made, opened, tmp_path)
+def test_models_stay_where_they_are_unless_they_are_asked_for(deploy_folder, open_sites, tmp_path):
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path)
     serve(transport, folder)
     assert not (folder / "run" / "cross_site.json").exists()
     assert {sent.request.kind for sent in transport.sent} == {"hello", "update", "score", "finish"}
 
 
-def test_a_site_that_is_gone_at_the_end_does_not_hold_the_others_up(made, opened, tmp_path):
-    transport, folder = fresh(made, opened, tmp_path, cross_site=True)
+def test_a_site_that_is_gone_at_the_end_does_not_hold_the_others_up(deploy_folder, open_sites, tmp_path):
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path, cross_site=True)
 
-    def leaving(sent: Sent) -> bytes:
+    def leave(sent: Sent) -> bytes:
         if sent.request.kind == "finish":
             transport.away.add(SOUTH)
         return sent.answer
 
-    transport.meddle = leaving
+    transport.meddle = leave
     serve(transport, folder)
     outcome = json.loads((folder / "run" / "outcome.json").read_text())
     assert outcome["stopped"] is None
@@ -310,8 +312,8 @@ def test_a_site_that_is_gone_at_the_end_does_not_hold_the_others_up(made, opened
     assert len(found["scores"]) == len(found["scores"][0]) == 2
 
 
-def test_with_too_few_sites_the_reason_is_left_and_the_run_can_begin_later(made, opened, tmp_path):
-    transport, folder = fresh(made, opened, tmp_path, min_clients=2, join_timeout=0.05)
+def test_with_too_few_sites_the_reason_is_left_and_the_run_can_begin_later(deploy_folder, open_sites, tmp_path):
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path, min_clients=2, join_timeout=0.05)
     transport.away |= {0, 1}
     serve(transport, folder)
     run = folder / "run"
@@ -325,8 +327,8 @@ def test_with_too_few_sites_the_reason_is_left_and_the_run_can_begin_later(made,
     assert [record["round"] for record in History.load(run).records] == [0, 1, 2]
 
 
-def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(made, opened, tmp_path):
-    transport, folder = fresh(made, opened, tmp_path, min_clients=3, retries=1, join_timeout=0.05)
+def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(deploy_folder, open_sites, tmp_path):
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path, min_clients=3, retries=1, join_timeout=0.05)
     transport.meddle = lambda sent: (
         b"" if (sent.node, sent.request.kind, sent.request.round) == (1, "update", 2) else sent.answer
     )
@@ -336,13 +338,13 @@ def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(made, o
     transport.meddle = lambda sent: sent.answer
     serve(transport, folder)
     assert json.loads((folder / "run" / "outcome.json").read_text()) == {"stopped": None}
-    simulated(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
+    simulate(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
     metrics = [(where / "metrics.jsonl").read_text().splitlines() for where in (folder / "run", tmp_path / "simulated")]
     assert metrics[0] == metrics[1]
 
 
-def test_a_finished_run_is_not_played_again(made, opened, tmp_path):
-    transport, folder = fresh(made, opened, tmp_path)
+def test_a_finished_run_is_not_played_again(deploy_folder, open_sites, tmp_path):
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path)
     serve(transport, folder)
     before, count = (folder / "run" / "metrics.jsonl").read_bytes(), len(transport.sent)
     serve(transport, folder)
@@ -350,17 +352,17 @@ def test_a_finished_run_is_not_played_again(made, opened, tmp_path):
     assert "update" not in {sent.request.kind for sent in transport.sent[count:]}
 
 
-def test_no_log_line_has_a_key_or_a_ticket(made, opened, tmp_path, caplog):
+def test_no_log_line_has_a_key_or_a_ticket(deploy_folder, open_sites, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    transport, folder = fresh(made, opened, tmp_path, cross_site=True)
-    transport.meddle = misled(SOUTH, 1, lambda _: b"x")
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path, cross_site=True)
+    transport.meddle = tamper_with(SOUTH, 1, lambda _: b"x")
     serve(transport, folder)
     told = caplog.text + "".join(
         path.read_text() for path in (folder / "run").glob("*.json*") if path.stem != "tickets"
     )
     assert "south is left out" in told
     assert not [sent for sent in transport.sent if sent.request.ticket in told]
-    secrets = [*made.rglob("*.key"), *made.rglob("*.pub"), *made.rglob("*.pem")]
+    secrets = [*deploy_folder.rglob("*.key"), *deploy_folder.rglob("*.pub"), *deploy_folder.rglob("*.pem")]
     assert len(secrets) > 10
     for path in secrets:
         longest = max(path.read_text().split(), key=len)
@@ -378,7 +380,7 @@ def test_the_evaluators_scores_are_the_runs_global_scores(tmp_path):
     )
     local.transport = LocalTransport({**local.transport.sites, 3: judge.answer})
     local.settings = ServerSettings(sites=NAMES, evaluator="judge", deadline=1.0, join_timeout=0.1)
-    roster = Roster(local.transport, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    roster = Roster(local.transport, local.settings, node_keys(4), shared.blueprint.digest, shared.blueprint.digest)
     roster.wait_for_all(lambda _: None)
     prepared = prepare_deployed_run(shared.blueprint, roster, local.settings)
     engine = DeployedEngine(
@@ -387,7 +389,7 @@ def test_the_evaluators_scores_are_the_runs_global_scores(tmp_path):
     history = execute(
         prepared, None, [lambda record: local.transport.away.add(3) if record["round"] == 1 else None], engine
     )
-    assert history.records == simulated(shared).records
+    assert history.records == simulate(shared).records
     again = execute(prepared, None, (), engine)
     assert "global_model/global_test/accuracy" not in again.records[-1]["metrics"]  # the judge is away: nobody knows
     assert [one["name"] for one in again.records[-1]["excluded"]] == ["judge"]
@@ -397,7 +399,7 @@ def test_the_shared_model_is_scored_on_all_that_the_evaluator_has_however_much_t
     shared = plan(rounds=1)
     local = Local(shared, tmp_path)
     local.settings = ServerSettings(sites=NAMES, evaluator="judge")
-    roster = Roster(local.transport, local.settings, keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    roster = Roster(local.transport, local.settings, node_keys(4), shared.blueprint.digest, shared.blueprint.digest)
     prepared = prepare_deployed_run(shared.blueprint, roster, local.settings)
     for samples in (7, 100_000):
         roster.sizes[len(NAMES)] = ClientSizes(1, 0, samples, samples)

@@ -16,7 +16,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
-from support.local_transport import Local, Plan, Sent, quick, simulated
+from support.local_transport import Local, Plan, Sent, quick, simulate
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 CHAINS = "fedseq:grouping=random,max_clients=2,passes=2,inner=feddyn"
@@ -29,8 +29,8 @@ def plan(spec: str) -> Plan:
 
 
 @cache
-def expected(spec: str, folder: Path) -> RunState:
-    simulated(plan(spec), folder=folder)
+def undisturbed_state(spec: str, folder: Path) -> RunState:
+    simulate(plan(spec), folder=folder)
     state = load_checkpoint(folder, 3)
     assert state is not None
     return state
@@ -39,7 +39,7 @@ def expected(spec: str, folder: Path) -> RunState:
 @pytest.fixture(scope="module")
 def simulator(tmp_path_factory) -> Callable[[str], RunState]:
     folder = tmp_path_factory.mktemp("simulated")
-    return lambda spec: expected(spec, folder / spec.partition(":")[0])
+    return lambda spec: undisturbed_state(spec, folder / spec.partition(":")[0])
 
 
 def ends_as(local: Local, wanted: RunState) -> None:
@@ -113,12 +113,12 @@ def test_a_run_that_kept_nothing_has_no_book_to_open(tmp_path):
 # -- a server that is killed (faults 6, 45)
 
 
-class Killed(BaseException):
+class ServerKilledError(BaseException):
     """kill -9: nothing after it happens."""
 
 
 class Watch:
-    """Kills the server before the n-th thing that anybody else could see: a write, or a letter sent."""
+    """Kills the server before the n-th thing that anybody else could see: a write, or a message sent."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
@@ -131,28 +131,28 @@ class Watch:
     def _watch(self, monkeypatch: pytest.MonkeyPatch, target: str, name: str) -> None:
         real = resolve_name(target)
 
-        def watched(*given: Any, **named: Any) -> Any:
+        def count_and_call(*given: Any, **named: Any) -> Any:
             self.tick(name)
             return real(*given, **named)
 
-        monkeypatch.setattr(target, watched)
+        monkeypatch.setattr(target, count_and_call)
 
     def tick(self, name: str) -> None:
         if self.left is None:
             return
         if self.left == 0:
             self.left = None
-            raise Killed
+            raise ServerKilledError
         self.left -= 1
         self.seen.append(name)
 
 
-def killed_at(local: Local, watch: Watch, moment: int) -> bool:
+def kill_at(local: Local, watch: Watch, moment: int) -> bool:
     """Whether a run that is killed at a moment came to it; if not, it is finished."""
     watch.left = moment
     try:
         local.play()
-    except Killed:
+    except ServerKilledError:
         return True
     finally:
         watch.left = None
@@ -165,7 +165,7 @@ def test_a_server_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(tmp_pat
     while True:
         local = Local(plan(spec), tmp_path / str(moment))
         watch.seen = []
-        if not killed_at(local, watch, moment):
+        if not kill_at(local, watch, moment):
             break
         local.play()
         ends_as(local, wanted)
@@ -187,7 +187,7 @@ def test_a_server_may_be_killed_again_and_again(tmp_path, monkeypatch, simulator
     for step in (4, 5, 7, 11):  # ever so many writes and letters, then killed
         local = Local(plan("scaffold"), tmp_path / str(step))
         deaths = 0
-        while killed_at(local, watch, step + deaths):  # a little longer each time, or it would never end
+        while kill_at(local, watch, step + deaths):  # a little longer each time, or it would never end
             deaths += 1
         assert deaths > 1
         ends_as(local, wanted)

@@ -37,7 +37,7 @@ def open_site(folder: Path, spec: str = "fedavg") -> SiteProcess:
     return Local(plan(spec), folder).sites[SOUTH]
 
 
-def asked(
+def ask(
     site: SiteProcess, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any
 ) -> tuple[SiteAnswer, Any]:
     """A site's answer to a request."""
@@ -45,13 +45,13 @@ def asked(
     return unpack(site.answer(pack(request, tensors or {})), SiteAnswer, 1 << 40)
 
 
-def shared(spec: str = "fedavg") -> dict[str, torch.Tensor]:
+def shared_tensors(spec: str = "fedavg") -> dict[str, torch.Tensor]:
     state = plan(spec).runtime.algorithm.start(plan(spec).runtime.training.task)
     return {f"shared/{name}": t for name, t in plan(spec).runtime.algorithm.broadcast(state, [SOUTH]).shared.items()}
 
 
 def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
-    answer, tensors = asked(open_site(tmp_path), "hello")
+    answer, tensors = ask(open_site(tmp_path), "hello")
     held = plan().runtime.training.task.federation
     assert answer.about == {
         "name": "south",
@@ -66,7 +66,7 @@ def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
 
 
 def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
-    _, tensors = asked(open_site(tmp_path), "update", shared(), round=2)
+    _, tensors = ask(open_site(tmp_path), "update", shared_tensors(), round=2)
     runtime = plan().runtime
     setting = RunSetting(runtime.setting.work, runtime.setting.seed, runtime.setting.rounds)
     one = Cohort([SOUTH], runtime.training, setting, 2)
@@ -78,7 +78,7 @@ def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
 
 def test_what_is_kept_stays_at_the_site(tmp_path):
     site = open_site(tmp_path, "scaffold")
-    answer, tensors = asked(site, "update", shared("scaffold"), ticket="first")
+    answer, tensors = ask(site, "update", shared_tensors("scaffold"), ticket="first")
     assert answer.keeps
     assert not [name for name in tensors if name.startswith("kept/")]
     assert site.states.read("first")["c"].any()
@@ -86,11 +86,11 @@ def test_what_is_kept_stays_at_the_site(tmp_path):
 
 def test_the_same_request_again_gives_the_same_bytes(tmp_path):
     site = open_site(tmp_path, "scaffold")
-    first = asked(site, "update", shared("scaffold"), ticket="a")
+    first = ask(site, "update", shared_tensors("scaffold"), ticket="a")
     for _ in range(2):
-        header, tensors = asked(site, "update", shared("scaffold"), ticket="b", state="a", base="a", round=2)
+        header, tensors = ask(site, "update", shared_tensors("scaffold"), ticket="b", state="a", base="a", round=2)
         kept = site.states.read("b")["c"].clone()
-        again, same = asked(site, "update", shared("scaffold"), ticket="b", state="a", base="a", round=2)
+        again, same = ask(site, "update", shared_tensors("scaffold"), ticket="b", state="a", base="a", round=2)
         assert again == header
         assert all(torch.equal(tensors[name], same[name]) for name in tensors)
         assert torch.equal(site.states.read("b")["c"], kept)
@@ -100,16 +100,16 @@ def test_the_same_request_again_gives_the_same_bytes(tmp_path):
 def test_states_that_no_longer_count_are_thrown_away(tmp_path):
     site = open_site(tmp_path, "scaffold")
     for ticket, state, base in (("a", "", ""), ("b", "a", "a"), ("c", "b", "a"), ("d", "b", "b")):
-        asked(site, "update", shared("scaffold"), ticket=ticket, state=state, base=base)
+        ask(site, "update", shared_tensors("scaffold"), ticket=ticket, state=state, base=base)
         assert {t for t in "abcd" if site.states.has(t)} == {t for t in (ticket, state, base) if t}
 
 
 def test_scoring_and_asking_change_no_state(tmp_path):
     site = open_site(tmp_path, "scaffold")
-    asked(site, "update", shared("scaffold"), ticket="a")
+    ask(site, "update", shared_tensors("scaffold"), ticket="a")
     before = {path.name: path.read_bytes() for path in site.states.folder.iterdir()}
     for kind in ("score", "ask", "model"):
-        answer, tensors = asked(site, kind, shared("scaffold"), ticket="x", state="a", base="a")
+        answer, tensors = ask(site, kind, shared_tensors("scaffold"), ticket="x", state="a", base="a")
         assert (answer.error, answer.keeps) == ("", False)
         assert tensors
     assert {path.name: path.read_bytes() for path in site.states.folder.iterdir()} == before
@@ -117,7 +117,7 @@ def test_scoring_and_asking_change_no_state(tmp_path):
 
 @pytest.mark.parametrize("kind", ["update", "score", "ask", "model", "finish"])
 def test_a_lost_state_is_said_and_nothing_is_sent(tmp_path, kind):
-    answer, tensors = asked(open_site(tmp_path, "scaffold"), kind, shared("scaffold"), state="gone")
+    answer, tensors = ask(open_site(tmp_path, "scaffold"), kind, shared_tensors("scaffold"), state="gone")
     assert answer.lost
     assert answer.error == "the client state of this site is lost: it starts again without one"
     assert tensors == {}
@@ -126,12 +126,12 @@ def test_a_lost_state_is_said_and_nothing_is_sent(tmp_path, kind):
 def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
     site = open_site(tmp_path, "fedrep")
     site.folder.mkdir(exist_ok=True)
-    asked(site, "update", shared("fedrep"), ticket="a")
-    answer, tensors = asked(site, "finish", shared("fedrep"), state="a", base="a", round=3)
+    ask(site, "update", shared_tensors("fedrep"), ticket="a")
+    answer, tensors = ask(site, "finish", shared_tensors("fedrep"), state="a", base="a", round=3)
     assert (answer.error, tensors) == ("", {})
     model = saved.load_model(site.folder / "model")
     assert (model.about.client, model.about.method, model.about.round) == ("south", "fedrep", 3)
-    row = asked(site, "model", shared("fedrep"), state="a", base="a", round=3)[1]["row"]
+    row = ask(site, "model", shared_tensors("fedrep"), state="a", base="a", round=3)[1]["row"]
     layout = plan("fedrep").runtime.training.task.layout
     assert torch.equal(layout.row(model.model), row)
     head = layout.take(row[None], "head")
@@ -140,8 +140,8 @@ def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
 
 def test_models_are_judged_on_the_sites_own_test_part(tmp_path):
     initial = plan().blueprint.initial
-    _, told = asked(open_site(tmp_path), "judge", {"rows": torch.stack([initial, initial * 2, initial])})
-    alone = asked(open_site(tmp_path), "score", shared())[1]
+    _, told = ask(open_site(tmp_path), "judge", {"rows": torch.stack([initial, initial * 2, initial])})
+    alone = ask(open_site(tmp_path), "score", shared_tensors())[1]
     assert told["score"].shape == (3,)
     assert told["score"][0] == told["score"][2] == pytest.approx(float(alone["score"] / alone["counts"]))
 
@@ -155,7 +155,7 @@ def test_an_error_in_the_methods_code_is_said_without_its_text(tmp_path, caplog)
             raise ZeroDivisionError("patient 4711")
 
     site = replace(open_site(tmp_path), runtime=Broken())  # type: ignore[arg-type]
-    answer, tensors = asked(site, "update", shared())
+    answer, tensors = ask(site, "update", shared_tensors())
     assert answer.error == "ZeroDivisionError in the client's code (see the site's log)"
     assert tensors == {}
     assert "patient 4711" in caplog.text  # in the site's own log
@@ -168,17 +168,17 @@ def test_a_full_disk_is_said(tmp_path):
 
     site = open_site(tmp_path, "scaffold")
     site = replace(site, states=Full(site.states.folder))
-    answer, tensors = asked(site, "update", shared("scaffold"))
+    answer, tensors = ask(site, "update", shared_tensors("scaffold"))
     assert (answer.error, answer.keeps, tensors) == ("disk error at the site: No space left on device", False, {})
 
 
 def test_a_message_without_its_tensors_is_an_error_and_no_end(tmp_path):
     site = open_site(tmp_path)
     for kind in ("update", "score", "judge", "global", "model"):
-        answer, tensors = asked(site, kind)
+        answer, tensors = ask(site, kind)
         assert answer.error, kind
         assert tensors == {}
-    assert asked(site, "hello")[0].error == ""
+    assert ask(site, "hello")[0].error == ""
 
 
 @given(data=st.binary(max_size=300))
@@ -196,7 +196,7 @@ def test_long_errors_are_cut(tmp_path):
             raise FedloomError("x" * 5000)
 
     site = replace(open_site(tmp_path), runtime=Chatty())  # type: ignore[arg-type]
-    assert len(asked(site, "update", shared())[0].error) == 2000
+    assert len(ask(site, "update", shared_tensors())[0].error) == 2000
 
 
 # -- opening a folder

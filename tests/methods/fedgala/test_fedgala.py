@@ -15,7 +15,7 @@ from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, structure_loss
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.training.functional_network import FunctionalNetwork
 from support.overlapping_graphs import NEVER, WORK, final_on_graphs, run_on_graphs
-from support.silent_clients import missing, played, prepared
+from support.silent_clients import missing, play_run, prepare_run
 
 # -- phase 1
 
@@ -114,8 +114,8 @@ def test_a_client_is_scored_on_the_graph_that_it_augmented():
 
 
 def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_nothing(tmp_path):
-    run = prepared(overlapping_task(), fl.FedGala(**NEVER), rounds=2, local=WORK, eval_every=0)
-    played(run, lambda job: job.kind == "update" and job.turn == 1 and job.ids == [1], tmp_path / "run")
+    run = prepare_run(overlapping_task(), fl.FedGala(**NEVER), rounds=2, local=WORK, eval_every=0)
+    play_run(run, lambda job: job.kind == "update" and job.turn == 1 and job.ids == [1], tmp_path / "run")
     state = load_checkpoint(tmp_path / "run", 3)
     assert state.client_states.has[CHOSEN].tolist() == [1, 0, 1]
     task = overlapping_task()
@@ -134,8 +134,8 @@ def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_no
 
 
 def test_a_client_that_misses_a_round_is_weighed_by_its_last_model(tmp_path):
-    run = prepared(overlapping_task(), fl.FedGala(**NEVER), rounds=3, local=WORK, eval_every=0)
-    played(run, missing(r3=[2]), tmp_path / "run")
+    run = prepare_run(overlapping_task(), fl.FedGala(**NEVER), rounds=3, local=WORK, eval_every=0)
+    play_run(run, missing(r3=[2]), tmp_path / "run")
     server, held = load_checkpoint(tmp_path / "run", 3).server, overlapping_task().federation
     omega = held.train.sizes * held.graphs.sizes / (held.train.sizes * held.graphs.sizes).sum()
     assert torch.allclose(server["row"], omega.float() @ server["models"], atol=1e-6)

@@ -21,7 +21,7 @@ from fedloom.runs.method_spec import label_of, method_from
 from support.chains import CHAINS, SIZES, row_after_chain, six_clients
 from support.checkpoints import WORK, final, same
 from support.quadratic import quadratic
-from support.silent_clients import missing, played, prepared
+from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import distance, federation, mlp
 
 RING = fl.FedSeq(chains=[[3, 1, 0, 5, 2, 4]], reshuffle=False)
@@ -89,13 +89,13 @@ def test_the_server_takes_the_mean_of_the_chains_ends_weighted_as_asked(tmp_path
 def test_chains_train_the_same_alone_and_beside_each_other(tmp_path):
     """Members of the same place are one cohort: no chain may notice the others."""
     state = final(tmp_path / "run", fl.FedSeq(chains=CHAINS), six_clients(), rounds=1, selection={"number": 1})
-    (chosen,) = [chain for chain in CHAINS if set(chain) == selected(tmp_path / "run")]
+    (chosen,) = [chain for chain in CHAINS if set(chain) == last_selected(tmp_path / "run")]
     context = SimpleNamespace(seed=3, round=1)
     order = fl.FedSeq().order(chosen, CHAINS.index(chosen), 0, context)
     assert distance(row_after_chain(six_clients().initial_row(), order), state.server["row"]) < 1e-6
 
 
-def selected(folder) -> set[int]:
+def last_selected(folder) -> set[int]:
     return set(fl.History.load(folder).records[-1]["selected"])
 
 
@@ -308,24 +308,24 @@ def test_a_method_of_ones_own_that_sends_more_is_refused_when_it_does():
 
 
 def ring(rounds: int = 1, **settings):
-    return prepared(six_clients(), RING, rounds=rounds, local=WORK, eval_every=0, **settings)
+    return prepare_run(six_clients(), RING, rounds=rounds, local=WORK, eval_every=0, **settings)
 
 
 def test_a_member_that_does_not_answer_is_skipped_and_its_chain_goes_on():
-    history = played(ring(), missing(r1=[0]))
+    history = play_run(ring(), missing(r1=[0]))
     chain = [client for client in RING.chains[0] if client != 0]
     assert same(history.row, row_after_chain(six_clients().initial_row(), chain))
     assert history.records[-1]["selected"] == sorted(chain)
 
 
 def test_the_last_member_may_be_the_one_that_is_skipped():
-    history = played(ring(), missing(r1=[4, 2]))
+    history = play_run(ring(), missing(r1=[4, 2]))
     assert same(history.row, row_after_chain(six_clients().initial_row(), RING.chains[0][:-2]))
 
 
 def test_a_chain_of_which_nobody_answers_does_not_count():
     """The mean is that of the others, by the samples of their chains."""
-    history = played(prepared(six_clients(), FIXED, rounds=1, local=WORK, eval_every=0), missing(r1=CHAINS[1]))
+    history = play_run(prepare_run(six_clients(), FIXED, rounds=1, local=WORK, eval_every=0), missing(r1=CHAINS[1]))
     ends = torch.stack([row_after_chain(six_clients().initial_row(), chain) for chain in (CHAINS[0], CHAINS[2])])
     samples = torch.tensor([float(sum(SIZES[client] for client in chain)) for chain in (CHAINS[0], CHAINS[2])])
     assert distance(samples / samples.sum() @ ends, history.row) < 1e-6
@@ -335,12 +335,12 @@ def test_where_nobody_answers_the_round_is_abandoned():
     with pytest.raises(
         FedloomError, match="round 1 was abandoned, the model is unchanged: no client of any chain answ"
     ):
-        played(ring(), missing(r1=range(6)))
+        play_run(ring(), missing(r1=range(6)))
 
 
 def test_a_member_that_is_skipped_in_one_pass_works_in_the_next():
-    run = prepared(six_clients(), replace(RING, passes=2), rounds=1, local=WORK, eval_every=0)
-    history = played(run, lambda job: job.ids == [0] and job.turn == 0)
+    run = prepare_run(six_clients(), replace(RING, passes=2), rounds=1, local=WORK, eval_every=0)
+    history = play_run(run, lambda job: job.ids == [0] and job.turn == 0)
     chain = RING.chains[0]
     first = row_after_chain(six_clients().initial_row(), [client for client in chain if client != 0])
     assert same(history.row, row_after_chain(first, chain, turn=1))
@@ -348,16 +348,16 @@ def test_a_member_that_is_skipped_in_one_pass_works_in_the_next():
 
 def test_with_feddyn_inside_h_stays_the_mean_of_what_clients_remember(tmp_path):
     method = fl.FedSeq(chains=CHAINS, inner={"name": "feddyn", "alpha": 0.3})
-    run = prepared(six_clients(), method, local=WORK, eval_every=0)
-    played(run, missing(r1=[1, 3], r2=[0, 5], r3=[2]), tmp_path / "run")
+    run = prepare_run(six_clients(), method, local=WORK, eval_every=0)
+    play_run(run, missing(r1=[1, 3], r2=[0, 5], r3=[2]), tmp_path / "run")
     state = load_checkpoint(tmp_path / "run", 6)
     assert distance(state.client_states.rows["g"].mean(0), state.server["h"]) < 1e-4
 
 
 def test_clients_that_do_not_answer_before_the_first_round_are_in_no_chain(tmp_path):
     method = fl.FedSeq(max_clients=2, pretrain_epochs=1)
-    run = prepared(public(), method, rounds=1, local=WORK, eval_every=0)
-    played(run, missing(r0=[1, 4]), tmp_path / "run")
+    run = prepare_run(public(), method, rounds=1, local=WORK, eval_every=0)
+    play_run(run, missing(r0=[1, 4]), tmp_path / "run")
     state = load_checkpoint(tmp_path / "run", 6)
     assert sorted(client for chain in chains_of(state) for client in chain) == [0, 2, 3, 5]
 

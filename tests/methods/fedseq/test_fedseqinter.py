@@ -12,14 +12,14 @@ from fedloom.methods.fedseq.fedseq import OWN
 from fedloom.runs.checkpoint import load_checkpoint
 from support.chains import CHAINS, SIZES, row_after_chain, six_clients
 from support.checkpoints import WORK, final
-from support.silent_clients import missing, played, prepared
+from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import distance
 
 
 def test_a_running_model_has_seen_nothing_of_a_chain_that_did_not_answer(tmp_path):
     method = fl.FedSeqInter(chains=CHAINS, reshuffle=False)
-    run = prepared(six_clients(), method, rounds=1, local=WORK, eval_every=0)
-    played(run, missing(r1=CHAINS[1]), tmp_path / "run")
+    run = prepare_run(six_clients(), method, rounds=1, local=WORK, eval_every=0)
+    play_run(run, missing(r1=CHAINS[1]), tmp_path / "run")
     seen = load_checkpoint(tmp_path / "run", 6).server[f"{OWN}seen"]
     sizes = [sum(SIZES[client] for client in chain) for chain in CHAINS]
     assert sorted(seen.tolist()) == sorted([0, sizes[0], sizes[2]])

@@ -193,7 +193,7 @@ def distributions(alpha: float, seed: int) -> np.ndarray:
     return random(seed).dirichlet(np.full(10, alpha), 500)
 
 
-def drawn(rule: str, vectors: np.ndarray, samples: np.ndarray, seed: int, sign: int = 1) -> Draw:
+def draw(rule: str, vectors: np.ndarray, samples: np.ndarray, seed: int, sign: int = 1) -> Draw:
     if rule == "random":
         return random_order(len(vectors), random(seed))
     if rule == "kmeans":
@@ -212,7 +212,7 @@ def quality(rule: str, alpha: float, sign: int = 1) -> float:
     found = []
     for seed in range(5):
         vectors = distributions(alpha, seed)
-        groups = fill_groups(drawn(rule, vectors, SAMPLES, seed + 50, sign), SAMPLES, 800, 11)
+        groups = fill_groups(draw(rule, vectors, SAMPLES, seed + 50, sign), SAMPLES, 800, 11)
         assert len(groups) == 62
         assert {len(group) for group in groups} == {8, 9}
         found.append(spread(groups, vectors, SAMPLES))
@@ -231,7 +231,7 @@ def test_one_class_clients_cannot_do_better_than_eight_classes_of_ten():
     """
     floor = math.log(10 / 8)
     vectors = distributions(0, 1)
-    groups = fill_groups(drawn("kmeans", vectors, SAMPLES, 2), SAMPLES, 800, 11)
+    groups = fill_groups(draw("kmeans", vectors, SAMPLES, 2), SAMPLES, 800, 11)
     assert all(divergence(vectors[group].mean(0)) == pytest.approx(floor) for group in groups if len(group) == 8)
     assert quality("kmeans", 0) == pytest.approx(floor, abs=0.01)
     assert min(quality(rule, 0) for rule in METRICS) > floor - 0.02  # nine members may see nine classes
@@ -257,7 +257,7 @@ def test_on_our_own_partition_with_its_unequal_clients_greedy_beats_kmeans_beats
     np.add.at(counts, (owners, labels), 1)
     samples, vectors = counts.sum(1), counts / counts.sum(1, keepdims=True)
     found = {
-        rule: spread(fill_groups(drawn(rule, vectors, samples, 6), samples, 800, 11), vectors, samples)
+        rule: spread(fill_groups(draw(rule, vectors, samples, 6), samples, 800, 11), vectors, samples)
         for rule in ("random", "kmeans", "cosine")
     }
     assert found["random"] > found["kmeans"] > found["cosine"]

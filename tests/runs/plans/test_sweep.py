@@ -78,7 +78,7 @@ def test_a_stopped_sweep_goes_on_to_the_same_bytes(task, tmp_path, monkeypatch):
     fl.sweep(task, out=tmp_path / "whole", **how)
     played = 0
 
-    def killed(*arguments):
+    def stop_at_fourth_run(*arguments):
         nonlocal played
         played += 1
         if played == 4:
@@ -86,7 +86,7 @@ def test_a_stopped_sweep_goes_on_to_the_same_bytes(task, tmp_path, monkeypatch):
         return real(*arguments)
 
     real = plan.run_member
-    monkeypatch.setattr(plan, "run_member", killed)
+    monkeypatch.setattr(plan, "run_member", stop_at_fourth_run)
     with pytest.raises(KeyboardInterrupt):
         fl.sweep(task, out=tmp_path / "cut", **how)
     monkeypatch.undo()

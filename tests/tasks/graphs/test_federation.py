@@ -22,12 +22,12 @@ from support.small_graphs import clubs
 WORK = LocalWork(optimizer="adam", lr=0.05, batch_size=0, epochs=2)
 
 
-def small(clients=2):
+def small_federation(clients=2):
     source = clubs()
     return source, GraphFederation.of(source, split_graph(source, clients))
 
 
-def built(name="own-graph", **changes):
+def graph_task_of(name="own-graph", **changes):
     return fl.task(name, **{"clients": 2} | changes)
 
 
@@ -38,7 +38,7 @@ def own(tmp_path):
 
 
 def test_a_sample_is_a_copy_and_its_part_travels_with_every_copy():
-    source, federation = small()
+    source, federation = small_federation()
     graphs, ids = federation.graphs, federation.graphs.ids
     for part, lists in (("train", federation.train), ("valid", federation.valid), ("test", federation.test)):
         for client in range(2):
@@ -50,7 +50,7 @@ def test_a_sample_is_a_copy_and_its_part_travels_with_every_copy():
 
 
 def test_a_node_on_the_border_is_a_sample_of_both_clients():
-    _, federation = small()
+    _, federation = small_federation()
     shared = set(federation.graphs.anchor_ids[0].tolist()) & set(federation.graphs.anchor_ids[1].tolist())
     held = [set(federation.graphs.ids[federation.train[client]].tolist()) for client in range(2)]
     assert held[0] & held[1]
@@ -58,13 +58,13 @@ def test_a_node_on_the_border_is_a_sample_of_both_clients():
 
 
 def test_the_global_test_set_is_the_test_nodes_of_the_whole_graph():
-    source, federation = small()
+    source, federation = small_federation()
     assert set(federation.graphs.blocks_of(federation.global_test).tolist()) == {federation.graphs.whole}
     assert torch.equal(federation.graphs.ids[federation.global_test], source.parts["test"].nonzero().flatten())
 
 
 def test_pooled_data_are_the_training_nodes_of_the_whole_graph_each_once():
-    source, federation = small()
+    source, federation = small_federation()
     pooled = federation.as_one_client()
     assert (pooled.clients, pooled.graphs) == (1, federation.graphs)
     assert torch.equal(federation.graphs.ids[pooled.train[0]], source.parts["train"].nonzero().flatten())
@@ -74,7 +74,7 @@ def test_pooled_data_are_the_training_nodes_of_the_whole_graph_each_once():
 
 
 def test_a_validated_federation_tests_on_validation_nodes_only():
-    _, federation = small()
+    _, federation = small_federation()
     seen = federation.with_validation_as_test()
     assert torch.equal(seen.test.order, federation.valid.order)
     assert len(seen.global_test) == 0
@@ -82,7 +82,7 @@ def test_a_validated_federation_tests_on_validation_nodes_only():
 
 
 def test_points_are_nodes_and_counts_are_labels():
-    _, federation = small()
+    _, federation = small_federation()
     assert torch.equal(federation.points, federation.graphs.sizes)
     assert federation.counts().sum(1).tolist() == federation.train.sizes.tolist()
     assert graph_task(clubs(), 2).classifies
@@ -104,14 +104,14 @@ def test_a_graph_without_parts_is_refused_until_they_are_drawn():
 
 
 def test_what_a_task_is_made_from_makes_it_again(own):
-    task = built(path=own, options={"split_seed": 3}, model_options={"hidden": 8}, seed=5)
+    task = graph_task_of(path=own, options={"split_seed": 3}, model_options={"hidden": 8}, seed=5)
     written = dict(task.made_from)
     assert written["options"] == {"mask": 0, "split_seed": 3}
     assert written["model_options"] == {"hidden": 8, "dropout": 0.3}
-    again = built(**written)
+    again = graph_task_of(**written)
     assert torch.equal(again.initial_row(), task.initial_row())
     assert torch.equal(again.federation.train.order, task.federation.train.order)
-    assert not torch.equal(built(**{**written, "seed": 6}).initial_row(), task.initial_row())
+    assert not torch.equal(graph_task_of(**{**written, "seed": 6}).initial_row(), task.initial_row())
 
 
 def test_a_runs_config_makes_its_task_again(own, tmp_path):
@@ -140,19 +140,19 @@ def test_a_runs_config_makes_its_task_again(own, tmp_path):
 )
 def test_what_a_graph_task_does_not_use_is_refused(own, changes, told):
     with pytest.raises(FedloomError, match=told):
-        built(**{"path": own} | changes)
+        graph_task_of(**{"path": own} | changes)
 
 
 def test_a_named_graph_has_no_path_and_no_settings_of_ones_own():
     with pytest.raises(FedloomError, match="own-graph"):
-        built("cora", path="x.npz")
+        graph_task_of("cora", path="x.npz")
     with pytest.raises(FedloomError, match="not for cora"):
-        built("cora", options={"normalise": True})
+        graph_task_of("cora", options={"normalise": True})
 
 
 def test_a_class_can_be_withheld_from_a_clients_training_nodes(own):
-    assert built(path=own).federation.counts()[1, 1] > 0
-    task = built(path=own, withhold={"label": 1, "clients": [1]})
+    assert graph_task_of(path=own).federation.counts()[1, 1] > 0
+    task = graph_task_of(path=own, withhold={"label": 1, "clients": [1]})
     assert task.federation.counts()[1, 1] == 0
     assert task.federation.withheld == (1, (1,))
     assert isinstance(task.federation, GraphFederation)

@@ -12,7 +12,7 @@ GROUPS = ("small", "big")
 SAME = Cost(100.0, 100.0, 10.0)
 
 
-def decided(scores, costs=None, tests=None, clients=30, anchors=()):
+def advice_on(scores, costs=None, tests=None, clients=30, anchors=()):
     """A one-rung tournament in which ``scores[name]`` are the group's means; clients differ, and all alike."""
 
     def outcome(table):
@@ -30,7 +30,7 @@ def decided(scores, costs=None, tests=None, clients=30, anchors=()):
 
 
 def test_each_group_gets_its_own_winner_and_all_together_the_least_regret():
-    groups, overall, regrets = decided(
+    groups, overall, regrets = advice_on(
         {"fedavg lr=1": (0.9, 0.5), "fedper lr=1": (0.5, 0.9), "ditto lr=1": (0.8, 0.8), "local lr=1": (0.3, 0.3)},
         anchors=("local lr=1",),
     )
@@ -44,12 +44,12 @@ def test_each_group_gets_its_own_winner_and_all_together_the_least_regret():
 
 
 def test_the_runner_up_is_another_method_and_not_another_setting():
-    groups, _, _ = decided({"fedprox:mu=1 lr=1": (0.9, 0.9), "fedprox lr=3": (0.8, 0.8), "fedper lr=1": (0.5, 0.5)})
+    groups, _, _ = advice_on({"fedprox:mu=1 lr=1": (0.9, 0.9), "fedprox lr=3": (0.8, 0.8), "fedper lr=1": (0.5, 0.5)})
     assert groups[0].runner_up.candidate == "fedper lr=1"
 
 
 def test_training_alone_is_compared_with_but_is_no_runner_up():
-    (small, _), overall, _ = decided({"local lr=1": (0.5, 0.6), "fedavg lr=1": (0.9, 0.5)}, anchors=("local lr=1",))
+    (small, _), overall, _ = advice_on({"local lr=1": (0.5, 0.6), "fedavg lr=1": (0.9, 0.5)}, anchors=("local lr=1",))
     assert small.runner_up is None
     assert (small.local.candidate, small.over_local) == ("local lr=1", 1.0)
     assert overall.use.candidate == "fedavg lr=1"
@@ -58,7 +58,7 @@ def test_training_alone_is_compared_with_but_is_no_runner_up():
 def test_level_candidates_are_named_and_the_clearly_cheaper_one_is_taken():
     scores = {"scaffold lr=1": (0.900, 0.9), "fedavg lr=1": (0.895, 0.5), "fedper lr=1": (0.897, 0.5)}
     dear = Cost(200.0, 200.0, 10.0)
-    (small, _), _, _ = decided(scores, {"scaffold lr=1": dear}, clients=2)
+    (small, _), _, _ = advice_on(scores, {"scaffold lr=1": dear}, clients=2)
     assert small.use.candidate == "scaffold lr=1"  # each client is better by half a point: that is sure
     assert small.level == ()
 
@@ -90,7 +90,7 @@ def test_a_lead_of_more_than_a_point_is_never_given_away():
 
 
 def test_how_sure_is_computed_on_test_data_and_the_choice_on_validation_data():
-    groups, _, _ = decided(
+    groups, _, _ = advice_on(
         {"fedavg lr=1": (0.9, 0.9), "fedper lr=1": (0.8, 0.8)},
         tests={"fedavg lr=1": (0.5, 0.9), "fedper lr=1": (0.7, 0.8)},
     )

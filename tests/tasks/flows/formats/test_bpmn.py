@@ -17,7 +17,7 @@ from support.paths import FLOW_EXAMPLES
 EXAMPLE = FLOW_EXAMPLES / "invoice.bpmn"
 
 
-def opened(inside: str, around: str = "") -> Reading:
+def read_process(inside: str, around: str = "") -> Reading:
     """A model with one process, read, checked, and through our format and back."""
     text = f'<b:definitions xmlns:b="{MODEL}">{around}<b:process id="p">{inside}</b:process></b:definitions>'
     reading = from_bytes(text.encode(), "f.bpmn")
@@ -65,18 +65,18 @@ def test_the_example_is_read_as_it_is_drawn() -> None:
 
 
 def test_one_start_event_is_the_start_and_several_get_one_before_them() -> None:
-    one = opened(node("startEvent", "s") + node("task", "t") + flow("s", "t"))
+    one = read_process(node("startEvent", "s") + node("task", "t") + flow("s", "t"))
     assert kinds(one) == {"s": "Start", "t": "task", "End": "End"}
-    two = opened(
+    two = read_process(
         node("startEvent", "s") + node("startEvent", "r") + node("task", "t") + flow("s", "t") + flow("r", "t")
     )
     assert kinds(two) == {"Start": "Start", "s": "startEvent", "r": "startEvent", "t": "task", "End": "End"}
-    none = opened(node("task", "t") + node("task", "u") + flow("t", "u"))
+    none = read_process(node("task", "t") + node("task", "u") + flow("t", "u"))
     assert ("Start", "t", "") in edges(none)
 
 
 def test_an_end_event_is_an_end_and_other_sinks_get_one() -> None:
-    made = opened(
+    made = read_process(
         node("startEvent", "s")
         + node("parallelGateway", "g")
         + node("endEvent", "e", "<b:terminateEventDefinition/>")
@@ -92,7 +92,7 @@ def test_an_end_event_is_an_end_and_other_sinks_get_one() -> None:
 
 def test_a_sub_process_leads_to_where_its_inside_begins() -> None:
     inner = node("startEvent", "i") + node("task", "w") + node("endEvent", "j") + flow("i", "w") + flow("w", "j")
-    made = opened(node("startEvent", "s") + node("subProcess", "sub", inner) + flow("s", "sub"))
+    made = read_process(node("startEvent", "s") + node("subProcess", "sub", inner) + flow("s", "sub"))
     assert kinds(made) == {"s": "Start", "sub": "subProcess", "i": "startEvent", "w": "task", "j": "End"}
     assert ("sub", "i", "inside") in edges(made)
 
@@ -103,7 +103,7 @@ def test_an_event_says_what_it_waits_for_also_by_reference() -> None:
         "intermediateCatchEvent", "m", "<b:timerEventDefinition/><b:signalEventDefinition/>"
     )
     told += node("intermediateCatchEvent", "r", "<b:eventDefinitionRef>b:shared</b:eventDefinitionRef>")
-    made = kinds(opened(told + flow("t", "m") + flow("m", "r"), around='<b:signalEventDefinition id="shared"/>'))
+    made = kinds(read_process(told + flow("t", "m") + flow("m", "r"), around='<b:signalEventDefinition id="shared"/>'))
     assert made["t"] == "intermediateCatchEvent:timer"
     assert made["m"] == "intermediateCatchEvent:multiple"
     assert made["r"] == "intermediateCatchEvent:signal"
@@ -111,17 +111,19 @@ def test_an_event_says_what_it_waits_for_also_by_reference() -> None:
 
 def test_messages_to_whole_pools_and_notes_beside_nodes_are_left_out() -> None:
     talk = node("collaboration", "c", node("participant", "them", name="Them") + flow("t", "them", "messageFlow"))
-    made = opened(node("task", "t") + node("textAnnotation", "note") + flow("t", "note", "association"), around=talk)
+    made = read_process(
+        node("task", "t") + node("textAnnotation", "note") + flow("t", "note", "association"), around=talk
+    )
     assert edges(made) == {("Start", "t", ""), ("t", "End", "")}
 
 
 def test_elements_of_other_namespaces_are_no_nodes() -> None:
-    made = opened(node("task", "t", '<x:task xmlns:x="urn:other" id="fake"/><task id="bare"/>'))
+    made = read_process(node("task", "t", '<x:task xmlns:x="urn:other" id="fake"/><task id="bare"/>'))
     assert kinds(made) == {"Start": "Start", "t": "task", "End": "End"}
 
 
 def test_self_loops_are_dropped_and_double_flows_joined() -> None:
-    made = opened(
+    made = read_process(
         node("task", "t") + node("task", "u") + flow("t", "t") + flow("t", "u", name="a") + flow("t", "u", name="b")
     )
     assert (made.self_loops, made.merged) == (1, 1)
@@ -145,7 +147,7 @@ def test_self_loops_are_dropped_and_double_flows_joined() -> None:
 )
 def test_a_broken_model_is_refused_with_its_line(inside: str, said: str) -> None:
     with pytest.raises(FedloomError) as error:
-        opened(inside)
+        read_process(inside)
     assert said in str(error.value)
 
 
@@ -177,7 +179,7 @@ def test_a_bomb_is_refused_before_it_goes_off(bomb: str) -> None:
 
 def test_an_entity_that_nobody_declared_is_refused() -> None:
     with pytest.raises(FedloomError, match="undefined entity"):
-        opened("<b:task id='a'>&x;</b:task>")
+        read_process("<b:task id='a'>&x;</b:task>")
 
 
 def test_a_deep_or_strange_file_crashes_nothing() -> None:

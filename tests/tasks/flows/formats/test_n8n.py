@@ -25,7 +25,7 @@ def link(name: str, kind: str = "main", index: int = 0) -> dict[str, Any]:
     return {"node": name, "type": kind, "index": index}
 
 
-def opened(nodes: list[Any], connections: Any, **more: Any) -> Reading:
+def read_workflow(nodes: list[Any], connections: Any, **more: Any) -> Reading:
     reading = from_bytes(json.dumps({"nodes": nodes, "connections": connections, **more}).encode(), "f.json")
     validate(reading.flow, N8N)
     again = from_bytes(to_json(reading.flow, N8N).encode(), "f.json")
@@ -64,7 +64,9 @@ def test_the_example_is_read_as_it_is_drawn() -> None:
 
 
 def test_outputs_and_inputs_are_told_where_they_are_not_the_first() -> None:
-    reading = opened([node("a"), node("b"), node("c")], {"a": {"main": [[link("b")], None, [link("c", index=1)]]}})
+    reading = read_workflow(
+        [node("a"), node("b"), node("c")], {"a": {"main": [[link("b")], None, [link("c", index=1)]]}}
+    )
     assert {("a", "b", "main"), ("a", "c", "main 2")} < edges(reading)
     assert [edge.attributes for edge in reading.flow.edges if edge.target == "c"] == [{"input": "1"}]
 
@@ -72,19 +74,21 @@ def test_outputs_and_inputs_are_told_where_they_are_not_the_first() -> None:
 def test_a_node_keeps_what_is_a_word_and_that_it_is_disabled() -> None:
     words = {"operation": "send", "resource": {"__rl": True, "value": "x"}, "other": 1}
     (made,) = (
-        n for n in opened([node("a", typeVersion=2.1, parameters=words, disabled=True)], {}).flow.nodes if n.id == "a"
+        n
+        for n in read_workflow([node("a", typeVersion=2.1, parameters=words, disabled=True)], {}).flow.nodes
+        if n.id == "a"
     )
     assert made.attributes == {"version": "2.1", "operation": "send", "disabled": "yes"}
 
 
 def test_self_loops_are_dropped_and_counted() -> None:
-    reading = opened([node("a"), node("b")], {"a": {"main": [[link("b")], [link("a")]]}})
+    reading = read_workflow([node("a"), node("b")], {"a": {"main": [[link("b")], [link("a")]]}})
     assert reading.self_loops == 1
     assert edges(reading) == {("Start", "a", ""), ("a", "b", "main"), ("b", "End", "main")}
 
 
 def test_several_workflows_on_one_page_become_one_through_the_start() -> None:
-    reading = opened([node("a"), node("b"), node("c")], {"a": {"main": [[link("b")]]}})
+    reading = read_workflow([node("a"), node("b"), node("c")], {"a": {"main": [[link("b")]]}})
     assert edges(reading) == {
         ("Start", "a", ""),
         ("Start", "c", ""),
@@ -95,7 +99,7 @@ def test_several_workflows_on_one_page_become_one_through_the_start() -> None:
 
 
 def test_a_chain_of_tools_leads_into_its_agent_and_is_no_trigger() -> None:
-    made = opened(
+    made = read_workflow(
         [node("embedding"), node("store"), node("agent"), node("trigger")],
         {
             "embedding": {"ai_embedding": [[link("store", "ai_embedding")]]},
@@ -108,12 +112,12 @@ def test_a_chain_of_tools_leads_into_its_agent_and_is_no_trigger() -> None:
 
 
 def test_a_workflow_that_only_loops_is_entered_at_its_first_node() -> None:
-    made = opened([node("a"), node("b")], {"a": {"main": [[link("b")]]}, "b": {"main": [[link("a")]]}})
+    made = read_workflow([node("a"), node("b")], {"a": {"main": [[link("b")]]}, "b": {"main": [[link("a")]]}})
     assert edges(made) == {("Start", "a", ""), ("a", "b", "main"), ("b", "a", "main")}
 
 
 def test_leftovers_of_deleted_nodes_without_targets_are_no_matter() -> None:
-    opened([node("a")], {"a": {"main": [[]]}, "deleted": {"main": [[], None]}})
+    read_workflow([node("a")], {"a": {"main": [[]]}, "deleted": {"main": [[], None]}})
 
 
 @pytest.mark.parametrize(
@@ -139,5 +143,5 @@ def test_leftovers_of_deleted_nodes_without_targets_are_no_matter() -> None:
 )
 def test_a_broken_export_is_refused_with_the_place(nodes: list[Any], connections: Any, said: str) -> None:
     with pytest.raises(FedloomError) as error:
-        opened(nodes, connections)
+        read_workflow(nodes, connections)
     assert said in str(error.value)

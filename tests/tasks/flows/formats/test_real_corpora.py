@@ -72,7 +72,7 @@ BPMN_ARRAYS: dict[str, Any] = {
 }
 
 
-def packed(folder: Path, n8n: dict[str, Any] = N8N_ARRAYS, bpmn: dict[str, Any] = BPMN_ARRAYS) -> Path:
+def write_corpora(folder: Path, n8n: dict[str, Any] = N8N_ARRAYS, bpmn: dict[str, Any] = BPMN_ARRAYS) -> Path:
     for name, arrays in ((N8N_FILE, n8n), (BPMN_FILE, bpmn)):
         np.savez(folder / name, **{key: np.asarray(value) for key, value in arrays.items()})
     (folder / N8N_VOCABULARY).write_bytes(gzip.compress(json.dumps(VOCABULARY).encode()))
@@ -84,7 +84,7 @@ def flows(corpus: Corpus) -> list[Flow]:
 
 
 def test_an_n8n_corpus_holds_what_its_arrays_say(tmp_path: Path) -> None:
-    corpus = read_n8n(packed(tmp_path))
+    corpus = read_n8n(write_corpora(tmp_path))
     assert [(one.name, len(one.flows)) for one in corpus.organisations] == [("owner 0", 1), ("unknown", 1)]
     assert (corpus.self_loops, corpus.merged, corpus.dialect) == (1, 1, N8N)
     lone, flow = flows(corpus)
@@ -130,12 +130,12 @@ def test_a_packed_graph_is_the_flow_that_its_export_is(tmp_path: Path) -> None:
         },
     }
     reading = from_bytes(json.dumps(export).encode(), "f.json")
-    (flow,) = read_n8n(packed(tmp_path)).organisations[1].flows
+    (flow,) = read_n8n(write_corpora(tmp_path)).organisations[1].flows
     assert replace(flow, attributes={}) == reading.flow
 
 
 def test_titles_become_names_where_they_are_there(tmp_path: Path) -> None:
-    packed(tmp_path)
+    write_corpora(tmp_path)
     (tmp_path / N8N_TITLES).write_bytes(gzip.compress("Sell é\nFile\n".encode()))
     assert [flow.name for flow in flows(read_n8n(tmp_path))] == ["File", "Sell é"]
     (tmp_path / N8N_TITLES).write_bytes(gzip.compress(b"one\n"))
@@ -144,7 +144,7 @@ def test_titles_become_names_where_they_are_there(tmp_path: Path) -> None:
 
 
 def test_a_bpmn_corpus_holds_what_its_arrays_say(tmp_path: Path) -> None:
-    corpus = read_bpmn(packed(tmp_path))
+    corpus = read_bpmn(write_corpora(tmp_path))
     assert [one.name for one in corpus.organisations] == ["exercise 0, language 0", "exercise 0, language 1"]
     second, first = flows(corpus)
     assert first.nodes == (
@@ -155,7 +155,7 @@ def test_a_bpmn_corpus_holds_what_its_arrays_say(tmp_path: Path) -> None:
 
 
 def test_a_corpus_comes_back_the_same_and_so_do_its_bytes(tmp_path: Path) -> None:
-    packed(tmp_path)
+    write_corpora(tmp_path)
     flow, dialect = read_flow(EXAMPLE)
     own = Corpus((Organisation("Ünï", (flow, flow), (flow,)), Organisation("none", ())), dialect, "Mine")
     odd = Dialect("odd", "Go", frozenset({"Stop"}), None, "loops", frozenset({"x"}))
@@ -195,14 +195,14 @@ def test_only_flows_that_keep_the_rules_are_packed(tmp_path: Path) -> None:
 )
 def test_damaged_arrays_are_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     with pytest.raises(FedloomError) as error:
-        read_n8n(packed(tmp_path, N8N_ARRAYS | change))
+        read_n8n(write_corpora(tmp_path, N8N_ARRAYS | change))
     assert said in str(error.value)
 
 
 def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FedloomError, match="missing"):
         read_n8n(tmp_path)
-    packed(tmp_path)
+    write_corpora(tmp_path)
     with pytest.raises(FedloomError, match="has no array"):
         read_packed(tmp_path / BPMN_FILE)
     (tmp_path / N8N_VOCABULARY).write_bytes(b"no gzip")
@@ -273,4 +273,4 @@ def test_the_real_corpora_keep_their_rules_and_come_back_the_same(
 
 
 def test_bpmn_corpora_and_files_speak_one_dialect(tmp_path: Path) -> None:
-    assert read_bpmn(packed(tmp_path)).dialect is BPMN
+    assert read_bpmn(write_corpora(tmp_path)).dialect is BPMN

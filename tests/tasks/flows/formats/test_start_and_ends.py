@@ -35,7 +35,7 @@ def arrows(text: str, label: str = "main") -> list[Edge]:
     return [Edge(*pair.split(">"), label) for pair in text.split()]
 
 
-def begun(names: str, *edges: Edge, **more: object) -> list[str]:
+def first_nodes(names: str, *edges: Edge, **more: object) -> list[str]:
     """The nodes that the Start of a with_start_and_ends graph leads to."""
     flow = with_start_and_ends(nodes(names), edges, N8N, **more).flow
     (start,) = (node.id for node in flow.nodes if node.kind == "Start")
@@ -81,7 +81,7 @@ def test_all_steps_are_reached_from_the_start_and_no_entry_from_another(graph: t
     for edge in flow.edges:
         after[edge.source].append(edge.target)
 
-    def reached(name: str) -> set[str]:
+    def reachable_from(name: str) -> set[str]:
         seen, todo = {name}, [name]
         while todo:
             new = set(after[todo.pop()]) - seen
@@ -91,9 +91,9 @@ def test_all_steps_are_reached_from_the_start_and_no_entry_from_another(graph: t
 
     start = flow.nodes[0]
     assert start.kind == "Start"
-    assert reached(start.id) == set(after)
+    assert reachable_from(start.id) == set(after)
     for entry in after[start.id]:
-        assert not any(entry in reached(other) for other in after[start.id] if other != entry)
+        assert not any(entry in reachable_from(other) for other in after[start.id] if other != entry)
 
 
 def test_a_start_leads_to_every_trigger_and_an_end_follows_every_sink() -> None:
@@ -104,14 +104,14 @@ def test_a_start_leads_to_every_trigger_and_an_end_follows_every_sink() -> None:
 
 
 def test_a_loop_is_entered_through_its_first_node_or_its_start_event() -> None:
-    assert begun("x a b c", *arrows("a>b b>c c>a c>x")) == ["a"]
-    assert begun("x a b c", *arrows("a>b b>c c>a c>x"), start_events={"b"}) == ["b"]
+    assert first_nodes("x a b c", *arrows("a>b b>c c>a c>x")) == ["a"]
+    assert first_nodes("x a b c", *arrows("a>b b>c c>a c>x"), start_events={"b"}) == ["b"]
 
 
 def test_what_is_attached_is_no_step() -> None:
     attached = arrows("model>agent memory>agent", "ai_languageModel")
-    assert begun("model memory t agent", *arrows("t>agent"), *attached, is_attachment=is_attachment) == ["t"]
-    assert begun("model agent", *arrows("model>agent", "ai_tool"), is_attachment=is_attachment) == ["agent"]
+    assert first_nodes("model memory t agent", *arrows("t>agent"), *attached, is_attachment=is_attachment) == ["t"]
+    assert first_nodes("model agent", *arrows("model>agent", "ai_tool"), is_attachment=is_attachment) == ["agent"]
 
 
 def test_names_that_are_taken_are_not_given_again() -> None:

@@ -31,11 +31,11 @@ from support.paths import DATA_FOLDER
 CORPUS = small_flows.corpus(4, 12)
 
 
-def small(corpus: Corpus = CORPUS, **settings: Any) -> Task:
+def small_task(corpus: Corpus = CORPUS, **settings: Any) -> Task:
     return task_of_corpus(corpus, **{"model_options": {"width": 8, "blocks": 3}, **settings})
 
 
-def named(name: str, **settings: Any) -> Task:
+def named_task(name: str, **settings: Any) -> Task:
     return fl.task(name, **{"model_options": {"width": 8, "blocks": 3}} | settings)
 
 
@@ -50,7 +50,7 @@ def parts(task: Task) -> dict[str, list[list[int]]]:
 def test_every_action_but_those_nobody_predicts_is_a_point_with_its_kind_as_class() -> None:
     nodes = (*small_flows.flow(1).nodes, Node("c", "Comment"))
     commented = Flow(nodes, (*small_flows.flow(1).edges, Edge("if", "c")))  # the platform would not join it
-    task = small(Corpus((Organisation("one", (commented, small_flows.flow(2))),), PLATFORM))
+    task = small_task(Corpus((Organisation("one", (commented, small_flows.flow(2))),), PLATFORM))
     names = task.federation.class_names
     found = sorted(names[y] for y in task.federation.columns["y"].tolist())
     there = [node.kind for flow in (commented, small_flows.flow(2)) for node in flow.nodes]
@@ -103,7 +103,7 @@ def test_widths_are_the_documents() -> None:
 
 
 def test_all_points_of_a_flow_are_in_one_part_of_one_client() -> None:
-    task = small()
+    task = small_task()
     flow_of = task.federation.columns["x"][:, 0]
     seen: dict[int, tuple[str, int]] = {}
     for name, lists in parts(task).items():
@@ -115,7 +115,7 @@ def test_all_points_of_a_flow_are_in_one_part_of_one_client() -> None:
 
 
 def test_points_are_shared_as_nearly_as_whole_flows_can() -> None:
-    task = small(test_share=0.15, valid_share=0.15)
+    task = small_task(test_share=0.15, valid_share=0.15)
     largest = max(len(flow.nodes) - 1 for organisation in CORPUS.organisations for flow in organisation.flows)
     for name, share in (("test", 0.15), ("valid", 0.15), ("train", 0.7)):
         for positions, whole in zip(parts(task)[name], task.federation.points.tolist(), strict=True):
@@ -123,28 +123,28 @@ def test_points_are_shared_as_nearly_as_whole_flows_can() -> None:
 
 
 def test_without_a_share_there_is_no_such_part_and_two_flows_make_two_parts() -> None:
-    task = small(test_share=0.5, valid_share=0.0)
+    task = small_task(test_share=0.5, valid_share=0.0)
     assert not int(task.federation.valid.sizes.sum())
     few = small_flows.corpus(2, 2)
-    assert small(few, test_share=0.01, valid_share=0.01).federation.test.sizes.min() > 0
-    assert small(few, test_share=0.9, valid_share=0.05).federation.train.sizes.min() > 0
+    assert small_task(few, test_share=0.01, valid_share=0.01).federation.test.sizes.min() > 0
+    assert small_task(few, test_share=0.9, valid_share=0.05).federation.train.sizes.min() > 0
 
 
 def test_who_else_takes_part_does_not_change_an_organisations_parts() -> None:
-    def trained_on(task: Task, client: int) -> list[list[int]]:
+    def training_inputs(task: Task, client: int) -> list[list[int]]:
         positions = task.federation.train[client]
         return task.inputs(positions).tolist()
 
     last_two = replace(CORPUS, organisations=CORPUS.organisations[2:])
-    whole, some = small(), small(last_two, vocabulary=CORPUS)
-    assert trained_on(whole, 2) == trained_on(some, 0)
-    assert trained_on(whole, 3) == trained_on(some, 1)
+    whole, some = small_task(), small_task(last_two, vocabulary=CORPUS)
+    assert training_inputs(whole, 2) == training_inputs(some, 0)
+    assert training_inputs(whole, 3) == training_inputs(some, 1)
 
 
 def test_extra_flows_are_tested_on_and_do_not_count() -> None:
     first, *others = CORPUS.organisations
     extra = tuple(small_flows.flow(1000 + i) for i in range(9))
-    task, plain = small(replace(CORPUS, organisations=(replace(first, extra=extra), *others))), small()
+    task, plain = small_task(replace(CORPUS, organisations=(replace(first, extra=extra), *others))), small_task()
     more = sum(len(flow.nodes) - 1 for flow in extra)
     assert task.federation.test.sizes.tolist()[0] == plain.federation.test.sizes.tolist()[0] + more
     assert torch.equal(task.federation.train.sizes, plain.federation.train.sizes)
@@ -156,7 +156,7 @@ def test_extra_flows_are_tested_on_and_do_not_count() -> None:
 def test_sizes_that_count_move_with_the_data_when_they_drift() -> None:
     first, *others = CORPUS.organisations
     held = replace(CORPUS, organisations=(replace(first, flows=first.flows[:3]), *others))
-    task = small(held, drift={"rounds": [2]})
+    task = small_task(held, drift={"rounds": [2]})
     before, after = task.federation, task.federation.at(2)
     assert sorted(before.points.tolist()) == sorted(after.points.tolist())
     assert before.points.tolist() != after.points.tolist()
@@ -164,7 +164,7 @@ def test_sizes_that_count_move_with_the_data_when_they_drift() -> None:
 
 
 def test_the_same_seed_makes_the_same_task_and_another_another() -> None:
-    a, b, c = small(seed=1), small(seed=1), small(seed=2)
+    a, b, c = small_task(seed=1), small_task(seed=1), small_task(seed=2)
     assert parts(a) == parts(b) != parts(c)
     assert torch.equal(a.federation.columns["x"], b.federation.columns["x"])
     assert torch.equal(a.initial_row(), b.initial_row())
@@ -172,8 +172,8 @@ def test_the_same_seed_makes_the_same_task_and_another_another() -> None:
 
 
 def test_a_class_is_withheld_by_its_number_which_its_name_finds() -> None:
-    label = list(small().federation.class_names).index("If")
-    task = small(withhold={"label": label, "clients": [1]})
+    label = list(small_task().federation.class_names).index("If")
+    task = small_task(withhold={"label": label, "clients": [1]})
     y = task.federation.columns["y"]
     assert not (y[task.federation.train[1]] == label).any()
     assert (y[task.federation.test[1]] == label).any()
@@ -191,13 +191,13 @@ def test_a_class_is_withheld_by_its_number_which_its_name_finds() -> None:
 )
 def test_what_makes_no_task_is_refused(settings: Mapping[str, Any], said: str) -> None:
     with pytest.raises(FedloomError, match=said):
-        small(**settings)
+        small_task(**settings)
 
 
 def test_an_organisation_with_nothing_to_predict_is_refused() -> None:
     lone = Flow((Node("s", "Start"),), ())
     with pytest.raises(FedloomError, match="organisation 'empty' has no action to predict"):
-        small(replace(CORPUS, organisations=(*CORPUS.organisations, Organisation("empty", (lone,)))))
+        small_task(replace(CORPUS, organisations=(*CORPUS.organisations, Organisation("empty", (lone,)))))
 
 
 def test_a_model_of_ones_own_takes_packed_flows() -> None:
@@ -209,7 +209,7 @@ def test_a_model_of_ones_own_takes_packed_flows() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.head(x[:, 2:3].float())
 
-    task = small(model=Bias(), model_options=None)
+    task = small_task(model=Bias(), model_options=None)
     assert task.made_from == {}
     assert fl.run(task, "fedavg", rounds=1).last("client_model/own_test/accuracy/mean") is not None
 
@@ -219,7 +219,7 @@ def test_a_model_of_ones_own_takes_packed_flows() -> None:
 
 def test_a_folder_per_organisation_is_a_task_that_can_be_made_again(tmp_path: Path) -> None:
     small_flows.write_folder(tmp_path / "own")
-    task = named("own-flows", path=str(tmp_path / "own"), options={"least_count": 2})
+    task = named_task("own-flows", path=str(tmp_path / "own"), options={"least_count": 2})
     assert list(task.federation.names) == ["east", "north", "south"]
     again = fl.task(**{k: v for k, v in task.made_from.items() if k != "name"}, name="own-flows")
     assert torch.equal(again.initial_row(), task.initial_row())
@@ -230,7 +230,7 @@ def test_a_folder_per_organisation_is_a_task_that_can_be_made_again(tmp_path: Pa
 def test_a_packed_file_is_the_same_task_as_the_folder(tmp_path: Path) -> None:
     small_flows.write_folder(tmp_path / "own")
     write_packed(read_folder(tmp_path / "own"), tmp_path / "own.npz")
-    folder, packed = (named("own-flows", path=str(tmp_path / name)) for name in ("own", "own.npz"))
+    folder, packed = (named_task("own-flows", path=str(tmp_path / name)) for name in ("own", "own.npz"))
     assert parts(folder) == parts(packed)
     assert torch.equal(folder.federation.columns["x"], packed.federation.columns["x"])
 
@@ -238,15 +238,15 @@ def test_a_packed_file_is_the_same_task_as_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda _: named("own-flows"), "needs a path: a folder of flows"),
-        (lambda home: named("n8n", path=str(home)), "takes no path: use own-flows"),
-        (lambda home: named("own-flows", path=str(home / "nowhere")), "does not exist: name a folder"),
-        (lambda home: named("own-flows", path=str(home)), "no sub-folder with .json or .bpmn files"),
-        (lambda _: named("flow", clients=2), "Did you mean 'flows'"),
-        (lambda _: named("flows-subkind", options={"label": "kind"}), "it predicts subkinds; use the task flows"),
-        (lambda _: named("flows", options={"lable": "kind"}), "lable"),
-        (lambda _: named("flows", options={"label": "name"}), "label='name'"),
-        (lambda _: named("n8n", options={"least_flows": 0}), "least_flows must be at least 1, got 0"),
+        (lambda _: named_task("own-flows"), "needs a path: a folder of flows"),
+        (lambda home: named_task("n8n", path=str(home)), "takes no path: use own-flows"),
+        (lambda home: named_task("own-flows", path=str(home / "nowhere")), "does not exist: name a folder"),
+        (lambda home: named_task("own-flows", path=str(home)), "no sub-folder with .json or .bpmn files"),
+        (lambda _: named_task("flow", clients=2), "Did you mean 'flows'"),
+        (lambda _: named_task("flows-subkind", options={"label": "kind"}), "it predicts subkinds; use the task flows"),
+        (lambda _: named_task("flows", options={"lable": "kind"}), "lable"),
+        (lambda _: named_task("flows", options={"label": "name"}), "label='name'"),
+        (lambda _: named_task("n8n", options={"least_flows": 0}), "least_flows must be at least 1, got 0"),
     ],
 )
 def test_wrong_requests_are_answered_in_one_sentence(make: Any, said: str, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_broken_flow_in_a_folder_is_named(tmp_path: Path) -> None:
     file = tmp_path / "own" / "north" / "0.json"
     file.write_text(file.read_text().replace('"kind": "Start"', '"kind": "Assign"'))
     with pytest.raises(FedloomError, match=r"north/0\.json: "):
-        named("own-flows", path=str(tmp_path / "own"))
+        named_task("own-flows", path=str(tmp_path / "own"))
 
 
 @pytest.mark.slow
@@ -296,7 +296,7 @@ def test_real_flows_make_tasks(name: str, file: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("method", ["fedavg", "fedrep", "fedhybridavglgdual", "fedavg+fedpredict", "moon"])
 def test_fullgn_trains_with_any_method_and_with_two_workers_to_the_same_bytes(method: str) -> None:
     first, *others = small_flows.corpus(3, 10).organisations
-    task = small(Corpus((replace(first, flows=first.flows[:5]), *others), PLATFORM))
+    task = small_task(Corpus((replace(first, flows=first.flows[:5]), *others), PLATFORM))
     settings = {"rounds": 3, "local": {"lr": 0.05, "batch_size": 16, "epochs": 2}, "seed": 4}
     chosen: Any = method
     if method == "fedhybridavglgdual":
@@ -308,4 +308,4 @@ def test_fullgn_trains_with_any_method_and_with_two_workers_to_the_same_bytes(me
 
 
 def test_a_cohort_of_flows_trains_client_by_client() -> None:
-    assert decide(small(), "vectorised", 4).name == "loop"
+    assert decide(small_task(), "vectorised", 4).name == "loop"

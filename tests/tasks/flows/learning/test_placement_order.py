@@ -82,7 +82,7 @@ def graphs(draw: st.DrawFn) -> Flow:
     return Flow(nodes, tuple(Edge(str(a), str(b)) for a, b in edges))
 
 
-def reached(some: Flow) -> set[int]:
+def reachable_nodes(some: Flow) -> set[int]:
     """The nodes that the Start reaches."""
     found, grows = {0}, True
     while grows:
@@ -98,7 +98,7 @@ def test_any_graph_is_placed_whole_and_what_the_start_reaches_follows_something(
     assert sorted(order) == list(range(len(some.nodes)))
     assert order[0] == 0
     for i, node in enumerate(order[1:], start=1):
-        assert node not in reached(some) or any((before, node) in ends for before in order[:i])
+        assert node not in reachable_nodes(some) or any((before, node) in ends for before in order[:i])
 
 
 @given(graphs(), st.integers(0, 5))
@@ -107,7 +107,7 @@ def test_without_loops_an_action_follows_everything_that_leads_to_it(some: Flow,
     some = Flow(some.nodes, tuple(e for e in some.edges if int(e.source) < int(e.target)))
     place = {node: i for i, node in enumerate(placement_order(some, seed))}
     ends = [(int(e.source), int(e.target)) for e in some.edges]
-    assert all(place[a] < place[b] for a, b in ends if a in reached(some))
+    assert all(place[a] < place[b] for a, b in ends if a in reachable_nodes(some))
 
 
 def test_small_flows_keep_a_chain_together() -> None:

@@ -39,7 +39,7 @@ def file(saved: SavedFlowModel, tmp_path: Path) -> Path:
     return tmp_path / "model.safetensors"
 
 
-def changed(file: Path, change: Callable[[Tensors, About], object], **metadata: str) -> Path:
+def change_file(file: Path, change: Callable[[Tensors, About], object], **metadata: str) -> Path:
     """The same file with other tensors, other words about them, or other metadata."""
     with safe_open(file, framework="pt") as opened:
         about = json.loads(opened.metadata()["about"])
@@ -137,22 +137,22 @@ def _tensor(make: Callable[[Tensor], Tensor], name: str = "head.2.bias") -> Call
 def test_a_file_with_something_wrong_in_it_is_refused(
     file: Path, change: Callable[[Tensors, About], object], message: str
 ) -> None:
-    _refused(changed(file, change), message)
+    _check_refused(change_file(file, change), message)
 
 
 def test_a_file_that_is_no_model_is_refused(file: Path, tmp_path: Path) -> None:
     whole = file.read_bytes()
     for size in (0, 7, 100, len(whole) // 2, len(whole) - 1):
         (tmp_path / "cut").write_bytes(whole[:size])
-        _refused(tmp_path / "cut", "is not a readable model")
+        _check_refused(tmp_path / "cut", "is not a readable model")
     save_file({"a": torch.zeros(2)}, tmp_path / "other")
-    _refused(tmp_path / "other", "holds tensors, but not a model that fedloom flows export wrote")
-    _refused(changed(file, lambda *_: None, version="7"), "has version '7'")
-    _refused(changed(file, lambda *_: None, version="1", about="{"), "not valid JSON")
-    _refused(tmp_path / "nothing", "there is no model file")
+    _check_refused(tmp_path / "other", "holds tensors, but not a model that fedloom flows export wrote")
+    _check_refused(change_file(file, lambda *_: None, version="7"), "has version '7'")
+    _check_refused(change_file(file, lambda *_: None, version="1", about="{"), "not valid JSON")
+    _check_refused(tmp_path / "nothing", "there is no model file")
 
 
-def _refused(path: Path, message: str) -> None:
+def _check_refused(path: Path, message: str) -> None:
     with pytest.raises(FedloomError) as caught:
         read_flow_model(path)
     assert message in str(caught.value)

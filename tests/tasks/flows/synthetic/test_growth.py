@@ -17,7 +17,7 @@ from fedloom.tasks.flows.synthetic.growth import MERGE, MOST_NODES, grow
 CONDITIONS = [f"Condition {i}" for i in (1, 2, 3)]
 
 
-def grown(flows, seed=0, spread=0.0, **bias):
+def grow_flows(flows, seed=0, spread=0.0, **bias):
     """Flows under a bias of N(0, spread) per kind, plus what is said."""
     random = np.random.default_rng(seed)
     row = random.normal(0, spread, len(TARGETS)) + [bias.get(kind, 0.0) for kind in TARGETS]
@@ -41,7 +41,7 @@ def as_flow(found, i):
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 1.0, 3.0]), st.floats(-6, 6), st.floats(-6, 6), st.floats(-6, 6))
 def test_every_flow_keeps_the_rules_whatever_the_bias(seed, spread, end, branch, loop):
-    found = grown(15, seed, spread, End=end, If=branch, Switch=branch, ForEach=loop)
+    found = grow_flows(15, seed, spread, End=end, If=branch, Switch=branch, ForEach=loop)
     assert found.count.max() <= MOST_NODES
     for i in range(15):
         validate(as_flow(found, i), PLATFORM)
@@ -57,7 +57,7 @@ def ways_out(found):
 
 
 def test_branching_actions_have_the_ways_out_they_should_have():
-    for kind, labels in ways_out(grown(300, End=1.0, Switch=3.0, ForEach=2.0)):
+    for kind, labels in ways_out(grow_flows(300, End=1.0, Switch=3.0, ForEach=2.0)):
         if kind == "If":
             assert sorted(labels) == ["False", "True"]
         elif kind == "Switch":
@@ -70,21 +70,21 @@ def test_branching_actions_have_the_ways_out_they_should_have():
 
 
 def test_where_the_body_of_a_loop_ends_it_leads_back():
-    found = grown(300, End=1.0, ForEach=3.0)
+    found = grow_flows(300, End=1.0, ForEach=3.0)
     back = found.edges[found.edges[:, 2] < found.edges[:, 1]]
     to_loops = found.kind[back[:, 0], back[:, 2]] == TARGETS.index("ForEach")
     assert to_loops.sum() > 100
 
 
 def test_nearly_three_in_ten_branches_merge():
-    found = grown(3_000, End=2.0, If=1.0, ForEach=-99.0, Switch=-99.0, RaiseError=-99.0)
+    found = grow_flows(3_000, End=2.0, If=1.0, ForEach=-99.0, Switch=-99.0, RaiseError=-99.0)
     branches = (found.kind == TARGETS.index("If")).sum()
     merged = len(found.edges) - (found.count - 1).sum()  # every action has one way in, and one more for each merger
     assert 0.6 * MERGE < merged / branches < 1.05 * MERGE  # two ways out of an If cannot both lead to one End
 
 
 def test_expected_counts_are_the_actual_ones_on_average():
-    found = grown(4_000, End=2.5)
+    found = grow_flows(4_000, End=2.5)
     actual = np.stack([(found.kind == kind).sum(1) for kind in range(len(TARGETS))], axis=1)
     gap = actual - found.expected
     error = gap.std(0) / len(gap) ** 0.5
@@ -92,7 +92,7 @@ def test_expected_counts_are_the_actual_ones_on_average():
 
 
 def test_the_likeliest_kind_always_comes_where_nothing_else_can():
-    found = grown(50, End=1_000.0)
+    found = grow_flows(50, End=1_000.0)
     assert (found.count == 2).all()
     assert found.hit[:, 1].all()
     assert Counter(found.kind[:, 1].tolist()) == {TARGETS.index("End"): 50}
