@@ -1,8 +1,36 @@
-"""What ``import fedloom`` offers, and what it says about names of earlier versions."""
+"""What ``import fedloom`` offers to programs and type checkers, and what it says about names of earlier versions."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import fedloom
+from support.paths import REPOSITORY
+
+SCRIPT = """\
+import fedloom as fl
+
+
+def accuracy(mu: float) -> float | None:
+    task = fl.task("digits", clients=20, partition=fl.dirichlet(0.1))
+    history = fl.run(task, fl.FedProx(mu=mu), rounds=10, local=fl.LocalWork(lr=0.05))
+    return history.last("global_model/global_test/accuracy")
+
+
+print(accuracy(0.1))
+"""
+WRONG = """\
+import fedloom as fl
+
+fl.FedProx(nu=1)
+fl.run(fl.task("digits"), fl.FedAvg, rounds="ten")
+fl.FedProxy()
+"""
 
 
 @pytest.mark.parametrize("name", fedloom.__all__)
@@ -22,3 +50,31 @@ def test_importing_an_old_name_says_the_new_one():
         from fedloom import own  # noqa: F401
     with pytest.raises(ImportError, match=r"fedloom\.tasks\.flows\.picture is now fedloom\.tasks\.flows\.draw_flow"):
         from fedloom.tasks.flows import picture  # noqa: F401
+
+
+def test_the_stub_has_the_names_of_the_lazy_map() -> None:
+    stub = ast.parse(Path(fedloom.__file__).with_name("__init__.pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    typed = {(node.module, name.name, name.asname) for node in imports for name in node.names}
+    lazy = {(module, name, name) for module, names in fedloom._WHERE.items() for name in names}
+    assert typed == lazy, "src/fedloom/__init__.pyi needs `from MODULE import NAME as NAME` for every name in _WHERE"
+
+
+def test_types_are_shipped() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    assert {"py.typed", "*.pyi"} <= set(project["tool"]["setuptools"]["package-data"]["fedloom"])
+    assert Path(fedloom.__file__).with_name("py.typed").exists()
+
+
+@pytest.mark.slow
+def test_mypy_accepts_a_correct_script_and_rejects_a_wrong_one(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "script.py", "wrong.py"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    errors = re.findall(r"^(\S+: error: .*?)  \[", checked.stdout, re.MULTILINE)
+    assert errors == [
+        'wrong.py:3: error: Unexpected keyword argument "nu" for "FedProx"',
+        'wrong.py:4: error: Argument "rounds" to "run" has incompatible type "str"; expected "int"',
+        'wrong.py:5: error: Module has no attribute "FedProxy"',
+    ], checked.stdout + checked.stderr
