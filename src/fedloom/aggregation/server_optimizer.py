@@ -24,8 +24,14 @@ class ServerOptimizer:
     """``row + step``, where the step comes from the round's change and from earlier ones.
 
     sgd: ``m = momentum * m + change; row + lr * m`` (momentum > 0 is FedAvgM). adagrad, adam, yogi: Algorithm 2 of the
-    paper, which has no bias correction and starts its second moment at ``tau ** 2``. What is left out has the kind's
-    own default (``SERVERS``).
+    paper, which has no bias correction and starts its second moment at ``tau ** 2``.
+
+    Args:
+        kind: The optimiser.
+        lr: Learning rate of the server; None is the kind's own default (``SERVERS``).
+        momentum: Momentum of sgd, beta1 of adam and yogi; None is the kind's own default.
+        beta2: Decay of the second moment.
+        tau: Added to the denominator; the smaller, the more adaptive.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012

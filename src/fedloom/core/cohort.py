@@ -37,7 +37,13 @@ class RunSetting:
 class Cohort:
     """B clients in one round: their data, the state they kept, and the operations on them.
 
-    ``turn`` counts how often these clients already worked in this round: each turn has batches of its own.
+    Args:
+        ids: The clients.
+        trainer: Trains and evaluates their rows.
+        setting: The local work, the seed and the number of rounds of the run.
+        round_number: The round, counted from 1; 0 is the prelude.
+        kept: What the clients kept from earlier rounds, with one entry per client.
+        turn: How often these clients already worked in this round: each turn has batches of its own.
     """
 
     def __init__(

@@ -25,6 +25,13 @@ class Cycle:
     ``settle(j, before, after, slots) -> (rows, slots)`` says, elementwise and without changing its arguments, what
     becomes of the rows and of what is remembered. Slots begin as the received rows; the first is the anchor, which is
     what ``pull`` sees as received.
+
+    Args:
+        lrs: The learning rate of each step.
+        parts: The part of the batch that each step sees.
+        settle: What becomes of the rows and the slots after a step.
+        slots: How many matrices of rows are remembered.
+        looks_back: Whether ``settle`` needs ``before``; where it does not, no copy is made and ``before`` is empty.
     """
 
     lrs: tuple[float, ...]
@@ -32,7 +39,6 @@ class Cycle:
     settle: Callable[[int, Tensor, Tensor, Slots], tuple[Tensor, Slots]]
     slots: int = 1
     looks_back: bool = True
-    """Whether ``settle`` needs ``before``; where it does not, no copy is made and ``before`` is empty."""
 
     @property
     def deals(self) -> int:

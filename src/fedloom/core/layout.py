@@ -33,7 +33,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class Layout:
-    """The slots of a model's row, in order."""
+    """Where each tensor of a model lies in its row.
+
+    Args:
+        slots: The tensors' places, in the order of the row.
+    """
 
     slots: tuple[Slot, ...]
 

@@ -16,10 +16,28 @@ from fedloom.core.lr_schedule import Schedule, lr_at
 
 @dataclass(frozen=True)
 class LocalWork:
-    """How a client trains. ``steps`` (if given) replaces ``epochs``; ``batch_size=0`` means the whole data at once.
+    """How a client trains.
 
     Schedules over rounds: ``constant``; ``step`` multiplies the learning rate by ``lr_decay`` every ``lr_every``
     rounds; ``exponential`` does so every round; ``cosine`` falls to ``lr_decay`` of it at the last round.
+
+    Args:
+        epochs: Passes over the client's training data per round.
+        steps: Gradient steps per round, instead of ``epochs``.
+        batch_size: Samples per step; 0 takes all of the client's samples at once.
+        optimizer: The local optimiser.
+        lr: The learning rate.
+        momentum: Momentum of SGD.
+        nesterov: Whether SGD uses Nesterov's momentum.
+        weight_decay: The L2 penalty on the weights.
+        beta1: Decay of Adam's first moment.
+        beta2: Decay of Adam's second moment.
+        epsilon: Added to Adam's denominator.
+        clip: Bound on the norm of a client's gradient; None sets no bound.
+        schedule: How the learning rate changes over rounds.
+        lr_decay: The factor of the schedule.
+        lr_every: Rounds between two steps of the schedule ``step``.
+        partial: The share of clients that do only part of their work in a round.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012

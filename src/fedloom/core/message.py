@@ -14,7 +14,12 @@ from fedloom.core.server_context import ServerContext
 
 @dataclass(frozen=True)
 class Message:
-    """Down: tensors that every client gets (``shared``) and tensors with one entry per client (``each``)."""
+    """What the server sends down.
+
+    Args:
+        shared: Tensors that every client gets.
+        each: Tensors with one entry per client.
+    """
 
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     each: Mapping[str, Tensor] = field(default_factory=dict)
@@ -36,7 +41,12 @@ class Message:
 
 @dataclass(frozen=True)
 class Reply:
-    """Up: tensors with one entry per client of a cohort. ``bytes`` overrides what they cost to send, per client."""
+    """What the clients of a cohort send up.
+
+    Args:
+        tensors: Named tensors with one entry per client.
+        bytes: What they cost to send, per client, where that is not the size of the tensors.
+    """
 
     tensors: Mapping[str, Tensor]
     bytes: Tensor | None = None
@@ -56,10 +66,14 @@ Aggregator = Callable[[Tensor, Tensor], Tensor]
 class Wave:
     """One exchange of a round: a message to some clients, who all answer. Most rounds are one wave.
 
-    ``turn`` counts how often these clients were already at work in this round. Where clients hand models to each
-    other, ``from_server`` and ``to_server`` say (per client) whether the message comes from the server and whether
-    the answer goes there; the rest is counted as bytes between clients. A wave that is ``optional`` may get no
-    answer: the method continues without it.
+    Args:
+        ids: The clients.
+        message: What they get.
+        turn: How often these clients were already at work in this round.
+        from_server: Per client, whether the message comes from the server. Where clients hand models to each other it
+            does not, and its bytes are counted as sent between clients.
+        to_server: Per client, whether the answer goes to the server.
+        optional: Whether the method continues without an answer.
     """
 
     ids: list[int]
@@ -86,19 +100,28 @@ class Wave:
 @renamed(site="context")
 @dataclass(frozen=True)
 class Replies:
-    """The replies of a wave, in the order of its ids: of everyone it went to, or of those whose answer was taken."""
+    """The replies of a wave, in the order of its ids: of everyone it went to, or of those whose answer was taken.
+
+    Args:
+        ids: The clients that replied.
+        tensors: What they sent, with one entry per client.
+        samples: Their numbers of training samples.
+        steps: How many gradient steps each of them took.
+        weights: What the run's weighting gives each of these clients; they sum to one.
+        shares: What it would give them among all clients who may take part (SCAFFOLD and FedDyn divide by all of them).
+        aggregator: How many rows become one.
+        clients: How many clients may take part in all.
+        context: What the server may use in this round.
+    """
 
     ids: list[int]
     tensors: Mapping[str, Tensor]
     samples: Tensor
     steps: Tensor
     weights: Tensor
-    """What the run's weighting gives each of these clients; they sum to one."""
     shares: Tensor
-    """What it would give them among all clients who may take part (SCAFFOLD and FedDyn divide by all of them)."""
     aggregator: Aggregator
     clients: int
-    """How many clients may take part in all."""
     context: ServerContext
 
     def __getitem__(self, name: str) -> Tensor:

@@ -18,6 +18,9 @@ class Affine:
 
     Proximal terms and control variates are affine. The part that does not depend on the rows is computed once per
     training, and the slope acts like weight decay, so a step costs hardly more than without a pull.
+
+    Args:
+        pull: The extra gradient ``pull(rows, received, **given)``, elementwise and affine in ``rows``.
     """
 
     pull: Pull

@@ -32,7 +32,17 @@ class Probe:
 
 @dataclass(frozen=True)
 class Pool:
-    """Those who may take part in a round. ``ask(places)`` sends them the model and costs bytes."""
+    """Those who may take part in a round.
+
+    Args:
+        samples: The number of training samples at each place.
+        seed: The seed of the run.
+        round: The round, counted from 1.
+        rounds: How many rounds the run has.
+        state: What the selector remembers from earlier rounds.
+        ask: ``ask(places)`` sends the model to clients and returns their loss and score; it costs bytes.
+        grouped: Whether a place is a group of clients.
+    """
 
     samples: Tensor
     seed: int
@@ -41,7 +51,6 @@ class Pool:
     state: Mapping[str, Tensor]
     ask: Callable[[Sequence[int]], Probe]
     grouped: bool = False
-    """Whether a place is a group of clients."""
 
     @property
     def size(self) -> int:
@@ -55,7 +64,13 @@ class Pool:
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen places; what the selector remembers; and those whose upload failed."""
+    """What a selector returns.
+
+    Args:
+        places: The chosen places.
+        state: What the selector remembers for later rounds, as named tensors.
+        lost: Further places that were asked to take part and whose upload failed.
+    """
 
     places: list[int]
     state: Mapping[str, Tensor] = field(default_factory=dict)

@@ -21,7 +21,18 @@ from fedloom.core.trainer import Trainer
 @renamed(loom="trainer")
 @dataclass(frozen=True)
 class ServerContext:
-    """What the server has in one round. ``clients`` are those that may take part, without held-out new clients."""
+    """What the server has in one round.
+
+    Args:
+        trainer: Evaluates rows on the server.
+        work: The local work of the run.
+        seed: The seed of the run.
+        round: The round, counted from 1; 0 is the prelude.
+        rounds: How many rounds the run has.
+        clients: The clients that may take part, without held-out new clients.
+        weigh: The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method combines
+            itself.
+    """
 
     trainer: Trainer
     work: LocalWork
@@ -30,7 +41,6 @@ class ServerContext:
     rounds: int
     clients: Sequence[int]
     weigh: Callable[[Tensor, Tensor], Tensor]
-    """The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method combines itself."""
 
     @property
     def task(self) -> Task:

@@ -123,8 +123,19 @@ class SquaredError:
 
 @dataclass(frozen=True)
 class Task:
-    """Data, model, loss. ``prepare`` turns raw inputs into the model's (say, bytes into normalised floats);
-    ``augment`` changes a client's training inputs at random, with the generator it is given."""
+    """Data, model and loss. ``fl.task`` and ``fl.task_of`` make one.
+
+    Args:
+        name: What the task is called in configs and reports.
+        federation: Who holds which samples.
+        model: The model; its weights are the initial row of every method.
+        objective: The loss and the score.
+        prepare: Turns raw inputs into the model's (say, bytes into normalised floats).
+        augment: Changes a client's training inputs at random, with the generator it is given.
+        made_from: The settings that build this task again, if there are any; they are written into a run's config.
+        fingerprint_tensors: Tensors that the data consist of beside the federation's columns; a resumed run must have
+            the same.
+    """
 
     name: str
     federation: FederationView
@@ -133,9 +144,7 @@ class Task:
     prepare: Callable[[Tensor], Tensor] | None = None
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     made_from: Mapping[str, object] = field(default_factory=dict)
-    """The settings that build this task again, if there are any; they are written into a run's config."""
     fingerprint_tensors: Sequence[Tensor] = ()
-    """Tensors that the data consist of beside the federation's columns; a resumed run must have the same."""
 
     @cached_property
     def layout(self) -> Layout:

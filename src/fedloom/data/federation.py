@@ -27,7 +27,12 @@ def _nothing() -> Tensor:
 @renamed(grouped="by_owner")
 @dataclass(frozen=True)
 class Ragged:
-    """Lists of positions, one per client, stored as one vector: client k has ``order[starts[k]:starts[k + 1]]``."""
+    """Lists of positions, one per client, stored as one vector: client k has ``order[starts[k]:starts[k + 1]]``.
+
+    Args:
+        order: The positions of all clients, one client after the other.
+        starts: Where each client's positions start, and at last the number of all positions.
+    """
 
     order: Tensor
     starts: Tensor
@@ -76,8 +81,22 @@ class Ragged:
 class Federation:
     """Columns of samples, and the positions of each client's samples in them.
 
-    ``columns`` has at least ``x`` (inputs) and ``y`` (targets). ``global_test`` and ``communal`` are positions in
-    the same columns; ``classes`` is the number of classes that the targets name.
+    Args:
+        columns: Tensors whose first axis is the sample: at least ``x`` (inputs) and ``y`` (targets).
+        train: The positions of each client's training samples.
+        test: The positions of each client's test samples.
+        valid: The positions of each client's validation samples.
+        classes: The number of classes that the targets name.
+        global_test: The positions of the global test set, which an evaluation-only node holds.
+        communal: The positions of samples that the server and all clients may see.
+        names: The clients' names; without them clients are numbered.
+        class_names: The names of the classes.
+        title: What the federation is called in figures.
+        withheld: A class, and the clients from whose train and validation parts it was removed.
+        later: Concept drift: pairs of a round and the federation from that round on.
+        counted: How many samples each client counts as having, if not those held here (a subsample for choosing
+            methods).
+        graphs: The clients' graphs, where samples are nodes of graphs.
     """
 
     columns: Mapping[str, Tensor]
@@ -91,13 +110,9 @@ class Federation:
     class_names: Sequence[str] = ()
     title: str = ""
     withheld: tuple[int, tuple[int, ...]] | None = None
-    """A class, and the clients from whose train and validation parts it was removed."""
     later: Sequence[tuple[int, Federation]] = ()
-    """Concept drift: pairs of a round and the federation from that round on."""
     counted: Tensor | None = None
-    """How many samples each client counts as having, if not those held here (a subsample for choosing methods)."""
     graphs: ClientGraphs | None = None
-    """The clients' graphs, where samples are nodes of graphs."""
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:

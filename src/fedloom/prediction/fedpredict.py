@@ -39,9 +39,12 @@ def global_weight(t: int, rounds: int, nt: Tensor, trained: Tensor, similarity: 
 class FedPredict(PredictionStage):
     """Predict with ``gw * global + (1 - gw) * local``; gw depends on the local model's age and the run's progress.
 
-    Capanema et al., DCOSS-IoT 2023. ``dynamic`` is FedPredict-Dynamic (2024) for drifting data:
-    ``gw = exp((-1/nt - t/T) * s)`` where s is the cosine similarity, rounded to 0.1, of the class shares in the
-    client's training data when it last trained and now. With s = 1 this is FedPredict, with s = 0 the global model.
+    Capanema et al., DCOSS-IoT 2023.
+
+    Args:
+        dynamic: Use FedPredict-Dynamic (2024), for drifting data: ``gw = exp((-1/nt - t/T) * s)`` where s is the cosine
+            similarity, rounded to 0.1, of the class shares in the client's training data when it last trained and now.
+            With s = 1 this is FedPredict, with s = 0 the global model.
     """
 
     dynamic: bool = False

@@ -22,10 +22,14 @@ from fedloom.core.task import Task
 
 @dataclass(frozen=True)
 class FineTune(PredictionStage):
-    """Train for ``epochs`` on the client's own training data before predicting; training is unaffected.
+    """Train on the client's own training data before predicting; the run's training is unaffected.
 
-    ``part`` names the only part of the model that is tuned (default: all of it); ``lr`` is the learning rate (default:
-    that of the round's local work). New clients never take part in training, but they are tuned too.
+    New clients never take part in training, but they are tuned too.
+
+    Args:
+        part: The only part of the model that is tuned; None tunes all of it.
+        epochs: How many epochs a client tunes.
+        lr: The learning rate; None is that of the round's local work.
     """
 
     part: str | None = None

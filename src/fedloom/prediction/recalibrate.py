@@ -24,7 +24,11 @@ from fedloom.core.task import Task
 
 @dataclass(frozen=True)
 class Recalibrate(PredictionStage):
-    """Clients with a new class predict with ``mix * global + (1 - mix) * own``; other clients are unchanged."""
+    """Clients with a new class predict with ``mix * global + (1 - mix) * own``; other clients are unchanged.
+
+    Args:
+        mix: The global model's share.
+    """
 
     mix: float = 0.5
 

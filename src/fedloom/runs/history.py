@@ -31,10 +31,16 @@ if TYPE_CHECKING:
 class History:
     """A run's config, its per-round records, and (at its end) a row per client.
 
-    A record is ``{"round", "selected": [...], "bytes_down", "bytes_up", "bytes_between", "steps", "metrics": {name:
-    value}}``; a client's row is ``{"client", "name", "train", "test", "points", "group", "accuracy", "loss"}`` (points:
-    all its samples). ``partition`` is the table of training samples per client and class. ``stopped`` says why a run
-    ended early, if it did.
+    Args:
+        config: The config of the run.
+        records: One record per round: ``{"round", "selected": [...], "bytes_down", "bytes_up", "bytes_between",
+            "steps", "metrics": {name: value}}``.
+        clients: One row per client: ``{"client", "name", "train", "test", "points", "group", "accuracy", "loss"}``
+            (points: all its samples).
+        partition: The table of training samples per client and class.
+        folder: The folder of the run; None if it stayed in memory.
+        stopped: Why the run ended early, if it did.
+        row: The weights of the shared model, if the method has one.
     """
 
     config: dict[str, Any]

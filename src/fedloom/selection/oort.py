@@ -28,6 +28,13 @@ class Oort(PerRound):
     """Select clients with a large loss on much data, and a share of clients that have never taken part.
 
     The share of untried clients is ``epsilon * decay ** round``, but at least ``epsilon_min``.
+
+    Args:
+        fraction: The share of clients per round, rounded up.
+        number: The number of clients per round, instead of ``fraction``.
+        epsilon: The share of untried clients at the start.
+        decay: The factor of that share from round to round.
+        epsilon_min: The least share of untried clients.
     """
 
     epsilon: float = 0.9

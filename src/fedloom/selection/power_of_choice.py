@@ -24,13 +24,19 @@ class PowerOfChoice(PerRound):
     """Select the clients with the largest loss among ``candidates`` drawn by size (by default among all clients).
 
     If there are as many candidates as clients per round, no loss is needed: this is random selection by size.
+
+    Args:
+        fraction: The share of clients per round, rounded up.
+        number: The number of clients per round, instead of ``fraction``.
+        candidates: How many candidates are drawn; None takes all clients.
+        by_size: Rank by loss times the client's share of the data.
+        estimate: ``full`` asks all candidates for their loss; ``last`` reuses the loss of the last round they took
+            part in.
     """
 
     candidates: int | None = None
     by_size: bool = False
-    """Rank by loss times the client's share of the data."""
     estimate: Literal["full", "last"] = "full"
-    """``full`` asks all candidates for their loss; ``last`` reuses the loss of the last round they took part in."""
 
     def per_round(self, clients: int) -> int:
         """The number of clients per round; refuses too few or too many candidates."""

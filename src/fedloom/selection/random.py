@@ -10,7 +10,12 @@ from fedloom.selection.sampling import PerRound
 
 @dataclass(frozen=True)
 class Random(PerRound):
-    """Draw clients without replacement: ``number`` of them, or a ``fraction`` (rounded up, at least one)."""
+    """Draw clients without replacement.
+
+    Args:
+        fraction: The share of clients per round, rounded up.
+        number: The number of clients per round, instead of ``fraction``.
+    """
 
     def __call__(self, pool: Pool) -> Choice:
         """Draw the clients of a round."""

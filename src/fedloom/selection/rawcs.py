@@ -53,8 +53,10 @@ GROUPS = (
 class RAWCS:
     """Draw devices with enough battery, speed and bandwidth; their number varies from round to round.
 
-    ``level`` sets the bounds for these resources. ``fraction`` is the share of the eligible devices that take part in
-    round 1 and in rounds in which no device is drawn; by default 0.7 (high), 0.5 (medium) or 0.3 (low).
+    Args:
+        level: The bounds on battery, speed and link.
+        fraction: The share of the eligible devices that take part in round 1 and in rounds in which no device is drawn;
+            None is 0.7 (high), 0.5 (medium) or 0.3 (low).
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012

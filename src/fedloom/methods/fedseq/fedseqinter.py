@@ -27,7 +27,18 @@ class FedSeqInter(FedSeq):
 
     Args:
         period: Rounds between two averages; 0 is as many as there are chains, 1 is FedSeq.
-        **settings: As in FedSeq.
+        grouping: As in FedSeq.
+        approximator: As in FedSeq.
+        metric: As in FedSeq.
+        normalise: As in FedSeq.
+        pretrain_epochs: As in FedSeq.
+        min_samples: As in FedSeq.
+        max_clients: As in FedSeq.
+        chains: As in FedSeq.
+        passes: As in FedSeq.
+        dropout: As in FedSeq.
+        reshuffle: As in FedSeq.
+        inner: As in FedSeq.
     """
 
     period: int = 0

@@ -54,7 +54,15 @@ AGGREGATES = "mean|std|weighted|worst_decile|small|intermediate|big|new|per_sele
 
 @dataclass(frozen=True)
 class Sweep:
-    """The result of a sweep: the settings of every combination, and one history per seed."""
+    """The result of a sweep.
+
+    Args:
+        grid: The values that were tried for each config key.
+        settings: The settings of each combination, by its label.
+        runs: The histories of each combination, one per seed.
+        metrics: The names of the compared metrics; the first decides the order.
+        folder: The folder of the sweep; None if it stayed in memory.
+    """
 
     grid: Grid
     settings: dict[str, Settings]

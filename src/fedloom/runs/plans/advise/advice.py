@@ -80,20 +80,34 @@ class Pick:
 
 @dataclass(frozen=True)
 class Advice:
-    """The method to use for small, intermediate and big clients, and the one to use if all clients must share it."""
+    """The method to use for small, intermediate and big clients, and the one to use if all clients must share it.
+
+    Args:
+        task: The name of the task.
+        score: The name of the task's score.
+        groups: The advice for each group of clients.
+        overall: The advice if all clients must use the same method.
+        regrets: How far the method for all clients is from the best one in each group, on validation data.
+        costs: The cost of each candidate.
+        rungs: The rungs of the tournament.
+        cannot_run: The candidates that cannot run on this task, and why.
+        not_run: The candidates for which there was no time.
+        rounds: The requested rounds; the last rung has the number of rounds that were run.
+        minutes: The time that was given.
+        seconds: The time that was taken.
+        folder: The folder of the advice; None if it stayed in memory.
+    """
 
     task: str
     score: str
     groups: tuple[Pick, ...]
     overall: Pick
     regrets: dict[str, float]
-    """How far the method for all clients is from the best one in each group, on validation data."""
     costs: dict[str, Cost]
     rungs: tuple[Rung, ...]
     cannot_run: dict[str, str]
     not_run: tuple[str, ...]
     rounds: int
-    """The requested rounds; the last rung has the number of rounds that were run."""
     minutes: float
     seconds: float
     folder: Path | None = None
