@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fedloom
+from fedloom.tasks import flows
 from support.paths import REPOSITORY
 
 SCRIPT = """\
@@ -52,12 +53,21 @@ def test_importing_an_old_name_says_the_new_one():
         from fedloom.tasks.flows import picture  # noqa: F401
 
 
+def imports(statements: list[ast.stmt]) -> set[tuple[str | None, str]]:
+    """The imported names among some statements, with their modules."""
+    return {(node.module, name.name) for node in statements if isinstance(node, ast.ImportFrom) for name in node.names}
+
+
 def test_the_stub_has_the_names_of_the_lazy_map() -> None:
     stub = ast.parse(Path(fedloom.__file__).with_name("__init__.pyi").read_text())
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    typed = {(node.module, name.name, name.asname) for node in imports for name in node.names}
-    lazy = {(module, name, name) for module, names in fedloom._WHERE.items() for name in names}
-    assert typed == lazy, "src/fedloom/__init__.pyi needs `from MODULE import NAME as NAME` for every name in _WHERE"
+    lazy = {(module, name) for module, names in fedloom._WHERE.items() for name in names}
+    assert imports(stub.body) == lazy, "__init__.pyi needs `from MODULE import NAME as NAME` for every name of _WHERE"
+
+
+def test_lazy_names_of_flows_are_typed() -> None:
+    module = ast.parse(Path(flows.__file__).read_text())
+    (guarded,) = (node.body for node in module.body if isinstance(node, ast.If))
+    assert imports(guarded) == {(module, name) for name, module in flows._HOME.items()}
 
 
 def test_types_are_shipped() -> None:

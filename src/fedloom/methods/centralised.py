@@ -1,7 +1,7 @@
 """Centralised: all clients' training data in one place, trained by one client.
 
-The upper baseline: what a federation would like to reach. It has no settings. Clients that are new (held out of
-training) do not give their data.
+``w <- train(w)`` on all training data together. The upper baseline: what a federation would like to reach. Clients that
+are new (held out of training) do not give their data. There is no paper, and it has no settings.
 """
 
 from __future__ import annotations

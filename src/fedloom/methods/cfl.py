@@ -1,8 +1,8 @@
 """CFL: FedAvg within clusters; a cluster of conflicting clients is split in two.
 
-After round ``warmup`` a cluster of more than two clients is split when ``||mean update|| < eps1`` and
-``max ||update|| > eps2``, by complete linkage on the updates' cosine similarity, as in the authors' code, and only in a
-round in which all of its clients took part. Until the first split this is FedAvg.
+Within a cluster ``w <- sum_k p_k w_k``. After round ``warmup`` a cluster of more than two clients is split when
+``||mean update|| < eps1`` and ``max ||update|| > eps2``, by complete linkage on the updates' cosine similarity, as in
+the authors' code, and only in a round in which all of its clients took part. Until the first split this is FedAvg.
 
 Sattler, Müller and Samek, Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization Under Privacy
 Constraints, IEEE TNNLS 2021, https://arxiv.org/abs/1910.01991. Corrected against text that circulates: CFL compares

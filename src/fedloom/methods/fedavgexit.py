@@ -1,12 +1,12 @@
 """FedAvgExit: FedAvg whose clients leave when they have converged, as the Fed-GALA study runs it.
 
-A client whose training loss changed by less than ``tolerance`` since its last round leaves; its last model stays with
-the server and in the average; a run ends when all clients have left. With ``tolerance = 0`` nobody leaves, and this is
-FedAvg.
+A client leaves when ``|loss - its last loss| < tolerance``; its last model stays with the server and in the average
+``w <- sum_k p_k w_k``; a run ends when all clients have left. With ``tolerance = 0`` nobody leaves, and this is FedAvg.
 
-Tavakoli 2023 (Fed-GALA), section 3. Where we differ: the thesis leaves the loss open; here it is that of the model a
-client just trained, without dropout, whose noise would keep clients from ever leaving. The proposed weights (labels
-times nodes) are normalised: as printed they do not sum to one, and each round would shrink the model to about 1/K.
+Tavakoli 2023 (Fed-GALA, a thesis; no public link known), section 3. Where we differ: the thesis leaves the loss open;
+here it is that of the model a client just trained, without dropout, whose noise would keep clients from ever leaving.
+The proposed weights (labels times nodes) are normalised: as printed they do not sum to one, and each round would shrink
+the model to about 1/K.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FedBABU: only the body is trained and shared; the head stays at its initial values.
 
-A client tunes the head when it predicts: the personal form is ``fedbabu+finetune``.
+``body <- sum_k p_k body_k``. A client tunes the head when it predicts: the personal form is ``fedbabu+finetune``.
 
 Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022,
 https://arxiv.org/abs/2106.06042. It has no settings. The authors' code does not weight clients; means here are weighted

@@ -1,10 +1,12 @@
 """FedHybridAvgLG: small clients use the shared model, large clients keep a body of their own.
 
-Small clients train as in FedAvg, large ones as in LG-FedAvg; all of them send a whole model. A client is large when it
-has more than ``threshold`` samples in all (train, validation and test). Proposed for next-action prediction across
-organisations of very unequal size: FedAvg serves small clients best and LG-FedAvg large ones, and both can share one
-head. Large clients also send their private bodies, which spoils the shared body round by round; FedHybridAvgLGDual
-avoids that. Means are weighted as the run says.
+Small clients train as in FedAvg, large ones as in LG-FedAvg; all of them send a whole model, and the server takes
+``w <- sum_k p_k w_k``. A client is large when it has more than ``threshold`` samples in all (train, validation and
+test).
+
+From a thesis on next-action prediction across organisations of very unequal size (no public link known): FedAvg serves
+small clients best and LG-FedAvg large ones, and both can share one head. Large clients also send their private bodies,
+which spoils the shared body round by round; FedHybridAvgLGDual avoids that. Means are weighted as the run says.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """FedHybridAvgLGDual: FedHybridAvgLG whose large clients train twice.
 
 Large clients train their own body under the global head, and then the shared model. They send the head of the first
-training and the body of the second, whose head is discarded; both trainings start from the global head. So all clients
-train the shared body, and private bodies never leave their clients, at twice the work for large clients. Settings: as
-FedHybridAvgLG.
+training and the body of the second, whose head is discarded; both trainings start from the global head. As before
+``w <- sum_k p_k w_k``. So all clients train the shared body, and private bodies never leave their clients, at twice the
+work for large clients. From the same thesis as FedHybridAvgLG (no public link known). Settings: as FedHybridAvgLG.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """FedRep: a shared body under personal heads; each round trains the head first, then the body.
 
-``head_epochs`` epochs on the head with the body fixed, then the run's local work on the body with the head fixed; the
-body is averaged, the head stays with its client.
+``head_epochs`` epochs on the head with the body fixed, then the run's local work on the body with the head fixed; then
+``body <- sum_k p_k body_k``, and the head stays with its client.
 
 Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021,
 https://arxiv.org/abs/2102.07078.

@@ -1,8 +1,8 @@
 """FeSEM: clients belong to the nearest of several centres, and each centre is the mean of its clients.
 
-Each round: a client trains from its centre, goes to the centre at the least L2 distance of weights, and centres become
-means. All centres start from the initial row; the rows of the first round seed them by k-means++. With one cluster this
-is FedAvg.
+Each round: a client trains from its centre and goes to the centre j with the least ``||w_k - c_j||``; then
+``c_j <- sum_k p_k w_k`` over its clients. All centres start from the initial row; the rows of the first round seed them
+by k-means++. With one cluster this is FedAvg.
 
 Long, Xie et al., Multi-Center Federated Learning: Clients Clustering for Better Personalization, 2021,
 https://arxiv.org/abs/2108.08647. Corrected against text that circulates: centres do not repel each other. Distances are

@@ -1,6 +1,6 @@
 """LG-FedAvg: a shared head on personal bodies, trained together.
 
-A client predicts with its own body and the new global head.
+``head <- sum_k p_k head_k``; each client keeps its body_k, and predicts with it and the new global head.
 
 Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, 2020,
 https://arxiv.org/abs/2001.01523. It has no settings. The authors' code does not weight clients; means here are weighted

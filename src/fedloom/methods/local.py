@@ -1,6 +1,7 @@
 """Local: every client trains alone, from the same initial model. Nothing is sent.
 
-The baseline for personal models: what a client gains from a federation must beat this. It has no settings.
+``w_k <- train(w_k)`` on client k's own data, round after round. The baseline for personal models: what a client gains
+from a federation must beat this. There is no paper, and it has no settings.
 """
 
 from __future__ import annotations

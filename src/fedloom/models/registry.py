@@ -76,7 +76,15 @@ MODELS: dict[str, ModelKind] = {
 
 
 def build(name: str, input_shape: Shape, classes: int, seed: int, **options: object) -> nn.Module:
-    """A new model with the initial weights of this seed; torch's own random state is left as it was."""
+    """A new model with the initial weights of a seed; torch's own random state is left as it was.
+
+    Args:
+        name: A name of ``fedloom list models``.
+        input_shape: The shape of one sample.
+        classes: The number of outputs.
+        seed: The seed of the initial weights.
+        **options: Options of the model.
+    """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     kind, shape = MODELS[name], tuple(input_shape)

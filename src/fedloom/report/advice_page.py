@@ -71,7 +71,12 @@ def advice_figure(advice: Advice) -> Figure:
 
 
 def write_advice_page(advice: Advice, path: Path) -> Path:
-    """Write the advice as a page, and return its path."""
+    """Write the advice as a page, and return its path.
+
+    Args:
+        advice: What ``fl.advise`` returned.
+        path: The HTML file to write.
+    """
     return save_page(document(f"Advice for {advice.task}", _body(advice)), path)
 
 

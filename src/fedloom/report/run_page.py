@@ -37,7 +37,13 @@ MOST_PANELS = 12
 
 
 def write_report(histories: Histories, path: str | Path, title: str | None = None) -> Path:
-    """Write the report of one or several methods (a list of seeds each) to ``path``, and return the path."""
+    """Write the report of one or several methods, and return its path.
+
+    Args:
+        histories: The runs of each method, one per seed, by the method's name.
+        path: The HTML file to write.
+        title: The title of the page; None makes one from the runs.
+    """
     for name, runs in histories.items():
         if not runs:
             raise FedloomError(f"Method '{name}' has no run to report.")

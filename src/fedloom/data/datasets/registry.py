@@ -242,8 +242,19 @@ def load(
 ) -> Federation:
     """A named data set as a federation.
 
-    Without ``partition`` the data set's own default is used, and without ``clients`` its default number: all natural
-    clients with enough samples where the partition is natural. ``options`` go to the reader.
+    Args:
+        name: A name of ``fedloom list data``.
+        clients: The number of clients; None is the data set's default, and all natural clients with enough samples
+            where the partition is natural.
+        partition: How the data are divided: a partitioner, ``"dirichlet(0.1)"``, or a mapping with ``name``; None is
+            the data set's default.
+        seed: The seed of all random choices.
+        test_share: The share of each client's samples for testing.
+        valid_share: The share of each client's samples for validation.
+        global_share: The share of all samples for the global test set, where the data set has no official one.
+        communal_share: The share of all samples that is set aside for everyone to see.
+        folder: Where the data sets' files are; None is the data folder (``FEDLOOM_DATA``).
+        **options: Options of the data set's reader.
     """
     entry = dataset(name)
     chosen = entry.partition if partition is None else partitioner(partition)

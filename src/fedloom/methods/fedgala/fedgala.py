@@ -1,12 +1,15 @@
 """Fed-GALA: clients with overlapping graphs learn structure first, then add edges together, then learn the task.
 
-- Phase 1: half graph autoencoder loss, half cross-entropy, until clients stop improving or half of the rounds are over.
+- Phase 1: the loss ``(L_autoencoder + L_task) / 2`` instead of ``L_task``, until clients stop improving or half of the
+  rounds are over.
 - Phase 2, once: anchors (nodes that several clients hold) get the mean of their owners' embeddings, and each client
   joins each anchor to the local node nearest to that mean.
 - Phase 3: the task's loss on the new graphs, again until clients stop improving.
 
-Models are averaged by labels times nodes, normalised. Tavakoli 2023 (a thesis). Where we differ from its text: phase 1
-has a limit, since without one phase 3 might get no round; see also ``anchors``, ``autoencoder`` and ``fedavgexit``.
+Models are averaged, ``w <- sum_k p_k w_k``, by labels times nodes, normalised.
+
+Tavakoli 2023 (a thesis; no public link known). Where we differ from its text: phase 1 has a limit, since without one
+phase 3 might get no round; see also ``anchors``, ``autoencoder`` and ``fedavgexit``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Fed-GALAp: Fed-GALA with FedProx's proximal term in both phases and an adaptive mu.
 
-Tavakoli 2023 (a thesis). ``adaptive_mu`` has the heuristic for mu, ``fedproxexit`` the form of the proximal term. The
-heuristic starts again with phase 3, whose loss is another one; mu stays.
+Beside every local step ``w_k <- w_k - min(lr mu, 1) (w_k - w)``.
+
+Tavakoli 2023 (a thesis; no public link known). ``adaptive_mu`` has the heuristic for mu, ``fedproxexit`` the form of
+the proximal term. The heuristic starts again with phase 3, whose loss is another one; mu stays.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """FedSeq: clients that complement each other train one model in turn; the server averages over the chains.
 
-Each chain of clients takes the shared model from member to member, each of which trains it; the server takes the mean
-of the models at the ends, a chain weighing as much as all of its members. Chains of one client are FedAvg. The j-th
-members of all chains train as one cohort, and their rows move on to the (j+1)-th.
+Each chain of clients takes the shared model w from member to member: ``w_j <- train(w_(j-1))``. The server takes
+``w <- sum_s p_s w_s`` over the models at the chains' ends, a chain weighing as much as all of its members. Chains of
+one client are FedAvg. The j-th members of all chains train as one cohort, and their rows move on to the (j+1)-th.
 
 Zaccone, Rizzardi, Caldarola, Ciccone and Caputo, Speeding up Heterogeneous Federated Learning with Sequentially Trained
 Superclients, ICPR 2022, https://arxiv.org/abs/2201.10899. A selection's fraction counts chains, not clients (ours

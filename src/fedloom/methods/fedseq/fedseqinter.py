@@ -1,8 +1,9 @@
 """FedSeqInter: FedSeq whose models go on to other chains before they are averaged.
 
-There are as many running models as a round has chains. Every ``period`` rounds (0: as many as there are chains) all of
-them become the aggregate; in between each goes on along another chain, drawn at random. The aggregate, weighted by the
-samples that each model has seen since, is still taken every round for evaluation. With ``period`` = 1 this is FedSeq.
+There are as many running models w_s as a round has chains, and ``w = sum_s p_s w_s`` is their aggregate. Every
+``period`` rounds (0: as many as there are chains) all of them become the aggregate; in between each goes on along
+another chain, drawn at random. The aggregate, weighted by the samples that each model has seen since, is still taken
+every round for evaluation. With ``period`` = 1 this is FedSeq.
 
 Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022,
 https://arxiv.org/abs/2201.10899.

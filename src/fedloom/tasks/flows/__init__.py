@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedloom.core.renamed import refuse_renamed
 from fedloom.tasks.flows.corpus import Corpus, Organisation
@@ -14,6 +14,12 @@ from fedloom.tasks.flows.formats.flow_json import to_json, write_flow
 from fedloom.tasks.flows.formats.read_flow import read, read_draft, read_flow
 from fedloom.tasks.flows.formats.start_and_ends import Reading
 from fedloom.tasks.flows.rules import BPMN, DIALECTS, N8N, PLATFORM, RULES, Dialect, validate, validate_draft
+
+if TYPE_CHECKING:  # the names of _LATER, for type checkers and editors
+    from fedloom.tasks.flows.formats.packed_corpus import read_packed, write_packed
+    from fedloom.tasks.flows.formats.read_corpus import read_corpus
+    from fedloom.tasks.flows.formats.real_corpora import read_bpmn, read_n8n
+    from fedloom.tasks.flows.learning.recommender import Recommender, Suggestion
 
 _LATER = {
     "fedloom.tasks.flows.formats.read_corpus": ("read_corpus",),

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One action: its id within the flow, its kind and further attributes (subkind, module, operation, ...)."""
+    """One action.
+
+    Args:
+        id: Its id within the flow.
+        kind: What it does (``If``, ``SendEmail``).
+        attributes: Further attributes (subkind, module, operation, ...).
+    """
 
     id: str
     kind: str
@@ -23,7 +29,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One transition between two actions, given by their ids; the label names the branch (``True``)."""
+    """One transition between two actions.
+
+    Args:
+        source: The id of the action that it leaves.
+        target: The id of the action that it leads to.
+        label: The name of the branch (``True``).
+        attributes: Further attributes.
+    """
 
     source: str
     target: str
@@ -33,7 +46,14 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One action flow: nodes and edges in the order of their file, attributes of the flow, and a name."""
+    """One action flow.
+
+    Args:
+        nodes: The actions, in the order of their file.
+        edges: The transitions, in the order of their file.
+        attributes: Attributes of the flow.
+        name: The name of the flow.
+    """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]

@@ -55,13 +55,19 @@ PLATFORM = Dialect(
     cycles="loops",
     loops=frozenset({"ForEach"}),
 )
+"""The dialect of the thesis' platform: its kinds of actions are fixed, and cycles lead back to a ``ForEach``."""
 N8N = Dialect("n8n", start="Start", ends=frozenset({"End"}), plain="main")
 BPMN = Dialect("bpmn", start="Start", ends=frozenset({"End"}))
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (PLATFORM, N8N, BPMN)}
 
 
 def validate(flow: Flow, dialect: Dialect) -> None:
-    """Raise a `FedloomError` that names the first broken rule and the node or edge that breaks it."""
+    """Raise a `FedloomError` that names the first broken rule and the node or edge that breaks it.
+
+    Args:
+        flow: The flow to check.
+        dialect: The dialect that has the rules.
+    """
     _check(flow, dialect, unfinished=False)
 
 

@@ -58,9 +58,15 @@ def labelled_graph(
 ) -> LabelledGraph:
     """Check arrays and make a graph of them.
 
-    ``edges`` is 2×m (an edge may be listed in one direction or both), ``features`` a dense matrix or a ``Sparse``,
-    ``labels`` whole numbers (-1: unknown) or names (empty: unknown). ``masks`` has a mask for train and test and may
-    have one for valid. Features are divided by their row's sum (``normalise``) unless some are negative.
+    Args:
+        edges: 2×m numbers of nodes; an edge may be listed in one direction or both.
+        features: A dense matrix or a ``Sparse``, with a row per node.
+        labels: Whole numbers (-1: unknown) or names (empty: unknown), one per node.
+        masks: A mask of nodes for ``train`` and ``test``, and optionally for ``valid``.
+        client: The client of each node, where the graph is divided already.
+        normalise: Whether features are divided by their row's sum; None does so unless some are negative.
+        class_names: The names of the classes.
+        name: What errors and reports call the graph.
     """
     inputs = features if isinstance(features, Sparse) else _sparse(np.asarray(features), name)
     nodes = len(inputs)
@@ -84,8 +90,13 @@ def with_parts(
 ) -> LabelledGraph:
     """A graph whose labelled nodes are put at random, class by class, into a test, a validation and a training part.
 
-    ``per_class`` leaves so many of each class in the training part, as the public splits of citation graphs do (20);
-    the others then have no label in training.
+    Args:
+        source: The graph.
+        test_share: The share of the labelled nodes for testing.
+        valid_share: The share of the labelled nodes for validation.
+        per_class: How many nodes of each class stay in the training part, as in the public splits of citation graphs
+            (20); the others then have no label in training.
+        seed: The seed of the draw.
     """
     if not 0 < test_share + valid_share < 1 or min(test_share, valid_share) < 0 or test_share == 0:
         raise FedloomError(
@@ -107,8 +118,13 @@ def with_parts(
 def graph_of(data: Any, *, mask: int = 0, name: str = "own graph", normalise: bool | None = None) -> LabelledGraph:
     """A graph from a PyTorch Geometric ``Data`` object, or anything with ``x``, ``edge_index`` and ``y``.
 
-    ``train_mask``, ``val_mask`` and ``test_mask`` are taken where they are; ``mask`` is the column of those that hold
-    several splits (Wiki-CS has twenty).
+    ``train_mask``, ``val_mask`` and ``test_mask`` are taken where they are.
+
+    Args:
+        data: The object.
+        mask: The column of masks that hold several splits (Wiki-CS has twenty).
+        name: What errors and reports call the graph.
+        normalise: Whether features are divided by their row's sum; None does so unless some are negative.
     """
 
     def array(attribute: str) -> Any:

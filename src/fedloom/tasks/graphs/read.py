@@ -57,7 +57,12 @@ def read_graph(
 
 
 def save_graph(source: LabelledGraph, path: str | Path) -> None:
-    """Write a graph as the NPZ that ``read_graph`` reads."""
+    """Write a graph as the NPZ that ``read_graph`` reads.
+
+    Args:
+        source: The graph.
+        path: The file to write.
+    """
     features = source.graph.features
     arrays = {
         "feat_data": features.values,

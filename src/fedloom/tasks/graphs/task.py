@@ -115,7 +115,16 @@ def graph_task(
     split_seed: int | None = None,
     seed: int = 0,
 ) -> Task:
-    """A task from a graph of one's own in Python (``graph_of(data)``); its nodes must have parts (``with_parts``)."""
+    """A task from a graph in Python (``graph_of(data)``); its nodes must have parts (``with_parts``).
+
+    Args:
+        source: The graph.
+        clients: How many clients the graph is split into (default 4). Leave it out where the nodes name their clients.
+        model: A network for graphs; the default is the built-in one.
+        model_options: Options of the built-in network.
+        split_seed: The seed of Louvain's communities; None is ``seed``.
+        seed: The seed of the initial weights.
+    """
     divided = split_graph(source, clients, seed if split_seed is None else split_seed)
     network = _model(divided.graphs, source.classes, model, model_options or {}, seed)
     return Task(source.name, GraphFederation.of(source, divided), network)

@@ -19,7 +19,12 @@ CHAIN, BRANCH, ATTACHED = "", "▸ ", "+ "
 
 
 def outline(flow: Flow, dialect: Dialect) -> str:
-    """The text of a flow, read from its start; edges that join no nodes are left out."""
+    """The text of a flow, read from its start; edges that join no nodes are left out.
+
+    Args:
+        flow: The flow.
+        dialect: The dialect of the flow.
+    """
     nodes = {node.id: node for node in flow.nodes}
     after: dict[str, list[Edge]] = {name: [] for name in nodes}
     before: dict[str, list[Edge]] = {name: [] for name in nodes}

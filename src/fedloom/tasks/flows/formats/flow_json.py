@@ -25,7 +25,13 @@ _EDGE = ("source", "target", "label", "attributes")
 
 
 def write_flow(path: str | Path, flow: Flow, dialect: Dialect) -> None:
-    """Write a flow in our JSON format."""
+    """Write a flow in our JSON format.
+
+    Args:
+        path: The file to write.
+        flow: The flow.
+        dialect: The dialect of the flow, which is written with it.
+    """
     try:
         Path(path).write_text(to_json(flow, dialect), encoding="utf-8")
     except OSError as error:

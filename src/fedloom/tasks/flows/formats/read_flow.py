@@ -38,7 +38,12 @@ def read_draft(path: str | Path, dialect: Dialect | None = None) -> Reading:
 
 
 def read_flow(path: str | Path, dialect: Dialect | None = None) -> tuple[Flow, Dialect]:
-    """Read a flow and its dialect from a file; `read` also says what was dropped and merged."""
+    """Read a flow and its dialect from a file; `read` also says what was dropped and merged.
+
+    Args:
+        path: The file.
+        dialect: The dialect that the file must have (by name); it may be a user-defined one.
+    """
     reading = read(path, dialect)
     return reading.flow, reading.dialect
 

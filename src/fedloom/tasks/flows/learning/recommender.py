@@ -42,7 +42,11 @@ class UnknownWord(NamedTuple):
 
 @dataclass(frozen=True)
 class Recommender:
-    """Recommends with a saved model: ``Recommender.load(path).recommend(flow)``."""
+    """Recommends with a saved model: ``Recommender.load(path).recommend(flow)``.
+
+    Args:
+        saved: The model, with the schema of its inputs and its dialect.
+    """
 
     saved: SavedFlowModel
 
