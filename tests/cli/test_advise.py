@@ -49,6 +49,7 @@ def test_advice_is_printed_as_text_and_left_as_json_and_a_page(fedloom, tmp_path
     assert names == ["small", "intermediate", "big"]
 
 
+@pytest.mark.slow
 def test_an_advice_that_was_stopped_goes_on_by_the_same_command_and_by_resume(fedloom, tmp_path, monkeypatch):
     whole = json.loads(fedloom("advise", *SMALL, "--out", "whole", "--json").stdout)
     real, played = a.Screening.run_candidate, []

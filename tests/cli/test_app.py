@@ -50,6 +50,7 @@ def test_run_prints_one_json_object_and_leaves_a_complete_folder(tmp_path):
     assert len((tmp_path / "DIR" / "metrics.jsonl").read_text().splitlines()) == 6
 
 
+@pytest.mark.slow
 def test_a_runs_own_config_repeats_it_to_the_byte(inside, tmp_path):
     inside("run", *SMALL, "--method", "fedprox:mu=0.5", "--out", "a")
     result = inside("run", "a/config.toml", "--out", "b", "--quiet")
@@ -69,6 +70,7 @@ def test_compare_prints_a_table_a_verdict_and_a_report_and_goes_on_past_divergen
     assert all("diverged in round 1" in row["stopped"] for row in told["methods"])
 
 
+@pytest.mark.slow
 def test_resuming_a_finished_comparison_only_reads_it(inside, tmp_path):
     inside("compare", *SMALL, "--out", "c", "fedavg", "local")
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
@@ -77,6 +79,7 @@ def test_resuming_a_finished_comparison_only_reads_it(inside, tmp_path):
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")} == before
 
 
+@pytest.mark.slow
 def test_report_keeps_two_settings_of_one_method_apart(inside):
     for mu in ("0.1", "5"):
         inside("run", *SMALL, "--method", f"fedprox:mu={mu}", "--out", f"p{mu}")
@@ -84,6 +87,7 @@ def test_report_keeps_two_settings_of_one_method_apart(inside):
     assert {row["method"] for row in told["methods"]} == {"fedprox:mu=0.1", "fedprox:mu=5.0"}
 
 
+@pytest.mark.slow
 def test_report_keeps_a_method_apart_from_the_same_with_a_stage(inside):
     for number, method in enumerate(("fedavg", "fedavg+fedpredict", "fedavg+finetune:epochs=2")):
         inside("run", *SMALL, "--method", method, "--out", f"r{number}")
@@ -91,6 +95,7 @@ def test_report_keeps_a_method_apart_from_the_same_with_a_stage(inside):
     assert {row["method"] for row in told["methods"]} == {"fedavg", "fedavg+fedpredict", "fedavg+finetune:epochs=2"}
 
 
+@pytest.mark.slow
 def test_a_comparison_shows_what_else_was_measured_and_what_was_asked_for(inside, tmp_path):
     words = [*SMALL, "--fraction", "0.5", "--new-clients", "2", "--reach", "0.05", "--out", "c"]
     words += ["--set", "task.withhold={label=3, clients=1}", "--set", "task.drift={rounds=[2]}"]
@@ -125,6 +130,7 @@ class Half(fl.PredictionStage):
 """
 
 
+@pytest.mark.slow
 def test_a_stage_of_ones_own_runs_from_its_file_and_is_found_again(inside, tmp_path):
     (tmp_path / "mine.py").write_text(STAGE)
     words = ["run", *SMALL, "--method", "fedavg+mine.py:Half:share=0.25", "--out", "a", "--json"]
@@ -271,12 +277,14 @@ def test_importing_the_library_imports_neither_torch_nor_anything_heavy():
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_using_the_library_leaves_plots_and_scikit_learn_alone():
     code = "import sys, fedloom as fl; fl.run; fl.FedAvg; print([m for m in ('sklearn', 'matplotlib', 'pandas') if m in sys.modules])"  # fmt: skip # noqa: E501
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     words = [*FEDLOOM, "run", *SMALL[:-3], "--rounds", "100000", "--quiet", "--out", "a"]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)

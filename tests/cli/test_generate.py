@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from fedloom.tasks.flows import read_packed
 from fedloom.tasks.flows.formats.read_corpus import read_folder
 from fedloom.tasks.flows.synthetic.generator import generate
@@ -11,6 +13,7 @@ from fedloom.tasks.flows.synthetic.generator import generate
 SMALL = ["flows", "generate", "--clients", "2", "--largest", "1000"]
 
 
+@pytest.mark.slow
 def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(fedloom, tmp_path):
     done = fedloom(*SMALL, "--out", "corpus")
     assert done.returncode == 0, done.stderr

@@ -55,6 +55,7 @@ def test_resuming_a_sweep_does_what_is_missing_and_repeats_nothing(fedloom, tmp_
     assert json.loads(fedloom(*words).stdout) == first
 
 
+@pytest.mark.slow
 def test_a_report_of_a_sweep_never_pools_two_combinations(fedloom):
     fedloom("sweep", *SMALL, "--grid", "local.lr=0.05,0.3", "--out", "a")
     told = json.loads(fedloom("report", "a", "--json").stdout)

@@ -113,6 +113,7 @@ class BySelected(fl.FedDyn):
         return super().aggregate(server, replace(replies, shares=replies.weights))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [Ascending(option=1), Uncontrolled(), DeadTerm(alpha=1.0)])
 def test_drift_control_that_is_wrong_does_not_reach_the_optimum(wrong):
     try:
@@ -126,6 +127,7 @@ def test_uncontrolled_scaffold_is_recognised_as_fedavg():
     assert FEDAVG.error(Uncontrolled()) < PRECISE
 
 
+@pytest.mark.slow
 def test_dividing_by_the_selected_clients_shows_with_few_of_them():
     assert OPTIMUM.error(BySelected(alpha=1.0)) < PRECISE
     with suppress(fl.FedloomError):  # it may diverge, which also shows
@@ -148,6 +150,7 @@ class Forgetful(fl.FedAvg):
 """
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_is_named_by_its_file(tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
     told = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Good", "--like", "fedavg", "--json"])

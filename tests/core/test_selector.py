@@ -90,6 +90,7 @@ def test_a_selector_of_ones_own_is_named_by_its_file(mine):
     assert run({"name": f"{mine}:Answers", "places": [1]}).records[-1]["selected"] == [1]
 
 
+@pytest.mark.slow
 def test_a_selector_of_ones_own_is_found_again_by_another_process(mine, tmp_path):
     whole = fl.run(
         "digits", rounds=3, selection={"name": f"{mine}:Turns", "step": 2}, eval_every=0, out=tmp_path / "run"

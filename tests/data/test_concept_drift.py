@@ -160,6 +160,7 @@ class Stop(Exception):  # noqa: N818
     """What ends a run in the middle."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep", "centralised", "fedavg+fedpredict:dynamic=true"])
 def test_workers_and_a_stop_change_no_byte(tmp_path, method):
     calm = Task("t", federation_of(SIZES), mlp())

@@ -103,6 +103,7 @@ def test_counts_are_the_table_of_clients_and_classes() -> None:
         assert row.tolist() == np.bincount(labels[made.train[client]], minlength=5).tolist()
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_clients_take_seconds_and_no_memory() -> None:
     count, clients = 2_000_000, 100_000
     y = torch.arange(count) % 10

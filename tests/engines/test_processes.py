@@ -72,6 +72,7 @@ def children(pid: int) -> list[int]:
 # -- the number of workers changes nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 @pytest.mark.parametrize(
     "method", ["fedavg", "local", fl.FedProx(mu=0.1, adaptive=True), "fedyogi", fl.FedSGD(theta=0.01)],
@@ -168,6 +169,7 @@ def test_a_worker_that_dies_with_an_unread_job_is_replaced():
         engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedavg", "kept"])
 def test_a_run_whose_worker_dies_twice_at_the_same_client_gives_the_same_bytes(tmp_path, method):
     @dataclass(frozen=True)

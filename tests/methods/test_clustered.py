@@ -57,7 +57,7 @@ def test_only_ifca_costs_more_bytes_than_fedavg():
 # -- planted groups
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 @pytest.mark.parametrize("method", METHODS, ids=type)
 def test_planted_groups_are_found_exactly(tmp_path, method, seed):
     work = {"epochs": 3, "batch_size": 16, "lr": 0.1}
@@ -69,6 +69,7 @@ def test_planted_groups_are_found_exactly(tmp_path, method, seed):
     assert len(state.server["rows"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=type)
 def test_groups_that_contradict_each_other_gain_by_being_told_apart(method):
     work = {"epochs": 3, "batch_size": 16, "lr": 0.1}

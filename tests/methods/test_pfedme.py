@@ -32,6 +32,7 @@ def test_pfedme_stops_at_the_least_moreau_envelope(tmp_path, execution, beta):
         assert state.client_states.rows["theta"][client].item() == pytest.approx(best + q * (w - best), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_pfedme_with_many_inner_steps_keeps_the_proximal_point(tmp_path, execution):
     state = final_on_quadratic(tmp_path / "run", fl.PFedMe(lam=1.5, inner_steps=20, eta=0.5), execution=execution)

@@ -30,6 +30,7 @@ def test_drift_control_reaches_the_optimum(tmp_path, option, by, execution):
     check_reaches_the_optimum(tmp_path, fl.SCAFFOLD(option=option), by, execution)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [2, 1])
 def test_drift_control_reaches_the_optimum_with_half_of_the_clients_at_a_time(tmp_path, option):
     check_reaches_the_optimum_with_half_of_the_clients(tmp_path, fl.SCAFFOLD(option=option))

@@ -104,6 +104,7 @@ def test_the_curve_is_what_one_round_of_each_kind_scores(tmp_path):
         assert torch.allclose(found, second.evaluate(rows, "valid").mean_score.float())
 
 
+@pytest.mark.slow
 def test_accuracies_are_means_over_the_last_five_rounds(tmp_path):
     """The curve of r rounds ends with round r; seven rounds forget their first two."""
     ids, rounds = list(range(CLIENTS)), 7
@@ -126,6 +127,7 @@ def test_a_client_without_validation_points_has_no_say(tmp_path):
     assert curve.sizes.tolist() == HELD[1::2]
 
 
+@pytest.mark.slow
 def test_a_client_that_stops_answering_has_no_say(tmp_path):
     """Clients 3 and 7 fall silent, one before the first wave and one before the last."""
     run = prepare_run(PLANTED, QUICK, eval_every=0, **SETTINGS)
@@ -148,6 +150,7 @@ def test_clients_held_out_of_training_are_not_asked(tmp_path):
 # -- what stays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hybrid", [fl.FedHybridAvgLG, fl.FedHybridAvgLGDual])
 def test_a_run_with_a_found_threshold_is_the_run_with_that_threshold(tmp_path, hybrid):
     found = final(tmp_path / "found", hybrid(threshold="auto", probe_rounds=2), PLANTED, **SETTINGS)
@@ -169,11 +172,13 @@ def test_probing_is_paid_for_before_the_first_round(tmp_path):
     assert first["bytes_down"] == CLIENTS * 3 * (4 * width + 8)
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_does_not_change_what_is_found(tmp_path):
     one, two = (final(tmp_path / str(n), QUICK, PLANTED, workers=n, **SETTINGS).server for n in (1, 2))
     assert all(same(one[name], two[name]) for name in ("row", "threshold", "curve"))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_threshold(tmp_path):
     whole = final(tmp_path / "whole", QUICK, PLANTED, **{**SETTINGS, "rounds": 4}).server
 

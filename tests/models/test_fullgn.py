@@ -232,6 +232,7 @@ def test_gradients_reach_every_parameter() -> None:
 # -- what must not matter
 
 
+@pytest.mark.slow
 @given(flows(), st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
 def test_the_order_of_nodes_and_of_edges_does_not_matter(flow: Flow, random: Random) -> None:
@@ -293,6 +294,7 @@ def test_an_incidence_may_be_differentiated_twice() -> None:
 # -- use
 
 
+@pytest.mark.slow
 def test_training_learns_a_batch_by_heart() -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -89,6 +89,7 @@ def test_a_model_gives_logits_and_gradients_reach_every_parameter(name: str) -> 
         assert parameter.grad.abs().max() > 0, parameter_name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_training_lowers_the_loss(name: str) -> None:
     shape, classes = FITTING[name]
@@ -145,6 +146,7 @@ def test_the_default_head_of_other_models_is_their_last_layer(name: str) -> None
     assert [slot.name for slot in layout.slots if slot.part == "head"] == ["head.weight", "head.bias"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("name", ["char-lstm", "word-lstm"])
 def test_an_lstm_trains_the_same_alone_and_vectorised_over_clients(

@@ -247,6 +247,7 @@ def stop_after(number: int):
     return observe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["fedavg+fedpredict", "fedrep+fedpredict:dynamic=true"])
 def test_workers_and_a_stop_change_no_byte(tmp_path, spec):
     settings = {"rounds": 5, "selection": {"number": 2}, "new_clients": 1}

@@ -153,6 +153,7 @@ def test_its_steps_are_not_the_runs():
     assert run("fedavg+finetune").total("steps") == run("fedavg").total("steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["fedavg+finetune", "fedbabu+finetune:part=head,epochs=2"])
 def test_executions_agree_and_workers_change_no_byte(spec):
     one = run(spec, execution="vectorised")

@@ -90,6 +90,7 @@ def withheld() -> Task:
     return Task("t", with_withheld_class(federation([40, 60, 50, 30]), 3, [0]), mlp())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_in_which_only_the_client_with_a_withheld_class_predicts_otherwise(workers):
     settings = {"rounds": 4, "seed": 3, "local": {**WORK, "lr": 0.5}, "workers": workers}

@@ -95,7 +95,7 @@ def test_client_groups_show_the_groups_means() -> None:
     assert [list(c.lines[0].get_ydata()) for c in figure.axes[0].containers] == [[0.5, 0.5], [0.7, 0.7]]
 
 
-@pytest.mark.parametrize("clients", [1, 5, 500])
+@pytest.mark.parametrize("clients", [1, 5, pytest.param(500, marks=pytest.mark.slow)])
 def test_client_figures_draw_for_few_and_many_clients(clients: int) -> None:
     run = history([0.1, 0.2, 0.3], clients=clients)
     drawn = (

@@ -75,6 +75,7 @@ def test_all_text_from_outside_is_escaped() -> None:
     assert not tags.seen & {"script", "img"}
 
 
+@pytest.mark.slow
 def test_the_same_histories_give_the_same_bytes() -> None:
     assert report_page({"a": [history([0.1, 0.6])]}) == report_page({"a": [history([0.1, 0.6])]})
 
@@ -85,6 +86,7 @@ def test_numbers_of_the_page_are_those_of_the_run() -> None:
     assert "35.0 ± 7.1 %" in text  # clients' models: 0.3 and 0.4
 
 
+@pytest.mark.slow
 def test_what_clients_send_to_each_other_is_part_of_the_traffic() -> None:
     chain = history([0.1, 0.6])
     chain.records[1]["bytes_between"] = 4_000_000
@@ -110,6 +112,7 @@ def test_who_was_left_out_is_shown_with_round_site_and_reason() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_leaves_out_thousands_shows_the_first_and_says_so() -> None:
     run = history([0.1, 0.6])
     run.records[1]["excluded"] = [
@@ -121,6 +124,7 @@ def test_a_run_that_leaves_out_thousands_shows_the_first_and_says_so() -> None:
     assert "The first 200 of 999" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [[0.1], [0.1, 0.2], [0.1, float("nan")]])
 def test_short_and_diverged_runs_are_reported(values: list[float]) -> None:
     text = report_page({"fedsgd": [history(values, stopped="the loss is NaN")], "b": [history([0.1, 0.5])]})
@@ -146,6 +150,7 @@ def test_nothing_measured_is_refused_in_one_sentence(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_write_replaces_an_old_report_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "new" / "report.html"
     for _ in range(2):

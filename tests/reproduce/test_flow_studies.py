@@ -60,6 +60,7 @@ def test_the_runs_of_a_study_have_folders_of_their_own(name, data, tmp_path):
     assert len({m.folder_name for m in members}) == len({m.label for m in members}) == len(members)
 
 
+@pytest.mark.slow
 def test_groups_by_training_points_are_the_groups_by_all_points():
     """A run's groups look at training points, the document's at all of them: on this corpus they are the same."""
     task = fl.task(**corpus_setting("synthetic").task)
@@ -71,6 +72,7 @@ def test_groups_by_training_points_are_the_groups_by_all_points():
     assert corpus_setting("synthetic").threshold == thresholds(LARGEST)[0]
 
 
+@pytest.mark.slow
 def test_the_withheld_action_is_named_by_its_class():
     chosen = withheld_action("synthetic")
     task = fl.task(**corpus_setting("synthetic").task, withhold=chosen)

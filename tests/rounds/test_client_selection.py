@@ -39,6 +39,7 @@ def result_files(folder):
     return {path.name: path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 @each_selection
 def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, monkeypatch, selection):
     whole = run(tmp_path / "whole", selection)
@@ -58,6 +59,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, monkeypatch, selectio
     assert result_files(tmp_path / "stopped") == whole
 
 
+@pytest.mark.slow
 @each_selection
 def test_workers_change_nothing(tmp_path, selection):
     one, two = (run(tmp_path / str(workers), selection, workers=workers, rounds=3) for workers in (1, 2))

@@ -176,6 +176,7 @@ def _change_call(change, count, at):
     return maybe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedyogi", "local"])
 def test_a_stop_at_any_change_of_the_folder_is_resumed_to_the_same_bytes(tmp_path, monkeypatch, method):
     monkeypatch.setattr(checkpoint, "COMPACT", 2)  # kept rows are written whole in round 6

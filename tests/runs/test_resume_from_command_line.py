@@ -40,10 +40,15 @@ def digits():
     ("task", "method", "settings"),
     [
         ("digits", "fedavg", {}),
-        (digits, "fedprox:mu=0.1+finetune", {"local": LOCAL}),
+        pytest.param(digits, "fedprox:mu=0.1+finetune", {"local": LOCAL}, marks=pytest.mark.slow),
         (digits, fl.FedYogi(server_lr=0.05), {"selection": fl.PowerOfChoice(number=2), "local": fl.LocalWork(lr=0.05)}),
-        (digits, fl.FedAvg, {"prediction": [fl.FedPredict(), "own"]}),
-        (digits, "fedavg", {"server_optimizer": {"kind": "yogi"}, "prediction": [{"name": "fedpredict"}]}),
+        pytest.param(digits, fl.FedAvg, {"prediction": [fl.FedPredict(), "own"]}, marks=pytest.mark.slow),
+        pytest.param(
+            digits,
+            "fedavg",
+            {"server_optimizer": {"kind": "yogi"}, "prediction": [{"name": "fedpredict"}]},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_run_with_named_parts_ends_in_the_same_bytes(task, method, settings, tmp_path):
@@ -68,6 +73,7 @@ def test_a_method_of_a_users_file_is_found_from_another_folder(tmp_path, monkeyp
     assert results(tmp_path / "cut") == results(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["digits", digits])
 def test_a_comparison_with_named_parts_ends_in_the_same_bytes(task, tmp_path):
     task = task() if callable(task) else task
@@ -93,6 +99,7 @@ def test_a_comparison_with_named_parts_ends_in_the_same_bytes(task, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_sweep_of_a_method_object_keeps_the_objects_settings(tmp_path):
     how = {"grid": {"local.lr": [0.05, 0.1]}, "rounds": 2}
     method = fl.FedProx(mu=0.7)

@@ -58,6 +58,7 @@ def stop_at(number: int):
 # -- stopping and going on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
 def test_a_run_stopped_in_any_round_goes_on_to_the_same_bytes(tmp_path, method, workers):

@@ -162,6 +162,7 @@ def mean_number_selected(level, seed, sizes, rounds=100):
     return count / rounds
 
 
+@pytest.mark.slow
 def test_about_7_and_4_and_3_of_20_devices_take_part_at_the_three_levels():
     """With the authors' own 20 devices it is 6.9, 4.5 and 3.1; here each seed draws others."""
     uneven = [(np.random.default_rng(seed).exponential(1000, 20) + 10).astype(int).tolist() for seed in range(8)]

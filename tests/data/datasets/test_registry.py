@@ -33,6 +33,7 @@ def real(name: str, clients: int | None = None, seed: int = 0) -> fd.Federation:
     return fd.federate(samples_of(name), entry.partition, clients or entry.clients, seed=seed)
 
 
+@pytest.mark.slow
 def test_importing_data_imports_nothing_heavy() -> None:
     code = (
         "import sys, fedloom.data; "

@@ -70,10 +70,10 @@ def equals_simulation(blueprint):
     """Whether a server without samples measures, aggregates and notes what the simulation does, to the last bit."""
     real = task_from_config(blueprint.config)
     simulated = composition_of(real, blueprint)
-    server = composition_of(blueprint.server_task(all_sizes(real)), blueprint)
-    assert server.execution.name == simulated.execution.name
+    at_server = composition_of(blueprint.server_task(all_sizes(real)), blueprint)
+    assert at_server.execution.name == simulated.execution.name
     *expected, server = play_two_rounds(simulated, Inline(simulated.runtime()))
-    *found, state = play_two_rounds(server, Elsewhere(server, simulated))
+    *found, state = play_two_rounds(at_server, Elsewhere(at_server, simulated))
     assert found == expected
     assert state.keys() == server.keys()
     return all(torch.equal(state[name], server[name]) for name in server)

@@ -342,6 +342,7 @@ def test_a_site_that_is_not_connected_is_left_out_until_it_is_back(tmp_path, spe
     check_only_round_two_missed_south(history, "not connected", spec)
 
 
+@pytest.mark.slow
 def test_a_site_that_vanishes_during_its_work_is_not_waited_for(tmp_path):
     local = Local(plan(), tmp_path, deadline=30.0)
     local.transport.meddle = tamper_with(SOUTH, 2, lambda _: local.transport.away.add(SOUTH))

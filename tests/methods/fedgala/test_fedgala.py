@@ -159,6 +159,7 @@ def test_weights_that_do_not_sum_to_one_shrink_the_model_away():
     assert float(printed.sum()) == pytest.approx(1 / 3, abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedgala", "fedgalap", "fedgala:augment=own"])
 def test_two_workers_and_a_stop_change_no_byte(tmp_path, method):
     task = overlapping_task()

@@ -248,6 +248,7 @@ def test_a_method_inside_brings_its_server_optimiser(tmp_path):
     assert same(inside.server["row"], beside.server["row"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [fl.FedSeq, fl.FedSeqInter])
 @pytest.mark.parametrize("passes", [1, 2])
 def test_with_feddyn_inside_h_is_the_mean_of_what_clients_remember_after_every_round(tmp_path, kind, passes):
@@ -259,6 +260,7 @@ def test_with_feddyn_inside_h_is_the_mean_of_what_clients_remember_after_every_r
         assert distance(remembered.mean(0), state.server["h"]) < 1e-4
 
 
+@pytest.mark.slow
 def test_with_feddyn_inside_chains_reach_the_optimum_where_fedavg_inside_does_not(tmp_path):
     """Four quadratics a/2 (w - c)^2: the joint loss is least at sum(ac) / sum(a)."""
     optima, curvatures = [0.0, 6.0, -2.0, 3.0], [1.0, 2.0, 0.5, 1.5]
@@ -367,6 +369,7 @@ def test_clients_that_do_not_answer_before_the_first_round_are_in_no_chain(tmp_p
 EVERYTHING = "fedseqinter:max_clients=2,period=3,pretrain_epochs=2,dropout=0.4,inner.name=feddyn,inner.alpha=0.2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["fedseq:max_clients=2,pretrain_epochs=2,inner=fedprox", EVERYTHING])
 def test_a_stopped_run_goes_on_to_the_same_bytes_with_other_workers(tmp_path, spec):
     settings = {"rounds": 5, "seed": 3, "local": WORK, "selection": {"number": 2}}

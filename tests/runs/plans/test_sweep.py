@@ -73,6 +73,7 @@ def test_a_task_per_seed_is_given_as_a_function():
     assert made.count(1) == 1
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_goes_on_to_the_same_bytes(task, tmp_path, monkeypatch):
     how = {"grid": {"local.lr": [0.1, 0.2, 0.3]}, "rounds": 3, "seeds": 2}
     fl.sweep(task, out=tmp_path / "whole", **how)

@@ -123,6 +123,7 @@ def short(monkeypatch, rungs):
     monkeypatch.setattr(a, "schedule", lambda *size: schedule(*size)[:rungs])
 
 
+@pytest.mark.slow
 def test_a_small_tournament_gives_advice_for_every_group_and_repeats_itself(tmp_path, monkeypatch):
     short(monkeypatch, 2)
     task = fl.task("digits", clients=9, alpha=0.3)
@@ -144,6 +145,7 @@ def test_a_small_tournament_gives_advice_for_every_group_and_repeats_itself(tmp_
         fl.advise(fl.task("digits", clients=8, alpha=0.3), **how)
 
 
+@pytest.mark.slow
 def test_the_clock_ends_a_tournament_and_the_advice_says_what_was_not_run(monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(a, "Budget", lambda seconds: Budget(seconds, lambda: float(next(ticks))))
