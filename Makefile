@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test quick lint bench bench-guard clean
+.PHONY: setup demo test quick lint docs bench bench-guard clean
 
 setup: .venv/ready
 
@@ -17,7 +17,7 @@ setup: .venv/ready
 
 # What tests, linters and benchmarks need beside it.
 .venv/ready: .venv/runtime
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[parquet,frame,tensorboard,mlflow,ray,deploy,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[parquet,frame,tensorboard,mlflow,ray,deploy,docs,dev]'
 	touch $@
 
 demo: .venv/runtime
@@ -36,6 +36,13 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation site, in build/site. zensical does not count what griffe says about docstrings as a warning: we do.
+docs: setup
+	@mkdir -p build
+	@$(BIN)/zensical build --clean --strict > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
+	@cat build/docs.log
+	@! grep -q '^griffe:' build/docs.log
+
 bench: setup
 	$(BIN)/python bench/local.py
 	$(BIN)/python bench/engines.py
@@ -51,4 +58,4 @@ bench-guard: setup
 	$(BIN)/python bench/guard.py
 
 clean:
-	rm -rf .venv demo runs build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .cache demo runs build .pytest_cache .mypy_cache .ruff_cache

@@ -19,6 +19,7 @@ ACROSS_MODULES = {
     "test_layout.py": "where tests sit",
     "test_orderings.py": "which method is better than which on real data",
     "test_public_names.py": "what import fedloom offers",
+    "test_site.py": "the documentation site",
     "deploy/test_docs_deploy.py": "the walk-through of docs/deploy.md",
     "deploy/test_machines.py": "a deployment of the command line's own programs",
     "deploy/test_real.py": "a deployment over real Flower",
