@@ -14,7 +14,7 @@ import fedloom
 ROOT = Path(fedloom.__file__).parent
 
 LOOP = {"core", "training", "rounds", "engines"}
-PARTS = {"aggregation", "methods", "selection", "prediction"}
+PARTS = {"aggregation", "methods", "selection", "channel", "attacks", "prediction"}
 DATA = {"plotting", "data", "models", "tasks"}
 RUNS = LOOP | PARTS | DATA | {"runs"}
 
@@ -25,6 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aggregation": {"core"},
     "selection": {"core"},
     "prediction": {"core"},
+    "channel": {"core"},
+    "attacks": {"core"},
     "methods": {"core", "aggregation"},
     "rounds": {"core", "training"},
     "engines": {"core", "training", "rounds"},

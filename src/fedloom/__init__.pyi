@@ -1,10 +1,23 @@
 """The public names of ``fedloom`` as type checkers and editors see them: ``__init__.py`` imports them lazily."""
 
+from fedloom.aggregation.mean import Mean as Mean
+from fedloom.aggregation.median import Median as Median
 from fedloom.aggregation.server_optimizer import ServerOptimizer as ServerOptimizer
+from fedloom.aggregation.trimmed_mean import TrimmedMean as TrimmedMean
+from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
+from fedloom.channel.compression.topk import TopK as TopK
+from fedloom.core.adversary import Adversary as Adversary
+from fedloom.core.aggregator import Aggregator as Aggregator
 from fedloom.core.algorithm import Algorithm as Algorithm
 from fedloom.core.algorithm import State as State
+from fedloom.core.channel_step import ChannelStep as ChannelStep
+from fedloom.core.channel_step import Sender as Sender
 from fedloom.core.cohort import Cohort as Cohort
 from fedloom.core.cycle import Cycle as Cycle
+from fedloom.core.declarations import Model as Model
+from fedloom.core.declarations import Scalar as Scalar
+from fedloom.core.declarations import Statistic as Statistic
+from fedloom.core.declarations import Update as Update
 from fedloom.core.errors import FedloomError as FedloomError
 from fedloom.core.layout import Layout as Layout
 from fedloom.core.local_work import LocalWork as LocalWork

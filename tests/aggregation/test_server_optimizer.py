@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from fedloom.aggregation.mean import weighted_mean
 from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.aggregation.weighting import weights
 from fedloom.core.errors import FedloomError
@@ -20,10 +19,6 @@ def test_weights_by_samples_steps_or_alike(by, expected):
 
 def test_nobody_made_a_step_then_all_count_alike():
     assert weights("steps", SAMPLES, torch.tensor([0, 0])).tolist() == [0.5, 0.5]
-
-
-def test_the_mean_is_the_weighted_sum_of_rows():
-    assert weighted_mean(torch.tensor([[4.0, 0.0], [0.0, 8.0]]), torch.tensor([0.75, 0.25])).tolist() == [3.0, 2.0]
 
 
 def test_plain_sgd_takes_the_mean_as_it_is():

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import fedloom as fl
-from fedloom.aggregation.mean import weighted_mean
+from fedloom.aggregation.mean import Mean
 from fedloom.core.message import Replies
 from support.checkpoints import final
 from support.synthetic import SIZES, small_task
@@ -22,7 +22,7 @@ def replies(losses: list[float]) -> Replies:
         steps=torch.ones(count),
         weights=torch.full((count,), 1 / count),
         shares=torch.full((count,), 1 / count),
-        aggregator=weighted_mean,
+        aggregator=Mean(),
         clients=count,
         context=None,  # type: ignore[arg-type]
     )

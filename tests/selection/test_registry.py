@@ -5,14 +5,14 @@ from dataclasses import fields
 
 import pytest
 
-from fedloom.runs.named_parts import make_part
+from fedloom.runs.named_parts import SELECTION, make_part
 from fedloom.selection.registry import SELECTOR_ALIASES, SELECTORS
 from support.paths import DOCS
 
 
 @pytest.mark.parametrize("name", ["powerofchoice", "power-of-choice", "Power_of_Choice", "poc", "POC"])
 def test_a_selector_has_several_spellings(name):
-    selector = make_part(name, SELECTORS, object, "selection", "random", SELECTOR_ALIASES)
+    selector = make_part(name, SELECTION)
     assert type(selector).__name__ == "PowerOfChoice"
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import fedloom as fl
-from fedloom.aggregation.mean import weighted_mean
+from fedloom.aggregation.mean import Mean
 from fedloom.core.message import Replies
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import SquaredError, Task
@@ -47,4 +47,4 @@ def replies(
     """Replies with the given rows and weights."""
     count, shares = len(ids), torch.tensor(weights)
     tensors = {"row": torch.tensor(rows), **more}
-    return Replies(ids, tensors, torch.ones(count), torch.ones(count), shares, shares, weighted_mean, count, context)
+    return Replies(ids, tensors, torch.ones(count), torch.ones(count), shares, shares, Mean(), count, context)

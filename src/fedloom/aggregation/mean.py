@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor
 
+from fedloom.core.aggregator import Aggregator
+from fedloom.core.server_context import ServerContext
 
-def weighted_mean(rows: Tensor, weights: Tensor) -> Tensor:
-    """``weights @ rows``, in client order."""
-    return weights @ rows
+
+@dataclass(frozen=True)
+class Mean(Aggregator):
+    """The weighted mean: ``weights @ rows``, in client order."""
+
+    def __call__(self, rows: Tensor, weights: Tensor, context: ServerContext) -> Tensor:
+        """The weighted mean."""
+        return weights @ rows

@@ -17,12 +17,24 @@ KINDS = (
     "models",
     "partitions",
     "selectors",
+    "aggregators",
+    "channels",
+    "attacks",
     "stages",
     "engines",
     "executions",
     "weightings",
     "trackers",
 )
+
+PART_KEYS = {
+    "selectors": "selection",
+    "aggregators": "aggregation",
+    "channels": "channel",
+    "attacks": "adversary",
+    "stages": "prediction",
+}
+"""The config keys of the kinds that are parts of a run."""
 
 
 def listing(
@@ -31,8 +43,8 @@ def listing(
 ) -> None:
     """List the available methods, tasks, models and other parts.
 
-    KIND is one of: methods, tasks, data, models, partitions, selectors, stages, engines, executions, weightings,
-    trackers.
+    KIND is one of: methods, tasks, data, models, partitions, selectors, aggregators, channels, attacks, stages,
+    engines, executions, weightings, trackers.
 
     Example:  fedloom list models
     """
@@ -78,14 +90,12 @@ def _rows(kind: str) -> list[dict[str, Any]]:
         from fedloom.data.partition.registry import PARTITIONS
 
         return [_class_row(name, part) for name, part in PARTITIONS.items()]
-    if kind == "selectors":
-        from fedloom.selection.registry import SELECTORS
+    part_of_a_run = PART_KEYS.get(kind)
+    if part_of_a_run is not None:
+        from fedloom.runs.named_parts import PARTS
 
-        return [_class_row(name, part) for name, part in SELECTORS.items()]
-    if kind == "stages":
-        from fedloom.prediction.registry import STAGES
-
-        return [_class_row(name, part) for name, part in STAGES.items()]
+        known = next(part.known for part in PARTS if part.key == part_of_a_run)
+        return [_class_row(name, part) for name, part in known.items()]
     return [{"name": name, "about": about} for name, about in _descriptions(kind).items()]
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declaration, Declared, Kept, Model, Update, undeclared
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.renamed import RenamedAttribute, renamed
@@ -51,6 +52,14 @@ class Algorithm:
     """Whether clients train a model between a message and their reply (in FedSGD they do not)."""
     on_graphs: ClassVar[bool] = False
     """Whether the method needs clients that hold graphs."""
+    aggregates: ClassVar[bool] = True
+    """Whether the run's aggregator makes one row of clients' rows (``replies.mean``)."""
+    receives: ClassVar[Declared] = {"row": Model("the model's numbers")}
+    """The tensors that clients get, by name."""
+    sends: ClassVar[Declared] = {"row": Model("the model that the site trained")}
+    """The tensors that clients reply with, by name."""
+    keeps: ClassVar[Kept] = {}
+    """What stays with clients between rounds, by name, in words; the part of a name before ``/`` will do."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -60,6 +69,11 @@ class Algorithm:
             is_hyper_parameter = "ClassVar" not in str(annotations.get(name, "ClassVar"))
             if isinstance(inherited, RenamedAttribute) and not is_hyper_parameter:
                 inherited.refuse(cls)
+
+    @property
+    def sends_updates(self) -> bool:
+        """Whether clients reply with weights or their changes, on which channels and attacks act."""
+        return self.communicates and any(isinstance(one, Model | Update) for one in self.sends.values())
 
     @property
     def server(self) -> ServerStep | None:
@@ -117,6 +131,28 @@ class Algorithm:
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         """Work on the clients' data with the message and with what they kept; return what goes to the server."""
         raise TypeError(f"{type(self).__name__} has no client_update")
+
+    def declaration(self, name: str, message: Message) -> Declaration:
+        """What a tensor of a reply is.
+
+        Args:
+            name: The name of the tensor.
+            message: The message that the reply answers.
+        """
+        return self.sends[name] if name in self.sends else undeclared(name, name in message)
+
+    def base(self, name: str, message: Message, reply: Mapping[str, Tensor]) -> Tensor | None:
+        """The weights that clients started from when they made a reply's ``Model``: one row, or one per client.
+
+        None if the message has no such tensor; the reply is then taken as a difference.
+
+        Args:
+            name: The name of the reply's tensor.
+            message: The message that the reply answers, as the clients of the reply got it.
+            reply: All tensors of the reply.
+        """
+        kind = self.declaration(name, message)
+        return message.get((kind.of or name) if isinstance(kind, Model) else "")
 
     def aggregate(self, server: State, replies: Replies) -> State:
         """The server's state after a round."""

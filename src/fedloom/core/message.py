@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from fedloom.core.aggregator import Aggregator
 from fedloom.core.renamed import renamed
 from fedloom.core.server_context import ServerContext
 
@@ -29,6 +30,10 @@ class Message:
 
     def __contains__(self, name: object) -> bool:
         return name in self.each or name in self.shared
+
+    def get(self, name: str) -> Tensor | None:
+        """The tensor of a name, or None."""
+        return self.each.get(name, self.shared.get(name))
 
     def for_clients(self, places: Tensor) -> Message:
         """The message as the clients at some places of the round see it."""
@@ -56,10 +61,6 @@ class Reply:
         if self.bytes is not None:
             return self.bytes
         return torch.full((clients,), sum(t.nbytes for t in self.tensors.values()) // clients)
-
-
-Aggregator = Callable[[Tensor, Tensor], Tensor]
-"""How many rows become one: ``aggregator(rows, weights)`` with weights that sum to one."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,11 @@ class Replies:
 
     def mean(self, name: str) -> Tensor:
         """The rows of all clients as one, by the run's aggregator and weights."""
-        return self.aggregator(self.tensors[name], self.weights)
+        return self.combine(self.tensors[name], self.weights)
+
+    def combine(self, rows: Tensor, weights: Tensor) -> Tensor:
+        """Any rows as one, by the run's aggregator; the weights sum to one."""
+        return self.aggregator(rows, weights, self.context)
 
     def only(self, mask: Tensor) -> Replies:
         """The replies of some clients, whose weights again sum to one."""

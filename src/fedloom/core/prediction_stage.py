@@ -7,11 +7,13 @@ are exchanged are the same bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Kept
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 
@@ -22,8 +24,17 @@ class PredictionStage:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    def check(self, algorithm: Algorithm, task: Task) -> None:
-        """Raise a ``FedloomError``, before any work, for a method or a task that this stage does not support."""
+    keeps: ClassVar[Kept] = {}
+    """What stays with clients for this stage, by name, in words."""
+
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
+        """Raise a ``FedloomError``, before any work, for a combination that this stage does not support.
+
+        Args:
+            algorithm: The method of the run.
+            task: The task of the run.
+            before: The stages before this one, in order.
+        """
 
     def after_update(self, cohort: Cohort) -> None:
         """Let clients keep something of their local work (``cohort.after`` are the rows that they trained)."""

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 import fedloom
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.declarations import undeclared
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
@@ -37,41 +39,6 @@ from fedloom.runs.resolve_config import method_from_config, task_from_config
 SELECTION, WORK, SCORING = "selection", "work", "scoring"
 """The purposes of messages to sites."""
 
-DOWN = {
-    "row": "the model's numbers",
-    "rows": "the models of all groups",
-    "body": "the model's body, all but its head",
-    "head": "the model's head",
-    "c": "the control variate of all sites",
-    "mu": "how near to the received model a site must stay",
-    "initial": "the initial model",
-    "classes": "the classes of the prototypes",
-    "prototypes": "mean features of each class, all sites",
-    "threshold": "the number of samples from which a site is large",
-    "probe": "how long a site trains alone",
-    "phase": "the current phase of the method",
-    "anchors": "mean embeddings of nodes that sites share",
-    "ask": "asks for the embeddings of shared nodes",
-    "draw": "asks to join shared nodes to others",
-}
-UP = {
-    "row": "the model that the site trained",
-    "body": "the body that the site trained",
-    "head": "the head that the site trained",
-    "change": "the change of the model by the site's data",
-    "c": "the change of the site's control variate",
-    "loss": "mean loss on its training part",
-    "leaves": "whether the site has converged",
-    "choice": "the group whose model fits the site best",
-    "prototypes": "mean features of each class of its samples",
-    "counts": "number of its samples of each class",
-    "pretrained": "a model trained alone, or its last layer",
-    "shared": "the shared model's accuracy, own valid. part",
-    "local": "accuracy of a model trained alone",
-    "size": "number of its samples in all parts",
-    "points": "number of its validation samples",
-    "anchors": "its embeddings of nodes that sites share",
-}
 RESULT = {
     "steps": "number of its training steps",
     "samples": "number of its training samples",
@@ -93,24 +60,6 @@ ASKED = {
     "score": "mean score, own validation or training part",
     "samples": "number of its training samples",
 }
-KEPT = {
-    "row": "the site's own model",
-    "head": "the model's head, as the site trained it",
-    "body": "the model's body, as the site trained it",
-    "c": "the site's own control variate",
-    "g": "the site's own gradient term",
-    "last": "the model that the site trained last",
-    "theta": "the site's personal model",
-    "v": "the site's personal model",
-    "gala/row": "the model that the site trained last",
-    "gala/chosen": "the edges that the site drew into its graph",
-    "own/row": "the model that the site trained last",
-    "fedpredict/row": "the model that the site trained last",
-    "fedpredict/round": "the round of that training",
-    "fedpredict/classes": "its samples of each class at that time",
-}
-
-
 TITLES = {SELECTION: "The selection asks", WORK: "Sites work"}
 
 
@@ -160,7 +109,8 @@ class Explanation:
     clients: int
     exchanges: tuple[Exchange, ...]
     records: tuple[Mapping[str, Any], ...]
-    kept: tuple[str, ...]
+    kept: Mapping[str, str]
+    """What stays at a site, in words."""
     scorings: int
     final: tuple[SentTensor, ...]
     """What a site gets at the end, to predict with."""
@@ -224,12 +174,25 @@ class _RecordingEngine(Inline):
         kind = jobs[0].kind
         if kind != "global":
             what = {"update": WORK, "ask": SELECTION, "score": SCORING}[kind]
-            down = _down(message, self.travels and kind != "score")
-            up = tuple(_up(kind, name, t, self.travels) for name, t in results[0].items() if not _is_kept(name))
+            down = _down(self.runtime.algorithm, message, self.travels and kind != "score")
+            up = tuple(self._up(kind, name, t, message) for name, t in results[0].items() if not _is_kept(name))
             clients = tuple(client for job in jobs for client in job.ids)
             self.seen.append(Exchange(self.round, what, clients, down, up))
         self.kept |= {name.removeprefix("kept/") for result in results for name in result if _is_kept(name)}
         return results
+
+    def _up(self, kind: str, name: str, tensor: Tensor, message: Message) -> SentTensor:
+        """What a client's tensor is: a measurement of the runtime, or a reply as its method declares it."""
+        if name.startswith("reply/"):
+            plain, at, extra = name.removeprefix("reply/").partition("@")
+            about = self.runtime.algorithm.declaration(plain, message).about
+            if at:
+                about = f"sent beside {plain} by the channel"
+            elif self.runtime.steps and plain in self.runtime.channel.update_names({plain: tensor}, message):
+                about = f"{about}, through the channel"
+            return _sent_tensor(plain + at + extra, tensor[0], about, self.travels)
+        known = {"update": RESULT, "ask": ASKED, "score": SCORES}[kind]
+        return _sent_tensor(name, tensor[0], known.get(name, name), False)
 
 
 def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None) -> Explanation:
@@ -251,7 +214,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         clients=federation.clients,
         exchanges=tuple(engine.seen),
         records=tuple(records),
-        kept=tuple(sorted(name for name in engine.kept if not name.endswith("/has"))),
+        kept={name: _kept_words(run, name) for name in sorted(engine.kept) if not name.endswith("/has")},
         scorings=sum(is_scored(run, number) for number in range(1, rounds + 1)) + (run.eval_every > 0),
         final=final,
         model=run.task.initial_row().nbytes,
@@ -282,7 +245,7 @@ def _dry_run(run: Composition, rounds: int) -> tuple[_RecordingEngine, list[Mapp
             score_models(dry, engine, state)
         if dry.algorithm.is_finished(state.server):
             break
-    return engine, records, _down(run.algorithm.broadcast(state.server, [0]), counted=False)
+    return engine, records, _down(run.algorithm, run.algorithm.broadcast(state.server, [0]), counted=False)
 
 
 def one_of_each_class(task: Task, positions: Tensor) -> Tensor:
@@ -295,18 +258,23 @@ def one_of_each_class(task: Task, positions: Tensor) -> Tensor:
     return positions[torch.tensor(chosen, dtype=torch.int64)]
 
 
-def _down(message: Message, counted: bool) -> tuple[SentTensor, ...]:
+def _down(algorithm: Algorithm, message: Message, counted: bool) -> tuple[SentTensor, ...]:
     each = {name: tensor[0] for name, tensor in message.each.items()}
     parts: Iterable[tuple[str, Tensor]] = [*message.shared.items(), *each.items()]
-    return tuple(_sent_tensor(name, tensor, description(name, DOWN), counted) for name, tensor in parts)
+    return tuple(
+        _sent_tensor(name, tensor, algorithm.receives.get(name, undeclared(name, False)).about, counted)
+        for name, tensor in parts
+    )
 
 
-def _up(kind: str, name: str, tensor: Tensor, travels: bool) -> SentTensor:
-    if name.startswith("reply/"):
-        plain = name.removeprefix("reply/")
-        return _sent_tensor(plain, tensor[0], description(plain, UP), travels)
-    known = {"update": RESULT, "ask": ASKED, "score": SCORES}[kind]
-    return _sent_tensor(name, tensor[0], description(name, known), False)
+def _kept_words(run: Composition, name: str) -> str:
+    """What stays at a site under a name, as the method, a stage or the channel says."""
+    if name.startswith("channel/"):
+        return "what the channel did not send yet"
+    words = dict(run.algorithm.keeps)
+    for stage in run.stages:
+        words |= stage.keeps
+    return words.get(name, words.get(name.partition("/")[0], f"a tensor that the method defines, named {name}"))
 
 
 def _sent_tensor(name: str, tensor: Tensor, meaning: str, counted: bool) -> SentTensor:
@@ -326,13 +294,6 @@ def _greeting_answer() -> SiteAnswer:
 
 
 # -- the explanation as text
-
-
-def description(name: str, known: Mapping[str, str]) -> str:
-    """What a tensor is, in words. Of a tensor that no table names, only that the method defines it."""
-    if name.startswith("exit/"):
-        return "the loss by which the site sees whether it has converged"
-    return known.get(name, f"a tensor that the method defines, named {name}")
 
 
 def explanation_lines(run: Explanation) -> list[str]:
@@ -445,4 +406,4 @@ def _whole_run(run: Explanation) -> list[str]:
 
 def _stays(run: Explanation) -> list[str]:
     lines = ["", "What does not leave a site", "  its samples and their labels, and the files that they are in"]
-    return lines + [f"  {name}: {description(name, KEPT)}" for name in run.kept]
+    return lines + [f"  {name}: {words}" for name, words in run.kept.items()]

@@ -8,12 +8,14 @@ row in which the loss fell. FedProx, FedProxExit and Fed-GALAp share it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Scalar
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
@@ -41,9 +43,16 @@ def adapt_mu(server: State, loss: Tensor) -> State:
     return {"mu": mu, "loss": loss, "falls": falls}
 
 
+MU = Scalar("how near to the received model a site must stay")
+LOSS = Scalar("mean loss on its training part")
+
+
 @dataclass(frozen=True)
 class AdaptiveMu(FedAvg):
     """FedAvg whose server adapts ``mu``, if ``adaptive`` says so, to the clients' loss under the model they receive."""
+
+    receives: ClassVar[Declared] = {**FedAvg.receives, "mu": MU}
+    sends: ClassVar[Declared] = {**FedAvg.sends, "loss": LOSS}
 
     mu: float
     adaptive: bool

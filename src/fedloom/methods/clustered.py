@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Model
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -29,6 +30,7 @@ class Clustered(Algorithm):
     """The server has one row per cluster and the cluster of each client."""
 
     shares_whole_model: ClassVar[bool] = False
+    sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}
 
     def start(self, task: Task) -> State:
         """All clients in one cluster."""

@@ -16,6 +16,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
 from fedloom.core.pull import Affine
@@ -32,6 +33,7 @@ class Ditto(FedAvg):
     """
 
     has_personal_models: ClassVar[bool] = True
+    keeps: ClassVar[Kept] = {"v": "the site's personal model"}
 
     lam: float = 0.1
     personal_epochs: int | None = None

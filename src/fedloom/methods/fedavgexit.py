@@ -12,13 +12,14 @@ the model to about 1/K.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Kept, Model, Scalar
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.network import Loss
@@ -36,6 +37,13 @@ class FedAvgExit(FedAvg):
         weights: What models are averaged by: ``samples`` (labelled ones, the baseline's) or ``samples-points`` (times
             all samples of the client: its nodes; the thesis' proposal, normalised).
     """
+
+    sends: ClassVar[Declared] = {
+        "row": Model("the model that the site trained", single=True),
+        "loss": Scalar("mean loss on its training part"),
+        "leaves": Scalar("whether the site has converged", single=True),
+    }
+    keeps: ClassVar[Kept] = {"exit": "the loss by which the site sees whether it has converged"}
 
     tolerance: float = 1e-4
     weights: Literal["samples", "samples-points"] = "samples"
@@ -93,7 +101,7 @@ class FedAvgExit(FedAvg):
         left = server["left"].index_copy(0, ids, replies["leaves"])
         omega = self.omega(replies.context)
         known, weights = (models, omega) if seen.all() else (models[seen], omega[seen])
-        row = replies.aggregator(known, weights / weights.sum())
+        row = replies.combine(known, weights / weights.sum())
         return {**server, "row": row, "models": models, "seen": seen, "left": left}
 
     def omega(self, context: ServerContext) -> Tensor:

@@ -14,12 +14,14 @@ live gradient and is updated once per round. With weights by samples this solves
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.pull import Affine
@@ -34,6 +36,8 @@ class FedDyn(FedAvg):
     Args:
         alpha: Weight of the regulariser; it must be positive.
     """
+
+    keeps: ClassVar[Kept] = {"g": "the site's own gradient term"}
 
     alpha: float = 0.1
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Kept
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
@@ -26,7 +28,14 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.requirements import require_body_and_head
-from fedloom.methods.size_threshold import check_probe, measure_threshold, probe_clients
+from fedloom.methods.size_threshold import (
+    PROBE,
+    PROBE_REPLIES,
+    THRESHOLD,
+    check_probe,
+    measure_threshold,
+    probe_clients,
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,10 @@ class FedHybridAvgLG(FedAvg):
             ``"auto"`` measures the threshold before round 1.
         probe_rounds: How many rounds all clients train to measure the threshold.
     """
+
+    receives: ClassVar[Declared] = {**FedAvg.receives, "threshold": THRESHOLD, "probe": PROBE}
+    sends: ClassVar[Declared] = {**FedAvg.sends, **PROBE_REPLIES}
+    keeps: ClassVar[Kept] = {"body": "the model's body, as the site trained it"}
 
     threshold: float | str = 2200
     probe_rounds: int = 10

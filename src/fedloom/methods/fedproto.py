@@ -22,6 +22,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Kept, Statistic
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -39,6 +40,15 @@ class FedProto(Algorithm):
     """
 
     has_personal_models: ClassVar[bool] = True
+    receives: ClassVar[Declared] = {
+        "classes": Statistic("the classes of the prototypes"),
+        "prototypes": Statistic("mean features of each class, all sites"),
+    }
+    sends: ClassVar[Declared] = {
+        "prototypes": Statistic("mean features of each class of its samples", single=True),
+        "counts": Statistic("number of its samples of each class", single=True),
+    }
+    keeps: ClassVar[Kept] = {"row": "the site's own model"}
 
     lam: float = 1.0
 
@@ -96,7 +106,7 @@ class FedProto(Algorithm):
         for label in seen.nonzero().flatten().tolist():
             have = counts[:, label] > 0
             shares = counts[have, label] / counts[have, label].sum()
-            prototypes[label] = replies.aggregator(replies["prototypes"][have, label], shares)
+            prototypes[label] = replies.combine(replies["prototypes"][have, label], shares)
         return {"prototypes": prototypes, "known": server["known"] | seen}
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:

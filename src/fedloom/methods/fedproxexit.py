@@ -11,6 +11,7 @@ which is FedProx for SGD; inside Adam it would be rescaled, and diverge.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,9 +19,10 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
+from fedloom.core.declarations import Declared
 from fedloom.core.message import Message, Replies
 from fedloom.core.task import Task
-from fedloom.methods.adaptive_mu import adapt_mu, check_mu, initial_mu
+from fedloom.methods.adaptive_mu import MU, adapt_mu, check_mu, initial_mu
 from fedloom.methods.fedavgexit import FedAvgExit
 
 
@@ -34,6 +36,8 @@ class FedProxExit(FedAvgExit):
         mu: Weight of the proximal term in the first round.
         adaptive: Let mu follow the training loss.
     """
+
+    receives: ClassVar[Declared] = {**FedAvgExit.receives, "mu": MU}
 
     mu: float = 1.0
     adaptive: bool = True

@@ -17,6 +17,7 @@ from torch import nn
 
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Update
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
@@ -32,6 +33,7 @@ class FedSGD(FedAvg):
     """
 
     trains_locally: ClassVar[bool] = False
+    sends: ClassVar[Declared] = {"change": Update("the change of the model by the site's data")}
     theta: float = 0.0
 
     def __post_init__(self) -> None:

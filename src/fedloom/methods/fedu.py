@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Model
 from fedloom.core.errors import FedloomError, Stopped
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -41,6 +42,8 @@ class FedU(Algorithm):
     """
 
     has_personal_models: ClassVar[bool] = True
+    aggregates: ClassVar[bool] = False
+    sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}
 
     strength: float = 0.01
     relations: Literal["full", "random"] | list[list[float]] = "full"

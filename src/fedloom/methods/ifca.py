@@ -11,13 +11,16 @@ in the form with model averaging.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Model, Scalar
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -34,6 +37,12 @@ class IFCA(FixedClusters):
     Args:
         clusters: How many models there are.
     """
+
+    receives: ClassVar[Declared] = {"rows": Model("the models of all groups")}
+    sends: ClassVar[Declared] = {
+        **FixedClusters.sends,
+        "choice": Scalar("the group whose model fits the site best", single=True),
+    }
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)
@@ -55,13 +64,18 @@ class IFCA(FixedClusters):
         choice = self.choice(message, cohort)
         return Reply({"row": cohort.train(message["rows"][choice]), "choice": choice.int()})
 
+    def base(self, name: str, message: Message, reply: Mapping[str, Tensor]) -> Tensor | None:
+        if name != "row":
+            return super().base(name, message, reply)
+        return message["rows"][chosen_models(reply, message["rows"])]
+
     def choice(self, message: Message, cohort: Cohort) -> Tensor:
         """The number of each client's model of least training loss."""
         losses = [cohort.evaluate(cohort.spread(row), "train").mean_loss for row in message["rows"]]
         return torch.stack(losses).argmin(0)
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        choice = replies["choice"].long().clamp(0, len(server["rows"]) - 1)  # the number may come from another machine
+        choice = chosen_models(replies.tensors, server["rows"])
         return {
             "rows": cluster_means(server["rows"], replies, choice),
             "cluster": assign_clusters(server, replies, choice),
@@ -69,6 +83,11 @@ class IFCA(FixedClusters):
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
         return message["rows"][self.choice(message, cohort)]
+
+
+def chosen_models(reply: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+    """The numbers of the models that clients chose, as a place in ``rows``: they may come from another machine."""
+    return reply["choice"].long().clamp(0, len(rows) - 1)
 
 
 def draw_row(task: Task, seed: int) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Kept
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
 
@@ -23,6 +24,10 @@ class Local(Algorithm):
 
     communicates: ClassVar[bool] = False
     has_personal_models: ClassVar[bool] = True
+    aggregates: ClassVar[bool] = False
+    receives: ClassVar[Declared] = {}
+    sends: ClassVar[Declared] = {}
+    keeps: ClassVar[Kept] = {"row": "the site's own model"}
 
     def start(self, task: Task) -> State:
         return {}

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
@@ -36,6 +38,8 @@ class MOON(FedAvg):
         mu: Weight of the contrastive term; 0 is FedAvg.
         temperature: Temperature of the contrastive term.
     """
+
+    keeps: ClassVar[Kept] = {"last": "the model that the site trained last"}
 
     mu: float = 1.0
     temperature: float = 0.5

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Kept, Model
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
@@ -28,6 +29,18 @@ class PartialSharing(Algorithm):
     shares_whole_model: ClassVar[bool] = False
     shared: ClassVar[str] = "body"
     own: ClassVar[str | None] = "head"
+    receives: ClassVar[Declared] = {
+        "body": Model("the model's body, all but its head"),
+        "head": Model("the model's head"),
+    }
+    sends: ClassVar[Declared] = {
+        "body": Model("the body that the site trained"),
+        "head": Model("the head that the site trained"),
+    }
+    keeps: ClassVar[Kept] = {
+        "body": "the model's body, as the site trained it",
+        "head": "the model's head, as the site trained it",
+    }
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_body_and_head(self, task)

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
+from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -40,6 +41,7 @@ class PFedMe(FedAvg):
     """
 
     has_personal_models: ClassVar[bool] = True
+    keeps: ClassVar[Kept] = {"theta": "the site's personal model"}
 
     lam: float = 1.0
     inner_steps: int = 5

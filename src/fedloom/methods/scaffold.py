@@ -15,12 +15,13 @@ this solves the sample-weighted problem; ``weight_by = "uniform"`` is the paper'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Kept, Statistic, Update
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -39,6 +40,10 @@ class SCAFFOLD(FedAvg):
         server_lr: Learning rate of the server.
     """
 
+    receives: ClassVar[Declared] = {**FedAvg.receives, "c": Statistic("the control variate of all sites")}
+    sends: ClassVar[Declared] = {"change": Update("the change of its model"), "c": Statistic("that of its variate")}
+    keeps: ClassVar[Kept] = {"c": "the site's own control variate"}
+
     option: Literal[1, 2] = 2
     server_lr: float = 1.0
 
@@ -51,8 +56,7 @@ class SCAFFOLD(FedAvg):
             require_plain_sgd("scaffold's option 2", work, other=", or scaffold:option=1")
 
     def start(self, task: Task) -> State:
-        x = task.initial_row()
-        return {"row": x, "c": torch.zeros_like(x)}
+        return {"row": task.initial_row(), "c": torch.zeros(task.layout.width)}
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         return Message({"row": server["row"], "c": server["c"]})
@@ -61,13 +65,12 @@ class SCAFFOLD(FedAvg):
         x, c = cohort.spread(message["row"]), message["c"]
         c_i = cohort.kept_rows("c", cohort.spread(torch.zeros_like(message["row"])))
         gradient = cohort.gradient(x) if self.option == 1 else None
-        before = cohort.steps.clone()
         y = cohort.train(x, pull=Affine(lambda *_, correction: correction), given={"correction": c - c_i})
         moved = y - x
         if gradient is not None:
             change = gradient - c_i
         else:  # c_i+ - c_i = -c + (x - y) / (steps * lr), for clients that took a step
-            steps = (cohort.steps - before).unsqueeze(1)
+            steps = cohort.steps.unsqueeze(1)
             change = torch.addcmul(-c, moved, -1 / (steps.clamp(min=1) * cohort.lr))
             change = change if bool((steps > 0).all()) else change * (steps > 0)
         change = cohort.task.layout.mask_trained(change)

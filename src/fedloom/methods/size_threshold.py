@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Scalar
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.server_context import ServerContext
@@ -35,6 +36,16 @@ class SizeCurve:
     sizes: Tensor
     local: Tensor
     shared: Tensor
+
+
+THRESHOLD = Scalar("the number of samples from which a site is large")
+PROBE = Scalar("how long a site trains alone")
+PROBE_REPLIES = {
+    "shared": Scalar("the shared model's accuracy, own valid. part", single=True),
+    "local": Scalar("accuracy of a model trained alone", single=True),
+    "size": Scalar("number of its samples in all parts", single=True),
+    "points": Scalar("number of its validation samples", single=True),
+}
 
 
 def check_probe(task: Task) -> None:

@@ -12,16 +12,19 @@ statistics are not mixed: they are the client's own. The mix is never stored.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
+from fedloom.prediction.last_local_model import LastLocalModel
 
 ROW, ROUND, CLASSES = "fedpredict/row", "fedpredict/round", "fedpredict/classes"
 """Client state: the row it last trained, the round of that training, and its class counts in that round."""
@@ -47,9 +50,15 @@ class FedPredict(PredictionStage):
             With s = 1 this is FedPredict, with s = 0 the global model.
     """
 
+    keeps: ClassVar[Kept] = {
+        ROW: "the model that the site trained last",
+        ROUND: "the round of that training",
+        CLASSES: "its samples of each class at that time",
+    }
+
     dynamic: bool = False
 
-    def check(self, algorithm: Algorithm, task: Task) -> None:
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         name = type(algorithm).__name__.lower()
         if algorithm.has_personal_models:
             raise FedloomError(
@@ -60,6 +69,11 @@ class FedPredict(PredictionStage):
             raise FedloomError(
                 f"fedpredict mixes in the model that a client last trained, and in {name} clients train no model: drop "
                 "fedpredict, or use it with a method whose clients train, such as fedavg."
+            )
+        if any(isinstance(stage, LastLocalModel) for stage in before):
+            raise FedloomError(
+                "fedpredict mixes the global model into a client's last one, and lastlocalmodel before it has already "
+                "replaced the global model by that: drop one of the two."
             )
         if self.dynamic and not task.classifies:
             raise FedloomError(

@@ -42,7 +42,7 @@ class FineTune(PredictionStage):
         if self.lr is not None and not (self.lr > 0 and math.isfinite(self.lr)):
             raise FedloomError(f"lr={self.lr}: finetune's learning rate must be a positive number.")
 
-    def check(self, algorithm: Algorithm, task: Task) -> None:
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         if self.part is not None and self.part not in task.layout.parts:
             raise FedloomError(
                 f"finetune cannot tune part '{self.part}', which the model does not have: it has "

@@ -7,11 +7,13 @@ does so after any method; the exchanged models do not change.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
@@ -25,7 +27,9 @@ ROW = "own/row"
 class LastLocalModel(PredictionStage):
     """Predict with the model that the client last trained; clients that never trained use the method's model."""
 
-    def check(self, algorithm: Algorithm, task: Task) -> None:
+    keeps: ClassVar[Kept] = {ROW: "the model that the site trained last"}
+
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         if not algorithm.communicates or not algorithm.trains_locally:
             raise FedloomError(
                 "lastlocalmodel predicts with the model that a client last trained: in "

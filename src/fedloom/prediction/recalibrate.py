@@ -36,7 +36,7 @@ class Recalibrate(PredictionStage):
         if not 0 <= self.mix <= 1:
             raise FedloomError(f"mix={self.mix}: the global model's share must be between 0 and 1.")
 
-    def check(self, algorithm: Algorithm, task: Task) -> None:
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         name = type(algorithm).__name__.lower()
         if not task.classifies:
             raise FedloomError(f"recalibrate looks for new classes, and task {task.name} has no classes: drop it.")

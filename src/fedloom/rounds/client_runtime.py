@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.rounds.channel import Channel
+from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.training.local_trainer import LocalTrainer
 
@@ -30,6 +33,15 @@ class ClientRuntime:
     stages: tuple[PredictionStage, ...] = ()
     clients_on_global: bool = False
     """Whether clients' models are scored on the global test set too."""
+    steps: tuple[ChannelStep, ...] = ()
+    """The steps of the run's channel."""
+    hostile: HostileClients | None = None
+    """The clients that play another role, if there are any."""
+
+    @property
+    def channel(self) -> Channel:
+        """What happens to replies between the clients and the server."""
+        return Channel(self.algorithm, self.steps)
 
     def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
         """Do one job."""
@@ -50,8 +62,11 @@ class ClientRuntime:
 
     def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
         reply = self.algorithm.client_update(cohort, message)
+        if self.hostile is not None:
+            reply = self.hostile.attack(self.algorithm, reply, message, cohort)
         for stage in self.stages:
             stage.after_update(cohort)
+        reply = self.channel.encode(reply, message, cohort)
         result = {f"reply/{name}": tensor for name, tensor in reply.tensors.items()}
         for name in sorted(cohort.changed):
             result |= {f"kept/{name}": cohort.state[name], f"kept/{name}/has": cohort.state[f"{name}/has"]}

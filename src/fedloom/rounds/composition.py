@@ -14,14 +14,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm, ServerStep
+from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
-from fedloom.core.message import Aggregator
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.selector import Selector
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import FederationView, Task
+from fedloom.rounds.channel import Channel
 from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.training.execution import Execution
 from fedloom.training.local_trainer import LocalTrainer
@@ -71,6 +74,10 @@ class Composition:
     aggregator: Aggregator
     optimize: ServerStep | None
     stages: tuple[PredictionStage, ...] = ()
+    steps: tuple[ChannelStep, ...] = ()
+    """The steps of the channel between clients and server."""
+    hostile: HostileClients | None = None
+    """The clients that play another role, if there are any."""
     new_clients: tuple[int, ...] = ()
     """Clients held out of training; they are only evaluated."""
     eval_every: int = 1
@@ -133,7 +140,16 @@ class Composition:
         training = self.trainer
         if not same:
             training = LocalTrainer(replace(self.task, federation=federation), self.execution.name)
-        return ClientRuntime(self.algorithm, training, self.trainer, self.setting, self.stages, self.clients_on_global)
+        return ClientRuntime(
+            self.algorithm,
+            training,
+            self.trainer,
+            self.setting,
+            self.stages,
+            self.clients_on_global,
+            self.steps,
+            self.hostile,
+        )
 
     def context(self, round_number: int) -> ServerContext:
         """What the server half of the method may use in a round."""
@@ -141,6 +157,11 @@ class Composition:
         return ServerContext(
             self.trainer, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh
         )
+
+    @property
+    def channel(self) -> Channel:
+        """What happens to replies between the clients and the server."""
+        return Channel(self.algorithm, self.steps)
 
     def reachable(self, clients: Sequence[int]) -> Sequence[int]:
         """Those of some clients who can be reached now."""

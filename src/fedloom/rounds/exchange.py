@@ -74,9 +74,9 @@ def exchange(
         state.client_states.write(job.ids, with_prefix(result, "kept/"))
     ledger.book(wave, merged, run.algorithm.communicates)
     samples = merged["samples"]
-    return Replies(
+    replies = Replies(
         ids=wave.ids,
-        tensors=with_prefix(merged, "reply/"),
+        tensors=run.channel.decode(with_prefix(merged, "reply/"), wave.message),
         samples=samples,
         steps=merged["steps"],
         weights=run.weigh(samples, merged["steps"]),
@@ -85,6 +85,9 @@ def exchange(
         clients=len(participants.clients),
         context=context,
     )
+    if run.hostile is not None:
+        run.hostile.look(wave, replies)
+    return replies
 
 
 def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict
 
+from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
@@ -21,10 +22,8 @@ from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.engines import ENGINES
-from fedloom.prediction.registry import STAGES
-from fedloom.runs.named_parts import hyperparameters, part_values, without_none
+from fedloom.runs.named_parts import PARTS, hyperparameters, without_none
 from fedloom.selection.random import Random
-from fedloom.selection.registry import SELECTORS
 from fedloom.tasks.builder import TaskSettings
 from fedloom.training.execution import EXECUTIONS
 
@@ -82,7 +81,10 @@ class RunConfig(Strict):
     method: dict[str, Any] = {"name": "fedavg"}
     local: LocalWork = LocalWork()
     selection: Any = Random()
+    aggregation: Any = Mean()
     server_optimizer: ServerOptimizer | None = None
+    channel: list[Any] = []
+    adversary: Any = None
     prediction: list[Any] = []
     new_clients: int = 0
     made_by: dict[str, str] = {}
@@ -133,9 +135,8 @@ def with_task_section(config: RunConfig, section: Mapping[str, Any]) -> RunConfi
 
 def as_plain(config: RunConfig, algorithm: Algorithm) -> dict[str, Any]:
     """The config as nested plain values, with the settings of the method that runs."""
-    values: dict[str, Any] = without_none(config.model_dump(mode="python", exclude={"selection", "prediction"}))
-    values["selection"] = part_values(config.selection, SELECTORS)
-    values["prediction"] = [part_values(stage, STAGES) for stage in config.prediction]
+    values: dict[str, Any] = without_none(config.model_dump(mode="python", exclude={kind.key for kind in PARTS}))
+    values |= without_none({kind.key: kind.plain(getattr(config, kind.key)) for kind in PARTS})
     values["method"] = {"name": config.method["name"], **without_none(hyperparameters(algorithm))}
     return values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 import fedloom
 from fedloom import engines as engine
-from fedloom.aggregation.mean import weighted_mean
+from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.weighting import weights
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.cohort import RunSetting
@@ -20,6 +21,7 @@ from fedloom.core.selector import CheckedSelector, Choice
 from fedloom.core.task import Task
 from fedloom.methods.registry import METHODS, canonical_method
 from fedloom.rounds.composition import Composition
+from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.fingerprint import fingerprint
@@ -67,9 +69,13 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     late = [since for since, _ in task.federation.later if since > config.rounds]
     if late:
         log.warning("the drift of round %s does not happen: the run has only %s rounds", late[0], config.rounds)
-    for stage in config.prediction:
-        stage.check(algorithm, task)
+    for number, stage in enumerate(config.prediction):
+        stage.check(algorithm, task, tuple(config.prediction[:number]))
+    _check_updates(algorithm, config, task)
     optimizer = _server_step(algorithm, config, task)
+    hostile = hostile_clients(config, [client for client in range(clients) if client not in new])
+    if hostile is not None:
+        task = hostile.adversary.poison_task(task, hostile.members, config.seed)
     composition = Composition(
         task=task,
         algorithm=algorithm,
@@ -77,9 +83,11 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         execution=execution,
         select=config.selection if clients > 1 else lambda _: Choice([0]),
         weigh=lambda samples, steps: weights(config.weight_by, samples, steps),
-        aggregator=weighted_mean,
+        aggregator=config.aggregation,
         optimize=optimizer,
         stages=tuple(config.prediction),
+        steps=tuple(config.channel),
+        hostile=hostile,
         new_clients=new,
         eval_every=config.eval_every,
         eval_clients=config.eval_clients,
@@ -105,6 +113,33 @@ def _new_clients(task: Task, config: RunConfig) -> tuple[int, ...]:
         raise FedloomError(f"new_clients={number} holds out all of the {clients} clients: leave at least one to train.")
     drawn = numpy_generator(config.seed, "new clients").choice(clients, number, replace=False)
     return tuple(sorted(int(client) for client in drawn))
+
+
+def hostile_clients(config: RunConfig, participants: Sequence[int]) -> HostileClients | None:
+    """The hostile clients of a run, if it has an adversary.
+
+    Args:
+        config: The config of the run.
+        participants: The clients who may take part in training.
+    """
+    if config.adversary is None:
+        return None
+    return HostileClients(config.adversary, config.adversary.members(participants, config.seed))
+
+
+def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
+    """Refuse an aggregator, a channel or an adversary for a method that has no use for it."""
+    name = config.method.get("name", "the method")
+    if config.aggregation != Mean() and not (algorithm.communicates and algorithm.aggregates):
+        aggregator = type(config.aggregation).__name__.lower()
+        raise FedloomError(
+            f"{name} never makes one row of its clients' rows, so the aggregator {aggregator} would change nothing: "
+            "leave it out."
+        )
+    if config.channel and not algorithm.sends_updates:
+        raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
+    for part in (*config.channel, *([] if config.adversary is None else [config.adversary])):
+        part.check(algorithm, task)
 
 
 def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerStep | None:

@@ -20,9 +20,8 @@ from fedloom.core.validation import toml_value, validate
 from fedloom.methods.registry import canonical_method
 from fedloom.runs.config_schema import DEFAULT_TASK, RunConfig, with_task_section
 from fedloom.runs.method_spec import method_from, with_method
-from fedloom.runs.named_parts import make_selector, make_stage
+from fedloom.runs.named_parts import PARTS
 from fedloom.runs.old_folders import RENAMED_KEYS, read_run_values, refuse_other_version, refuse_python_objects
-from fedloom.selection.random import Random
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import TASKS, canonical_task, task_builder
 from fedloom.tasks.task import build_task
@@ -33,7 +32,7 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
 
     Args:
         values: Any of the keys of a config, nested. ``method`` is a spec (``fedprox:mu=0.1``) or a section with a
-            name; ``selection`` and the stages in ``prediction`` are names, sections or objects.
+            name; the parts of a run (``runs/named_parts.py``) are names, sections or objects.
         where: What an error calls the values, for instance the path of their file.
         task: The task object, where the section ``task`` does not build it. Its section then stays as it is.
 
@@ -44,16 +43,8 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
         if old in values:
             raise FedloomError(f"{old} in {where}: {old} is called {new} now; write {new} instead.")
     values = _with_split_spec(values)
-    stages = values.get("prediction", [])
-    if not isinstance(stages, list | tuple):
-        raise FedloomError(
-            f"prediction={stages!r} in {where}: give a list of stages, for instance [{{name='finetune'}}]."
-        )
-    parts = {
-        "selection": make_selector(values.get("selection", Random())),
-        "prediction": [make_stage(stage) for stage in stages],
-        "local": _with_task_defaults(values.get("local"), values.get("task")),
-    }
+    parts = {kind.key: kind.make(values.get(kind.key), where) for kind in PARTS}
+    parts["local"] = _with_task_defaults(values.get("local"), values.get("task"))
     config: RunConfig = validate(RunConfig, {**values, **parts}, where)
     config.check()
     return config if task is not None else _with_complete_task(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.conformance.any_method import task_for
+from fedloom.core.message import Message
 from fedloom.deploy.protocol.message_validation import LARGEST, ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import reply_form
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer
 from fedloom.deploy.settings import ServerSettings
+from fedloom.rounds.channel import Channel
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.metrics import over_clients
 from fedloom.runs.prepare import prepare
@@ -32,7 +35,8 @@ GOOD = {
     "received/loss": torch.tensor([0.7], dtype=torch.float64),
     "trained/loss": torch.tensor([0.3], dtype=torch.float64),
 }
-EXPECTED = ExpectedAnswer("run", "ticket", 1, 4, 30, reply_form(GOOD), RECEIVED)
+CHANGES = partial(Channel(fl.FedAvg()).changes, message=Message({"row": RECEIVED}))
+EXPECTED = ExpectedAnswer("run", "ticket", 1, 4, 30, reply_form(GOOD), CHANGES)
 
 
 def refusal(tensors=None, answer=ANSWER, expected=EXPECTED, server=SERVER, **changes) -> str:
@@ -170,15 +174,45 @@ def test_the_norm_bound_is_the_distance_from_what_was_received(most, x, y):
         assert "moved by" in refusal(moved, server=bounded)
 
 
-def test_the_norm_bound_holds_for_changes_and_parts_and_not_for_the_rest():
-    bounded, expected = SERVER.model_copy(update={"max_norm": 5.0}), without_form()
-    far = {name: tensor for name, tensor in GOOD.items() if not name.startswith("reply/")}
-    for name, tensor in (("change", torch.tensor([[6.0, 0.0]])), ("body", RECEIVED[None] + 4)):
+def test_the_norm_bound_holds_for_whatever_a_method_sends():
+    message = Message({"row": RECEIVED, "body": RECEIVED})
+    bounded, far = SERVER.model_copy(update={"max_norm": 5.0}), {k: v for k, v in GOOD.items() if k[:6] != "reply/"}
+    for method, name, tensor in (
+        (fl.SCAFFOLD(), "change", torch.tensor([[6.0, 0.0, 0.0]])),
+        (fl.FedRep(), "body", RECEIVED[None] + 4),
+        (fl.FedAvg(), "unheard-of", torch.tensor([[0.0, 5.1]])),
+    ):
+        changes = partial(Channel(method).changes, message=message)
+        expected = replace(without_form(), changes=changes)
         assert "moved by" in refusal({**far, f"reply/{name}": tensor}, expected=expected, server=bounded)
         check_answer(ANSWER, {**far, f"reply/{name}": tensor}, expected, SERVER)
-    check_answer(
-        ANSWER, {**far, "reply/row": torch.full((1, 7), 9.0)}, expected, bounded
-    )  # of another width: not comparable
+
+
+def test_a_statistic_is_not_bounded():
+    expected = replace(without_form(), changes=partial(Channel(fl.FedProto()).changes, message=Message()))
+    bounded = SERVER.model_copy(update={"max_norm": 5.0})
+    check_answer(ANSWER, {"reply/prototypes": torch.full((1, 3, 2), 9.0)}, expected, bounded)
+
+
+def test_a_reply_of_another_width_than_what_was_sent_is_refused():
+    assert "cannot be decoded" in refusal({**GOOD, "reply/row": torch.ones(1, 7)}, expected=without_form())
+
+
+def test_an_encoded_reply_is_decoded_before_its_norm_is_measured():
+    channel, message = Channel(fl.FedAvg(), (fl.TopK(0.4),)), Message({"row": RECEIVED})
+    expected = replace(without_form(), changes=partial(channel.changes, message=message))
+    bounded = SERVER.model_copy(update={"max_norm": 5.0})
+    places = torch.tensor([[0, 2]], dtype=torch.int32)
+    for values, positions, said in (
+        ([[3.0, 3.9]], places, None),
+        ([[4.0, 3.9]], places, "moved by 5.59"),
+        ([[0.0, 0.0]], places + 1, "positions must ascend from 0 to at most 2"),
+    ):
+        sent = {"reply/row": torch.tensor(values), "reply/row@0/positions": positions}
+        if said is None:
+            check_answer(ANSWER, sent, expected, bounded)
+        else:
+            assert said in refusal(sent, expected=expected, server=bounded)
 
 
 def test_a_huge_update_is_refused_even_without_a_norm_bound():
@@ -233,7 +267,7 @@ def test_what_methods_really_send_is_taken(method):
     for kind in ("update", "ask", "score"):
         result = runtime.do(Job(kind, 4, [1], [0], measure=True), message, {})  # type: ignore[arg-type]
         sent = {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
-        received = message.shared.get("row")
+        changes = partial(runtime.channel.changes, message=message) if kind == "update" else None
         samples = int(task.federation.train.sizes[1])
         for form in (reply_form(result), None):
-            check_answer(ANSWER, sent, ExpectedAnswer("run", "ticket", 1, 4, samples, form, received), SERVER)
+            check_answer(ANSWER, sent, ExpectedAnswer("run", "ticket", 1, 4, samples, form, changes), SERVER)

@@ -35,7 +35,7 @@ from fedloom.runs.checkpoint import load_tensors
 from fedloom.runs.config_schema import RunConfig, as_plain, to_toml
 from fedloom.runs.history import History
 from fedloom.runs.old_folders import with_new_keys
-from fedloom.runs.prepare import prepare
+from fedloom.runs.prepare import hostile_clients, prepare
 from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config, task_settings
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
@@ -195,10 +195,20 @@ class Blueprint:
         sizes; a single site cannot.
         """
         config, work = self.config, self.config.local or LocalWork()
+        hostile = hostile_clients(config, range(len(self.sites)))
+        if hostile is not None:
+            task = hostile.adversary.poison_task(task, hostile.members, config.seed)
         trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
         setting = RunSetting(work, config.seed, config.rounds)
         return ClientRuntime(
-            method_from_config(config), trainer, trainer, setting, tuple(config.prediction), config.clients_on_global
+            method_from_config(config),
+            trainer,
+            trainer,
+            setting,
+            tuple(config.prediction),
+            config.clients_on_global,
+            tuple(config.channel),
+            hostile,
         )
 
     @property

@@ -7,7 +7,8 @@ answer may hold what ``ClientRuntime.do`` returns for one client, except client 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +24,6 @@ LARGEST = 1e30
 """The largest accepted number: its square still fits a double, so that no site can make a mean overflow."""
 MOST_STEPS = 1_000_000_000
 """Most optimiser steps in one answer."""
-MODEL_REPLIES = ("row", "body", "head")
-"""Replies that are a trained model or a part of one; the norm bound compares them to what the site received."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class ExpectedAnswer:
     """What the server knows of an answer before it arrives.
 
     ``samples`` is the number of training samples that the site announced, ``form`` the form of the answer (None if
-    unknown), ``received`` the model, or the part of it, that the site was sent.
+    unknown), ``changes`` finds the change of the model in a reply's tensors (None if the answer has no reply).
     """
 
     run: str
@@ -41,7 +40,7 @@ class ExpectedAnswer:
     round: int
     samples: int
     form: ReplyForm | None
-    received: Tensor | None
+    changes: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None
 
 
 def check_answer(
@@ -65,8 +64,8 @@ def check_answer(
         sent = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("reply/"))
         if not 0 <= _whole_number(tensors, "bytes") <= 2 * sent:  # a sparse reply costs a number and its place
             raise RejectedMessage(f"bytes must be between 0 and {2 * sent:,}, twice the size of the reply")
-    if settings.max_norm is not None:
-        _check_norm(tensors, expected.received, settings.max_norm)
+    if expected.changes is not None:
+        _check_changes(tensors, expected.changes, settings.max_norm)
 
 
 def _check_header(answer: SiteAnswer, expected: ExpectedAnswer) -> None:
@@ -146,20 +145,23 @@ def _check_samples(said: int, announced: int, most: int) -> None:
         raise RejectedMessage(f"samples is {said:,}, but the site announced {announced:,}")
 
 
-def _check_norm(tensors: Mapping[str, Tensor], received: Tensor | None, most: float) -> None:
-    """Check how far the site moved its model; a reply called ``change`` is already the difference."""
-    for name in MODEL_REPLIES:
-        reply = tensors.get(f"reply/{name}")
-        if reply is not None and received is not None and reply.numel() == received.numel():
-            _check_distance(name, reply.flatten().double() - received.flatten().double(), most)
-    if "reply/change" in tensors:
-        _check_distance("change", tensors["reply/change"].double(), most)
-
-
-def _check_distance(name: str, change: Tensor, most: float) -> None:
-    distance = float(change.norm())
-    if not distance <= most:
-        raise RejectedMessage(f"reply/{name} moved by {distance:.3g}; at most {most:g} is allowed (max_norm)")
+def _check_changes(
+    tensors: Mapping[str, Tensor],
+    changes: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]],
+    most: float | None,
+) -> None:
+    """Check that a reply can be decoded, and how far the site moved what it replied with."""
+    reply = {name.removeprefix("reply/"): tensor for name, tensor in tensors.items() if name.startswith("reply/")}
+    try:
+        found = changes(reply)
+    except (ValueError, RuntimeError, KeyError, IndexError) as error:  # of tensors that no client encodes
+        raise RejectedMessage(f"its reply cannot be decoded ({printable_line(str(error), 100)})") from None
+    for name, change in found.items():
+        distance = float(change.double().norm())
+        if not math.isfinite(distance):
+            raise RejectedMessage(f"reply/{name} moved by a number that is not finite")
+        if most is not None and not distance <= most:
+            raise RejectedMessage(f"reply/{name} moved by {distance:.3g}; at most {most:g} is allowed (max_norm)")
 
 
 def _whole_number(tensors: Mapping[str, Tensor], name: str) -> int:

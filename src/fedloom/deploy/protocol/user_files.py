@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.runs.named_parts import PARTS
 
 
 def class_parts(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The parts of a config that name a class: the method, the selection, the stages."""
-    yield from (plain.get("method", {}), plain.get("selection", {}), *plain.get("prediction", []))
+    """The parts of a config that name a class: the method, and those of ``PARTS``."""
+    yield plain.get("method", {})
+    for kind in PARTS:
+        yield from plain.get(kind.key, []) if kind.is_list else [plain.get(kind.key, {})]
 
 
 def _file_of(part: dict[str, Any]) -> Path | None:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from fedloom.core.message import Message
 from fedloom.deploy.flower import POLL, PollDelay, ReceivedMessage, ServerTransport
-from fedloom.deploy.protocol.message_validation import MODEL_REPLIES, ExpectedAnswer, check_answer
+from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
 from fedloom.deploy.protocol.wire import (
     RejectedMessage,
@@ -120,11 +121,8 @@ class DeployedEngine:
             tensors |= {f"each/{name}": t for name, t in own.each.items()}
             requests[client] = self._request(client, job.kind, job.round, job.turn, job.measure), tensors
         form = self.forms.of(jobs[0], message)
-        named = dict(message.shared) | dict(message.each)
-        received = next((named[name] for name in MODEL_REPLIES if name in named), None)
-        places = {client: job.places[0] for client, job in alone.items()}
-        rows = {client: _row(received, places[client]) for client in alone}
-        results = self.exchange(requests, form, rows)
+        got = {client: message.for_clients(_place(job)) for client, job in alone.items()}
+        results = self.exchange(requests, form, got if jobs[0].kind == "update" else {})
         return [results.get(job.ids[0]) for job in jobs]
 
     def take_exclusions(self) -> list[dict[str, Any]]:
@@ -141,14 +139,14 @@ class DeployedEngine:
         self,
         requests: Mapping[int, tuple[SiteRequest, dict[str, Tensor]]],
         form: Any = None,
-        received: Mapping[int, Tensor | None] | None = None,
+        received: Mapping[int, Message] | None = None,
     ) -> dict[int, Tensors]:
         """Send each client its request and wait for the answers.
 
         Args:
             requests: Request and tensors, by client.
             form: The form that answers must have; None if it is unknown.
-            received: The model row that each client was sent, for the norm bound.
+            received: The message that each client was sent, if the answers are replies to it.
 
         Returns:
             The results of the accepted answers, by client.
@@ -205,7 +203,7 @@ class DeployedEngine:
         self,
         requests: Mapping[int, tuple[SiteRequest, dict[str, Tensor]]],
         form: Any,
-        received: Mapping[int, Tensor | None],
+        received: Mapping[int, Message],
     ) -> Pending:
         nodes = self.roster.nodes()
         waiting: Pending = {}
@@ -214,8 +212,10 @@ class DeployedEngine:
             if node is None or sizes is None:
                 self._exclude(client, request.kind, self.roster.refused.get(client, "not connected"))
                 continue
-            row = received.get(client)
-            expected = ExpectedAnswer(self.name, request.ticket, client, request.round, sizes.train, form, row)
+            changes = None
+            if client in received and (self.runtime.steps or self.settings.max_norm is not None):
+                changes = partial(self.runtime.channel.changes, message=received[client])
+            expected = ExpectedAnswer(self.name, request.ticket, client, request.round, sizes.train, form, changes)
             data = pack(request, tensors)
             self._send(PendingRequest(client, node.number, request, data, expected, time.time()), waiting)
         return waiting
@@ -332,7 +332,3 @@ def _message_ids(*pending: Pending) -> list[str]:
 
 def _place(job: Job) -> Tensor:
     return torch.tensor(job.places)
-
-
-def _row(received: Tensor | None, place: int) -> Tensor | None:
-    return received if received is None or received.dim() == 1 else received[place]

@@ -25,6 +25,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Round, State
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Kept, Scalar, Statistic
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply, Wave
@@ -55,6 +56,22 @@ class FedGala(FedAvgExit):
     """
 
     on_graphs: ClassVar[bool] = True
+    receives: ClassVar[Declared] = {
+        **FedAvgExit.receives,
+        "phase": Scalar("the current phase of the method"),
+        "ask": Scalar("asks for the embeddings of shared nodes"),
+        "draw": Scalar("asks to join shared nodes to others"),
+        "anchors": Statistic("mean embeddings of nodes that sites share"),
+    }
+    sends: ClassVar[Declared] = {
+        **FedAvgExit.sends,
+        "anchors": Statistic("its embeddings of nodes that sites share", single=True),
+    }
+    keeps: ClassVar[Kept] = {
+        **FedAvgExit.keeps,
+        "gala/row": "the model that the site trained last",
+        "gala/chosen": "the edges that the site drew into its graph",
+    }
     weights: Literal["samples", "samples-points"] = "samples-points"
     first_tolerance: float = 1e-3
     augment: Literal["anchors", "own", "none"] = "anchors"

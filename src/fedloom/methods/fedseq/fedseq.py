@@ -15,16 +15,17 @@ batch: not copied.)
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Model, Statistic
 from fedloom.core.errors import Abandoned, FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
@@ -77,6 +78,12 @@ class FedSeq(Algorithm):
         inner: The method that members and server follow.
     """
 
+    receives: ClassVar[Declared] = {**Algorithm.receives, "initial": Model("the initial model")}
+    sends: ClassVar[Declared] = {
+        **Algorithm.sends,
+        "pretrained": Statistic("a model trained alone, or its last layer", single=True),
+    }
+
     grouping: Literal["greedy", "kmeans", "random"] = "greedy"
     approximator: Literal["clf", "conf"] = "clf"
     metric: Literal["cosine", "wasserstein", "gini", "kl"] = "cosine"
@@ -110,6 +117,10 @@ class FedSeq(Algorithm):
     def method(self) -> Algorithm:
         """The method that members and server follow."""
         return make_method(cast("str | dict[str, Any]", self.inner))
+
+    @property
+    def keeps(self) -> Mapping[str, str]:  # type: ignore[override]  # a class's own words cannot name the inner method's
+        return self.method.keeps
 
     @property
     def server(self) -> ServerStep | None:

@@ -19,17 +19,15 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
-from fedloom.prediction.registry import STAGES
 from fedloom.runs.api import task_section
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config_schema import RunConfig, to_toml
 from fedloom.runs.history import History
-from fedloom.runs.named_parts import hyperparameters, part_values, without_none
+from fedloom.runs.named_parts import PARTS, hyperparameters, without_none
 from fedloom.runs.old_folders import refuse_other_version
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
 from fedloom.runs.runner import Observer, execute, resume
-from fedloom.selection.registry import SELECTORS
 
 PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.toml": "advice"}
 ObserversOf = Callable[[str, int], Sequence[Observer]]
@@ -179,10 +177,9 @@ def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a config with every object as plain values, so that they can be written to a file."""
     plain: dict[str, Any] = {}
     for key, value in values.items():
-        if key == "selection" and not isinstance(value, str | Mapping):
-            plain[key] = part_values(value() if isinstance(value, type) else value, SELECTORS)
-        elif key == "prediction" and isinstance(value, list | tuple):
-            plain[key] = [one if isinstance(one, str | Mapping) else part_values(one, STAGES) for one in value]
+        kind = next((kind for kind in PARTS if kind.key == key), None)
+        if kind is not None and value is not None and not isinstance(value, str | Mapping):
+            plain[key] = kind.plain(kind.make(value))
         elif is_dataclass(value) and not isinstance(value, type):
             plain[key] = without_none(hyperparameters(value))
         elif value is not None:

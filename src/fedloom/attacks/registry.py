@@ -1,0 +1,8 @@
+"""Attacks by name (``[adversary]`` in a config)."""
+
+from __future__ import annotations
+
+from fedloom.attacks.sign_flipping import SignFlipping
+from fedloom.core.adversary import Adversary
+
+ATTACKS: dict[str, type[Adversary]] = {"signflipping": SignFlipping}

@@ -1,0 +1,8 @@
+"""Steps of the channel by name (``[[channel]]`` in a config)."""
+
+from __future__ import annotations
+
+from fedloom.channel.compression.topk import TopK
+from fedloom.core.channel_step import ChannelStep
+
+CHANNELS: dict[str, type[ChannelStep]] = {"topk": TopK}

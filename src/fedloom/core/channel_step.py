@@ -1,0 +1,83 @@
+"""A step of the channel: what happens to update rows between a client and the server.
+
+Steps act in order on the client's side, on the rows of every reply that is declared a ``Model`` (as the difference to
+what the client received) or an ``Update``; the server undoes them in reverse order. The same code runs in a simulation
+and at a site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.cohort import Cohort
+from fedloom.core.task import Task
+
+Extras = Mapping[str, Tensor]
+"""What a step sends beside its rows, such as positions or scales: an entry per client under each name."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """The clients whose rows a step encodes. What they keep is of one step and one reply."""
+
+    cohort: Cohort
+    prefix: str
+
+    def kept_rows(self, name: str, default: Tensor) -> Tensor:
+        """What the clients kept under a name; a client that kept nothing yet has its row of ``default``."""
+        return self.cohort.kept_rows(f"{self.prefix}/{name}", default)
+
+    def keep(self, name: str, rows: Tensor) -> None:
+        """Keep a row per client until its next round."""
+        self.cohort.keep(f"{self.prefix}/{name}", rows)
+
+    def generator(self, place: int) -> torch.Generator:
+        """The randomness of one client for this step in this round."""
+        return self.cohort.generator(f"{self.prefix}/{self.cohort.turn}", place)
+
+
+@dataclass(frozen=True)
+class ChannelStep:
+    """A step that changes nothing; subclasses override ``encode``, and what it needs. Its settings are its fields."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    def check(self, algorithm: Algorithm, task: Task) -> None:
+        """Raise a ``FedloomError`` for a method or a task that this step cannot serve, before any work is done.
+
+        Args:
+            algorithm: The method of the run.
+            task: The task of the run.
+        """
+
+    def width(self, width: int) -> int:
+        """The width of the encoded rows.
+
+        Args:
+            width: The width of the rows before encoding.
+        """
+        return width
+
+    def encode(self, rows: Tensor, sender: Sender) -> tuple[Tensor, Extras]:
+        """The rows as they are sent, and what is sent beside them. It runs where the clients are.
+
+        Args:
+            rows: The update of each client.
+            sender: The clients, with what they kept and their randomness.
+        """
+        return rows, {}
+
+    def decode(self, rows: Tensor, extras: Extras, width: int) -> Tensor:
+        """The rows as the server uses them. A ``ValueError`` says that they cannot come from ``encode``.
+
+        Args:
+            rows: The encoded rows.
+            extras: What was sent beside them.
+            width: The width of the rows before encoding.
+        """
+        return rows

@@ -1,0 +1,85 @@
+"""Declarations: what the tensors in a method's messages and replies are.
+
+A method declares what it receives and sends, by name (``Algorithm.receives``, ``Algorithm.sends``), and what stays with
+clients (``Algorithm.keeps``). From a declaration follow the checks on arrival, the norm bound, what a channel does to a
+tensor, what an attack can change, and the words of ``fedloom deploy explain``. A tensor that no method declares is
+counted, checked and bounded like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A tensor that is sent.
+
+    Args:
+        about: What it is, in a few words, seen from a site.
+        bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
+        single: Whether the server needs each client's value; otherwise a sum over clients is enough.
+    """
+
+    about: str
+    bounded: bool = False
+    single: bool = False
+
+
+@dataclass(frozen=True)
+class Model(Declaration):
+    """Weights, a row per client: of a whole model or of a part of one. A channel sees the difference to what the client
+    received.
+
+    Args:
+        about: What it is, in a few words, seen from a site.
+        bounded: Whether the norm of that difference is bounded.
+        single: Whether the server needs each client's value.
+        of: The received tensor that the client started from; by default the one of the same name.
+    """
+
+    bounded: bool = True
+    of: str | None = None
+
+
+@dataclass(frozen=True)
+class Update(Declaration):
+    """A difference of weights already, a row per client.
+
+    Args:
+        about: What it is, in a few words, seen from a site.
+        bounded: Whether its norm is bounded.
+        single: Whether the server needs each client's value.
+        like: The received tensor that it is a difference of; its rows are as wide.
+    """
+
+    bounded: bool = True
+    like: str = "row"
+
+
+@dataclass(frozen=True)
+class Statistic(Declaration):
+    """Numbers about a client's data or model: prototypes, logits, counts. Channels leave it as it is."""
+
+
+@dataclass(frozen=True)
+class Scalar(Declaration):
+    """One number. Channels leave it as it is."""
+
+
+Declared = Mapping[str, Declaration]
+"""Declarations by the names of the tensors."""
+Kept = Mapping[str, str]
+"""What stays with clients, in words, by the names of their state."""
+
+
+def undeclared(name: str, received: bool) -> Declaration:
+    """What a reply's tensor is taken for if its method does not declare it.
+
+    Args:
+        name: The name of the tensor.
+        received: Whether the clients received a tensor of this name, which they then have changed.
+    """
+    about = f"a tensor that the method defines, named {name}"
+    return Model(about, single=True) if received else Update(about, single=True)

@@ -1,0 +1,134 @@
+"""The channel of a run: its steps applied to replies at the clients, and undone at the server.
+
+A reply under the name ``row`` travels as ``row`` (its encoded rows) and ``row@0/positions`` and so on: what step 0
+sends beside them. Without steps a reply is sent as it is, and no number changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.channel_step import ChannelStep, Sender
+from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Model, Update
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message, Reply
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The steps between the clients of a method and its server."""
+
+    algorithm: Algorithm
+    steps: tuple[ChannelStep, ...] = ()
+
+    def encode(self, reply: Reply, message: Message, cohort: Cohort) -> Reply:
+        """A reply as it is sent.
+
+        Args:
+            reply: What the method's clients replied.
+            message: The message that it answers.
+            cohort: The clients, who keep what the steps need.
+        """
+        if not self.steps:
+            return reply
+        self._refuse_undeclared(reply.tensors, message)
+        names = self.update_names(reply.tensors, message)
+        tensors = {name: tensor for name, tensor in reply.tensors.items() if name not in names}
+        plain = Reply(tensors).cost(len(cohort)) if tensors else torch.zeros(len(cohort), dtype=torch.int64)
+        sent: dict[str, Tensor] = {}
+        for name in names:
+            rows = change_of(self.algorithm, name, message, reply.tensors)
+            for number, step in enumerate(self.steps):
+                rows, extras = step.encode(rows, Sender(cohort, f"channel/{number}/{name}"))
+                sent |= {f"{name}@{number}/{extra}": tensor for extra, tensor in extras.items()}
+            sent[name] = rows
+        return Reply(tensors | sent, bytes=plain + Reply(sent).cost(len(cohort)))
+
+    def decode(self, tensors: Mapping[str, Tensor], message: Message) -> dict[str, Tensor]:
+        """Replies as the method's server gets them.
+
+        Args:
+            tensors: The replies as they were sent.
+            message: The message that they answer, as these clients got it.
+        """
+        if not self.steps:
+            return dict(tensors)
+        plain = {name: tensor for name, tensor in tensors.items() if "@" not in name}
+        for name in self.update_names(plain, message):
+            base = self.algorithm.base(name, message, plain)
+            change = self._decode(name, tensors, self._width(name, message, plain))
+            plain[name] = change if base is None else base + change
+        return plain
+
+    def changes(self, tensors: Mapping[str, Tensor], message: Message) -> dict[str, Tensor]:
+        """The change that each bounded tensor of some replies makes, decoded; the tensor itself if it is a statistic.
+
+        Args:
+            tensors: The replies as they were sent.
+            message: The message that they answer, as these clients got it.
+        """
+        replies, found = self.decode(tensors, message), {}
+        for name in replies:
+            if self.algorithm.declaration(name, message).bounded:
+                found[name] = change_of(self.algorithm, name, message, replies)
+        return found
+
+    def update_names(self, tensors: Mapping[str, Tensor], message: Message) -> list[str]:
+        """The names of the replies that steps act on: rows that are declared a ``Model`` or an ``Update``."""
+        kinds = {name: self.algorithm.declaration(name, message) for name in tensors}
+        return [
+            name
+            for name, kind in kinds.items()
+            if isinstance(kind, Model | Update) and tensors[name].dim() == 2 and tensors[name].is_floating_point()
+        ]
+
+    def _width(self, name: str, message: Message, tensors: Mapping[str, Tensor]) -> int:
+        """The width of a reply's rows before any step: that of what the clients started from, or of the model."""
+        kind, source = self.algorithm.declaration(name, message), self.algorithm.base(name, message, tensors)
+        if source is None and isinstance(kind, Update):
+            source = message.get(kind.like)
+        if source is None:
+            raise FedloomError(
+                f"{type(self.algorithm).__name__} declares its reply {name} as a {type(kind).__name__}, and its "
+                "message has no tensor that it is a change of: name one with of= or like= in the declaration."
+            )
+        return int(source.shape[-1])
+
+    def _refuse_undeclared(self, tensors: Mapping[str, Tensor], message: Message) -> None:
+        """Refuse a reply that passes the channel by, because nobody says what it is."""
+        strange = [name for name in tensors if name not in self.algorithm.sends and name not in message]
+        if strange:
+            raise FedloomError(
+                f"{type(self.algorithm).__name__} replies with {strange[0]}, which it does not declare, so the channel "
+                "cannot tell what to do with it: add it to the method's sends, as Model, Update, Statistic or Scalar."
+            )
+
+    def _decode(self, name: str, tensors: Mapping[str, Tensor], width: int) -> Tensor:
+        widths = [width]
+        for step in self.steps:
+            widths.append(step.width(widths[-1]))
+        rows = tensors[name]
+        for number, step in reversed(list(enumerate(self.steps))):
+            prefix = f"{name}@{number}/"
+            extras = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+            rows = step.decode(rows, extras, widths[number])
+        return rows
+
+
+def change_of(algorithm: Algorithm, name: str, message: Message, tensors: Mapping[str, Tensor]) -> Tensor:
+    """A reply's tensor as a change: the difference to what its clients started from, or itself.
+
+    Args:
+        algorithm: The method.
+        name: The name of the tensor.
+        message: The message that the reply answers, as its clients got it.
+        tensors: All tensors of the reply.
+    """
+    base = algorithm.base(name, message, tensors)
+    return tensors[name] if base is None else tensors[name] - base

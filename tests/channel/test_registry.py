@@ -1,0 +1,33 @@
+"""Channels by name, and what a config may not say."""
+
+import pytest
+
+import fedloom as fl
+from fedloom.channel.registry import CHANNELS
+from fedloom.core.errors import FedloomError
+
+
+def test_every_step_runs_from_its_name():
+    task = fl.task("digits", clients=3)
+    for name in CHANNELS:
+        assert fl.run(task, "fedavg", rounds=1, channel=[name]).config["channel"][0]["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (["topc"], "did you mean 'topk'"),
+        ("topk", "give a list"),
+        ([{"name": "topk", "fraction": 0}], "above 0"),
+        ([{"fraction": 0.5}], "needs a name"),
+    ],
+)
+def test_what_is_wrong_is_said(value, said):
+    with pytest.raises(FedloomError, match=said):
+        fl.run("digits", "fedavg", rounds=1, channel=value)
+
+
+@pytest.mark.parametrize("method", ["local", "fedproto", "centralised"])
+def test_a_method_without_updates_refuses_a_channel(method):
+    with pytest.raises(FedloomError, match="sends no update"):
+        fl.run("digits", method, rounds=1, channel=["topk"])

@@ -1,0 +1,101 @@
+"""The channel of a run: steps in order, exact bytes, and replies that are what they were."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from safetensors.torch import save
+
+import fedloom as fl
+from fedloom.channel.compression.topk import TopK
+from fedloom.core.channel_step import ChannelStep
+from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message, Reply
+from fedloom.methods.registry import make_method
+from fedloom.rounds.channel import Channel
+from fedloom.rounds.jobs import Job
+from fedloom.runs.prepare import prepare
+from fedloom.runs.resolve_config import resolve
+
+METHODS = ["fedavg", "scaffold", "fedrep", "lgfedavg", "ifca", "fedsgd", "feddyn", "fedhybridavglg:threshold=100"]
+
+
+@dataclass(frozen=True)
+class Halves(ChannelStep):
+    """Sends half of each number as a half-precision float."""
+
+    def encode(self, rows, sender):
+        return (rows / 2).half(), {}
+
+    def decode(self, rows, extras, width):
+        return rows.float() * 2
+
+
+@pytest.fixture(scope="module")
+def task():
+    return fl.task("digits", clients=4, alpha=1.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_loss_a_channel_changes_nothing_but_rounding(task, method):
+    plain = fl.run(task, method, rounds=2)
+    sent = fl.run(task, method, rounds=2, channel=[TopK(1.0, error_feedback=False)])
+    for name, value in plain.records[-1]["metrics"].items():
+        assert sent.records[-1]["metrics"][name] == pytest.approx(value, abs=2e-3), name
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_counted_bytes_are_the_bytes_of_the_tensors(task, method):
+    run = prepare(task, make_method(method), resolve({"channel": ["topk"], "method": method})).composition
+    server = run.algorithm.start(task)
+    for wave in [run.algorithm.prelude(server, run.context(0))] if method == "ifca" else []:
+        server = {**server, **_end_of(wave)}
+    result = run.runtime().do(Job("update", 1, [2], [0]), run.algorithm.broadcast(server, [2]), {})
+    reply = {name: tensor.contiguous() for name, tensor in result.items() if name.startswith("reply/")}
+    assert int(result["bytes"]) == sum(tensor.nbytes for tensor in reply.values())
+    header = int.from_bytes(save(reply)[:8], "little") + 8
+    assert int(result["bytes"]) == len(save(reply)) - header
+
+
+def _end_of(generator):
+    try:
+        next(generator)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError
+
+
+def test_steps_act_in_order_and_are_undone_in_reverse():
+    channel = Channel(fl.FedAvg(), (TopK(0.5, error_feedback=False), Halves()))
+    message, cohort = Message({"row": torch.tensor([1.0, 1.0, 1.0, 1.0])}), _cohort()
+    sent = channel.encode(Reply({"row": torch.tensor([[2.0, 1.0, 9.0, 1.5]])}), message, cohort)
+    assert sent.tensors["row"].tolist() == [[0.5, 4.0]]
+    assert sent.tensors["row"].dtype == torch.float16
+    assert sent.tensors["row@0/positions"].tolist() == [[0, 2]]
+    assert sent.cost(1).tolist() == [2 * 2 + 2 * 4]
+    assert channel.decode(sent.tensors, message)["row"].tolist() == [[2.0, 1.0, 9.0, 1.0]]
+    assert channel.changes(sent.tensors, message)["row"].tolist() == [[1.0, 0.0, 8.0, 0.0]]
+
+
+def _cohort():
+    trainer = prepare(fl.task("digits", clients=2), fl.FedAvg(), resolve({})).composition.trainer
+    return Cohort([0], trainer, None, 1)  # type: ignore[arg-type]
+
+
+def test_what_a_method_does_not_declare_cannot_pass_a_channel():
+    class Strange(fl.FedAvg):
+        def client_update(self, cohort, message):
+            reply = super().client_update(cohort, message)
+            return Reply({**reply.tensors, "secret": reply.tensors["row"]})
+
+    with pytest.raises(FedloomError, match="replies with secret, which it does not declare"):
+        fl.run(fl.task("digits", clients=2), Strange(), rounds=1, channel=["topk"])
+
+
+def test_a_base_that_is_missing_is_named():
+    class Nameless(fl.FedAvg):
+        sends = {"row": fl.Model("the trained model", of="start")}  # noqa: RUF012
+
+    with pytest.raises(FedloomError, match=r"name one with of= or like="):
+        fl.run(fl.task("digits", clients=2), Nameless(), rounds=1, channel=["topk"])
