@@ -17,7 +17,7 @@ def test_every_aggregator_runs_from_its_name():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("medien", "did you mean 'median'"),
+        ("medien", "Did you mean 'median'"),
         ({"name": "trimmedmean", "share": 0.7}, "below 0.5"),
         ({"name": "median", "share": 0.1}, "unknown key"),
         (3, "is not a aggregator"),

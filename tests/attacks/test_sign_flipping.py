@@ -56,7 +56,7 @@ def test_hostile_clients_are_drawn_by_the_seed():
 @pytest.mark.parametrize(
     ("method", "attack", "said"),
     [
-        ("fedavg", {"name": "signflip"}, "did you mean 'signflipping'"),
+        ("fedavg", {"name": "signflip"}, "Did you mean 'signflipping'"),
         ("fedavg", {"name": "signflipping", "scale": 0}, "positive"),
         ("fedavg", {"name": "signflipping", "fraction": 2}, "at most 1"),
         ("fedavg", {"name": "signflipping", "clients": [99]}, "no client of that number"),

@@ -16,7 +16,7 @@ def test_every_step_runs_from_its_name():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (["topc"], "did you mean 'topk'"),
+        (["topc"], "Did you mean 'topk'"),
         ("topk", "give a list"),
         ([{"name": "topk", "fraction": 0}], "above 0"),
         ([{"fraction": 0.5}], "needs a name"),
