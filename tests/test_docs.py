@@ -151,6 +151,17 @@ def test_pages_name_files_that_exist(page: Path) -> None:
     assert not [path for path in sorted(named) if not any((place / path).exists() for place in (SOURCE, HOME))]
 
 
+def test_architecture_page_names_what_is_in_its_files() -> None:
+    text, file = (HOME / "docs/architecture.md").read_text(), r"`([a-z_]+/[a-z_/]*\.py)`"
+    places = re.findall(file + r"[\s,]+\(?((?:`\w+`(?:,\s+)?)+)\)", text)
+    places += [(path, name) for name, path in re.findall(r"(`\w+`)\s+\(" + file, text)]
+    assert len(places) > 40
+    for path, names in places:
+        nodes = ast.walk(ast.parse((SOURCE / path).read_text()))
+        defined = {node.name for node in nodes if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+        assert set(re.findall(r"`(\w+)`", names)) <= defined, f"{path} does not define {names}"
+
+
 def test_architecture_page_has_the_table_of_imports() -> None:
     text = (HOME / "docs/architecture.md").read_text()
     shown: dict[str, set[str]] = {}
