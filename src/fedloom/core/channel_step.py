@@ -23,7 +23,12 @@ Extras = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Sender:
-    """The clients whose rows a step encodes. What they keep is of one step and one reply."""
+    """The clients whose rows a step encodes. What they keep is of one step and one reply.
+
+    Args:
+        cohort: The clients.
+        prefix: What the names of their state begin with.
+    """
 
     cohort: Cohort
     prefix: str

@@ -60,12 +60,24 @@ class Update(Declaration):
 
 @dataclass(frozen=True)
 class Statistic(Declaration):
-    """Numbers about a client's data or model: prototypes, logits, counts. Channels leave it as it is."""
+    """Numbers about a client's data or model: prototypes, logits, counts. Channels leave it as it is.
+
+    Args:
+        about: What it is, in a few words, seen from a site.
+        bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
+        single: Whether the server needs each client's value; otherwise a sum over clients is enough.
+    """
 
 
 @dataclass(frozen=True)
 class Scalar(Declaration):
-    """One number. Channels leave it as it is."""
+    """One number. Channels leave it as it is.
+
+    Args:
+        about: What it is, in a few words, seen from a site.
+        bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
+        single: Whether the server needs each client's value; otherwise a sum over clients is enough.
+    """
 
 
 Declared = Mapping[str, Declaration]
