@@ -277,5 +277,5 @@ def test_a_pull_takes_one_number_per_client(execution):
 def test_a_last_batch_of_one_that_batch_norm_cannot_take_is_told_with_the_client():
     model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
     task = Task("t", federation([32, 17]), model)
-    with pytest.raises(FedloomError, match="client 1 has 17 samples, whose last batch of one BatchNorm cannot take"):
+    with pytest.raises(FedloomError, match="last batch of client 1, which has 17 samples, leaves a single sample"):
         train_all(task, "loop", LocalWork(batch_size=16))

@@ -38,8 +38,8 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
     """The rows after local training of a cohort with the compiled step."""
     if request.loss is not None or request.cycle is not None:
         raise FedloomError(
-            "execution 'compiled' takes plain steps on the task's loss, and this method has its own: use vectorised "
-            "or loop."
+            "execution 'compiled' supports only plain steps on the task's loss, but this method has its own: use "
+            "vectorised or loop."
         )
     layout, work = trainer.layout, request.work
     pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull

@@ -12,6 +12,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.seeds import key
+
 _MASK = (1 << 32) - 1
 _SIGN = 1 << 31
 
@@ -23,9 +25,14 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ (x >> 16)
 
 
-def step_key(key: Tensor, step: int | Tensor) -> Tensor:
-    """The key of one training step, from a client's key of the round."""
-    return _mix((key + step * 0x9E3779B1) & _MASK)
+def client_key(seed: int, round_number: int, client: int) -> int:
+    """The key of a client's dropout in one training."""
+    return key(seed, "dropout", round_number, client) & _MASK
+
+
+def step_key(keys: Tensor, step: int | Tensor) -> Tensor:
+    """The key of one training step, from a client's key of the training."""
+    return _mix((keys + step * 0x9E3779B1) & _MASK)
 
 
 def _mix_words(x: Tensor) -> Tensor:

@@ -6,10 +6,13 @@ takes no part in a step does not advance: its state only changes together with i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from fedloom.core.local_work import LocalWork
+from fedloom.core.trainer import TrainingRequest
 
 
 def clip_(gradients: list[Tensor], bound: float) -> None:
@@ -18,6 +21,16 @@ def clip_(gradients: list[Tensor], bound: float) -> None:
     scale = (bound / (squares.sqrt() + 1e-6)).clamp(max=1.0)
     for g in gradients:
         g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
+
+
+def add_affine_pull(
+    request: TrainingRequest, gradients: list[Tensor], values: Sequence[Tensor], constants: list[Tensor]
+) -> list[Tensor]:
+    """New gradients: the old ones with the request's affine pull added."""
+    total = list(torch._foreach_add(gradients, constants))
+    if request.slope:
+        torch._foreach_add_(total, list(values), alpha=request.slope)
+    return total
 
 
 class Optimizer:

@@ -1,0 +1,117 @@
+"""The execution ``loop``: one client after another, with an ordinary module whose memory is reused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.trainer import TrainingRequest
+from fedloom.training.batches import Assignment
+from fedloom.training.cycle_memory import CycleMemory
+from fedloom.training.evaluation import gradients_of
+from fedloom.training.functional_network import FunctionalNetwork
+from fedloom.training.keyed_dropout import client_key, step_key
+from fedloom.training.optimizer import Optimizer, add_affine_pull
+
+if TYPE_CHECKING:
+    from fedloom.training.local_trainer import LocalTrainer
+
+
+def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment]) -> tuple[Tensor, Tensor]:
+    """The rows after training one client after another, and the cycle's anchor rows."""
+    out = request.rows.clone()
+    anchors = out if request.cycle is None else request.rows.clone()
+    augmenters = trainer.augmenters(request)
+    for place, assignment in enumerate(assignments):
+        augmenter = augmenters[place] if augmenters else None
+        try:
+            _train_one(trainer, out[place], anchors[place], request, place, assignment, augmenter)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            name, size = trainer.task.federation.name(assignment.client), assignment.batch_size
+            where = f"the last batch of client {name}, which has {assignment.samples} samples,"
+            if request.cycle is not None:
+                where = f"a batch of client {name}, split into {request.cycle.deals} parts,"
+            raise FedloomError(
+                f"{where} leaves a single sample, and BatchNorm needs two: choose a batch_size other than {size}, or "
+                "use GroupNorm."
+            ) from None
+    return out, anchors
+
+
+def _train_one(
+    trainer: LocalTrainer,
+    row: Tensor,
+    anchor: Tensor,
+    request: TrainingRequest,
+    place: int,
+    work: Assignment,
+    augmenter: torch.Generator | None,
+) -> None:
+    model, layout = trainer.model, trainer.layout
+    layout.fill(model, row)
+    for name, counter in trainer.counters.items():
+        model.get_buffer(name).copy_(counter)
+    model.train()
+    named = dict(model.named_parameters())
+    moving = [slot.name for slot in layout.moving(request.part)]
+    values = [named[name] for name in moving]
+    for name, parameter in named.items():
+        parameter.requires_grad_(name in moving)
+    received = layout.views(request.rows[place])
+    given = {
+        name: {part: piece[0] for part, piece in layout.pieces(rows[place : place + 1]).items()}
+        for name, rows in request.given.items()
+    }
+    optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
+    memory = CycleMemory(request.cycle, {name: received[name].unsqueeze(0) for name in moving})
+    constants, fixed = request.constants, {}
+    if constants is not None:
+        fixed = layout.views(constants[place if len(constants) > 1 else 0])
+    noise = torch.tensor(client_key(request.seed, request.round, work.client))
+    steps = 0
+    with torch.random.fork_rng(devices=[]):
+        # for layers that draw from torch's own generator; torch.manual_seed would format a stack trace every time
+        torch.default_generator.manual_seed(int(noise))
+        for positions in work:
+            whole_x, whole_y = trainer.task.inputs(positions), trainer.task.targets(positions)
+            if trainer.task.augment is not None and augmenter is not None:
+                whole_x = trainer.task.augment(whole_x, augmenter)
+            if whole_x.dim() == 4:
+                whole_x = whole_x.contiguous(memory_format=trainer.format)
+            for number, lr in enumerate(request.lrs):
+                x, y = whole_x, whole_y
+                if request.cycle is not None:
+                    cut = request.cycle.cut(len(positions), number)
+                    x, y = x[cut], y[cut]
+                for layer in trainer.drops:
+                    layer.noise_key, layer.turn = step_key(noise, steps), 0
+                if request.loss is None:
+                    losses, counts = trainer.task.objective.losses(model(x), y)
+                else:
+                    losses, counts = request.loss(FunctionalNetwork(model, named), x, y, given)
+                gradients = gradients_of(losses.sum() / counts.sum(), values)
+                with torch.no_grad():
+                    if fixed:
+                        gradients = add_affine_pull(request, gradients, values, [fixed[name] for name in moving])
+                    elif request.pull is not None:
+                        for i, name in enumerate(moving):
+                            extra = {key: views[name] for key, views in given.items()}
+                            near = memory.anchor(name, received)
+                            gradients[i] = gradients[i] + request.pull(values[i], near, **extra)
+                optimizer.lr = lr
+                memory.before(optimizer.values)
+                optimizer.step([g.unsqueeze(0) for g in gradients])
+                memory.settle(number, optimizer.values, slice(None))
+                steps += 1
+    tensors = {**named, **dict(model.named_buffers())}
+    for name, view in layout.views(row).items():
+        view.copy_(tensors[name].detach())
+    if request.cycle is not None:
+        anchor.copy_(row)
+        for name, view in layout.views(anchor).items():
+            view.copy_(memory.anchor(name, {name: view}).view_as(view))

@@ -1,0 +1,136 @@
+"""The execution ``vectorised``: all clients of a cohort in one pass per step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedloom.core.network import Loss
+from fedloom.core.trainer import TrainingRequest
+from fedloom.training.batches import Assignment, interleave
+from fedloom.training.cycle_memory import CycleMemory
+from fedloom.training.evaluation import gradients_of
+from fedloom.training.functional_network import FunctionalNetwork
+from fedloom.training.keyed_dropout import KeyedDropout, step_key
+from fedloom.training.optimizer import Optimizer, add_affine_pull
+from fedloom.training.stacked import InPlace, run_chain, run_vmap
+
+if TYPE_CHECKING:
+    from fedloom.training.local_trainer import LocalTrainer
+
+
+def train_vectorised(
+    trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment]
+) -> tuple[Tensor, Tensor]:
+    """The rows after training all clients together, one batched pass per step, and the cycle's anchor rows."""
+    moving = [slot.name for slot in trainer.layout.moving(request.part)]
+    stacks = trainer.layout.stacks(request.rows)
+    constants = request.constants
+    fixed = {} if constants is None else trainer.layout.stacks(constants)
+    pulls = request.pull is not None and constants is None  # a pull that changes with every step
+    received = trainer.layout.stacks(request.rows) if pulls else {}
+    needed = request.given if pulls or request.loss is not None else {}
+    given = {name: trainer.layout.pieces(rows) for name, rows in needed.items()}
+    optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
+    memory = CycleMemory(request.cycle, {name: stacks[name] for name in moving})
+    keys, augmenters = trainer.keys(request), trainer.augmenters(request)
+    done = torch.zeros(len(keys), dtype=torch.int64)
+    for step in interleave(assignments):
+        cut = slice(step.rows) if isinstance(step.rows, int) else step.rows
+        piece = {name: stack[cut] for name, stack in stacks.items()}
+        part = optimizer.part(step.rows)
+        piece.update(zip(moving, part.values, strict=True))
+        extra = {key: {name: stack[cut] for name, stack in rows.items()} for key, rows in given.items()}
+        whole_x, whole_y = trainer.batch(step, augmenters)
+        for number, lr in enumerate(request.lrs):
+            x, y, mask = whole_x, whole_y, step.mask
+            if request.cycle is not None:
+                x, y, mask = request.cycle.deal(x, y, mask, number)
+            anchor = {name: memory.anchor(name, received)[cut] for name in received}
+            noise = step_key(keys[cut], done[cut]) if trainer.drops else keys[cut]
+            part.lr = lr
+            memory.before(part.values)
+            some = {name: stack if len(stack) == 1 else stack[cut] for name, stack in fixed.items()}
+            _step(trainer, request, moving, piece, part, anchor, extra, some, (x, y, mask), noise)
+            memory.settle(number, part.values, cut)
+            done[cut] += 1
+        if not isinstance(step.rows, int):
+            optimizer.put_back(part, step.rows)
+    rows = trainer.layout.unstack(stacks)
+    if request.cycle is None:
+        return rows, rows
+    return rows, trainer.layout.unstack({name: memory.anchor(name, stacks) for name in stacks})
+
+
+def _step(
+    trainer: LocalTrainer,
+    request: TrainingRequest,
+    moving: list[str],
+    stacks: dict[str, Tensor],
+    optimizer: Optimizer,
+    received: dict[str, Tensor],
+    given: dict[str, dict[str, Tensor]],
+    constants: dict[str, Tensor],
+    batch: tuple[Tensor, Tensor, Tensor | None],
+    keys: Tensor,
+) -> None:
+    work, (x, y, mask) = request.work, batch
+
+    def pull(name: str, value: Tensor) -> Tensor:
+        extra = {key: rows[name] for key, rows in given.items()}
+        return request.pull(value, received[name], **extra)  # type: ignore[misc]
+
+    plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
+    in_place = None
+    if trainer.chain is not None and plain and request.loss is None:
+        puller = pull if request.pull is not None and not constants else None
+        in_place = InPlace(optimizer.lr, work.weight_decay + request.slope, constants, puller, frozenset(moving))
+    leaves = [value.requires_grad_() for value in optimizer.values]
+    stacks.update(zip(moving, leaves, strict=True))
+    if request.loss is not None:
+        losses, counts = _method_loss(trainer, request.loss, stacks, x, y, given, keys)
+    else:
+        if trainer.chain is not None:
+            outputs = run_chain(trainer.chain, stacks, x, keys, in_place)
+        else:
+            outputs = run_vmap(trainer.model, stacks, x, keys)
+        losses, counts = trainer.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
+    losses, counts = losses.view(x.shape[:2]), counts.view(x.shape[:2])
+    if mask is not None:
+        losses, counts = losses * mask, counts * mask
+    loss = (losses.sum(1) / counts.sum(1)).sum()
+    if in_place is not None:
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.state[-1][0] += 1
+    else:
+        gradients = gradients_of(loss, leaves)
+        with torch.no_grad():
+            if constants:
+                gradients = add_affine_pull(request, gradients, leaves, [constants[name] for name in moving])
+            elif request.pull is not None:
+                gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, leaves, strict=True)]
+        optimizer.step(gradients)
+
+
+def _method_loss(
+    trainer: LocalTrainer,
+    loss: Loss,
+    stacks: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor,
+    given: dict[str, dict[str, Tensor]],
+    keys: Tensor,
+) -> tuple[Tensor, Tensor]:
+    drops = [n for n, layer in trainer.model.named_modules() if isinstance(layer, KeyedDropout)]
+
+    def one(
+        tensors: dict[str, Tensor], x: Tensor, y: Tensor, given: dict[str, dict[str, Tensor]], key: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        noise = {f"{name}.noise_key": key for name in drops}
+        return loss(FunctionalNetwork(trainer.model, {**tensors, **noise}), x, y, given)
+
+    trainer.model.train()
+    result: tuple[Tensor, Tensor] = torch.func.vmap(one, randomness="error")(stacks, x, y, given, keys)
+    return result
