@@ -103,7 +103,7 @@ def test_a_selector_of_ones_own_is_found_again_by_another_process(mine, tmp_path
 
 def test_nobody_ends_the_run_and_keeps_what_was_measured(mine):
     history = run({"name": f"{mine}:Answers", "places": []}, eval_every=1)
-    assert history.stopped == "selection 'answers' chose nobody in round 1: a round needs at least one client."
+    assert history.stopped == "selection 'answers' chose no client in round 1: a round needs at least one client."
     assert len(history.records) == 1
     with pytest.raises(Stopped):
         check_choice(Choice([]), pool(5), object())
@@ -112,12 +112,12 @@ def test_nobody_ends_the_run_and_keeps_what_was_measured(mine):
 @pytest.mark.parametrize(
     ("selection", "sentence"),
     [
-        ({"name": "Answers", "places": [1, 1]}, r"answered \[1, 1\] in round 1: it must name places between 0 and 2"),
-        ({"name": "Answers", "places": [3]}, r"answered \[3\] in round 1: it must name places between 0 and 2"),
+        ({"name": "Answers", "places": [1, 1]}, r"returned \[1, 1\] in round 1: it must name places between 0 and 2"),
+        ({"name": "Answers", "places": [3]}, r"returned \[3\] in round 1: it must name places between 0 and 2"),
         ({"name": "Answers", "place": [3]}, "unknown key in selection Answers: 'place'. Did you mean 'places'"),
         ({"name": "NoDataclass"}, "write @dataclass above the class"),
         ({"name": "NotCallable"}, "a selector needs a method __call__"),
-        ({"name": "Number"}, "answered with a int: return a fedloom.Choice"),
+        ({"name": "Number"}, "returned int: it must return a fedloom.Choice"),
         ({"name": "Nothing"}, "has no class Nothing"),
     ],
     ids=lambda value: str(value)[:20],

@@ -149,8 +149,8 @@ def test_self_loops_and_edges_that_are_there_add_nothing():
 @pytest.mark.parametrize(
     ("client", "edges", "told"),
     [
-        (2, torch.zeros(2, 1, dtype=torch.int64), "clients 0 to 1"),
-        (0, torch.tensor([[0], [3]]), "nodes 0 to 2"),
+        (2, torch.zeros(2, 1, dtype=torch.int64), "clients are numbered 0 to 1"),
+        (0, torch.tensor([[0], [3]]), "nodes are numbered 0 to 2"),
         (0, torch.tensor([0, 1]), "2×m"),
     ],
 )

@@ -147,11 +147,11 @@ def labels_as_objects():
 
 
 ARRAYS = {
-    "shape": ({"x": np.zeros((12, 8, 8))}, "an input has shape (8, 8), and the task needs (1, 8, 8)"),
-    "bytes": ({"x": np.zeros((12, 1, 8, 8), np.uint8)}, "the inputs are uint8, and the task needs float32"),
+    "shape": ({"x": np.zeros((12, 8, 8))}, "an input has shape (8, 8), but the task needs (1, 8, 8)"),
+    "bytes": ({"x": np.zeros((12, 1, 8, 8), np.uint8)}, "the inputs are uint8, but the task needs float32"),
     "words": ({"x": np.full((12, 1, 8, 8), "a")}, "not numbers"),
     "lengths": ({"y": np.arange(5)}, "12 inputs and labels of shape (5,)"),
-    "columns": ({"y": np.zeros((12, 2), np.int64)}, "y has shape (12, 2), and the task needs one label per sample"),
+    "columns": ({"y": np.zeros((12, 2), np.int64)}, "y has shape (12, 2), but the task needs one label per sample"),
     "class": ({"y": np.arange(12)}, "the label 10 of row 11 is out of range"),
     "fraction": ({"y": np.arange(12) / 2}, "the label of row 2 is 0.5"),
     "nan": ({"x": np.full((12, 1, 8, 8), np.nan)}, "column 0, 0, 0, row 1 is not a number"),
@@ -223,11 +223,11 @@ def test_a_folder_of_images_gives_its_pixels_and_the_schemas_classes(digits, tmp
 GREY = np.zeros((8, 8), np.uint8)
 PICTURES = {
     "class": ("bird/0.png", GREY, "the sub-folder 'bird' of album is not a class of the task (0, 1, 2"),
-    "size": ("3/9.png", np.zeros((8, 9), np.uint8), "album/3/9.png is 9×8 pixels, and the task's images are 8×8"),
+    "size": ("3/9.png", np.zeros((8, 9), np.uint8), "album/3/9.png is 9×8 pixels, but the task's images are 8×8"),
     "channels": (
         "3/9.png",
         np.zeros((8, 8, 3), np.uint8),
-        "album/3/9.png has 3 channels, and the task's images have 1",
+        "album/3/9.png has 3 channels, but the task's images have 1",
     ),
     "bits": ("3/9.png", np.zeros((8, 8), np.uint16), "album/3/9.png has more than 8 bits per channel"),
     "ending": ("3/9.bmp", GREY, "album/3/9.bmp is not a PNG or JPEG image"),
@@ -256,8 +256,10 @@ def test_folders_without_images_and_tables_for_images_are_refused(digits, pets, 
     check_refused(digits, south("empty"), tmp_path, "empty has no sub-folders")
     (tmp_path / "empty" / "3").mkdir()
     check_refused(digits, south("empty"), tmp_path, "empty has 0 images")
-    check_refused(pets, south("album"), tmp_path, "the task needs inputs of shape (2,), not images")
+    check_refused(
+        pets, south("album"), tmp_path, "album is a folder of images, but the task needs inputs of shape (2,)"
+    )
     write_rows(tmp_path / "mine.csv", HEADER, ROWS)
     check_refused(
-        digits, south("mine.csv"), tmp_path, "mine.csv is a table, and the task needs inputs of shape (1, 8, 8)"
+        digits, south("mine.csv"), tmp_path, "mine.csv is a table, but the task needs inputs of shape (1, 8, 8)"
     )

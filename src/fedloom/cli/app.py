@@ -1,4 +1,4 @@
-"""The ``fedloom`` command: verbs, errors in one sentence, exit code 2 for what a person can mend."""
+"""The ``fedloom`` command: verbs, errors in one sentence, exit code 2 for errors that the user can fix."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Memory that was freed is kept for the next step.
+"""Keep freed memory for the next step.
 
 Every local step makes and drops the same temporary tensors. glibc gives large ones back to the system at once and asks
 for new, empty pages a moment later: an LSTM then trains a quarter slower (docs/models.md), a graph network a tenth.
-This is a setting of the whole process, so the command line makes it for its own and the library never does.
+This setting is of the whole process, so only the command line makes it, and the library never does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 
 
 def keep_freed_memory() -> None:
-    """Ask glibc to hold up to a gigabyte of freed memory; other C libraries know nothing of it and are left alone."""
+    """Let glibc keep up to a gigabyte of freed memory. With another C library this does nothing."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

@@ -78,7 +78,7 @@ def _header(samples: NewSamples, saved: SavedModel, everything: bool) -> list[st
 
 
 def _rows(samples: NewSamples, saved: SavedModel, probabilities: Tensor, everything: bool) -> list[list[Any]]:
-    """What a sample is called, its likeliest class and how likely that is, and where samples for, all the others."""
+    """Each sample's name, its most probable class with its probability and, on request, all probabilities."""
     best, places = (column.tolist() for column in probabilities.max(1))
     others = probabilities.tolist() if everything else [()] * len(best)
     return [

@@ -1,7 +1,7 @@
 """A cohort: some clients that work together, and the primitives a method is written with.
 
-A method's client half is written for B rows, and B may be 1: in simulation a cohort has many clients, on a
-deployed machine it has one, and the method cannot tell.
+A method's client half is written for B rows, and B may be 1: a cohort has many clients in simulation and
+one on a deployed machine, and the method is the same.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Cohort:
         Args:
             rows: A row per client; use ``spread`` for a shared row.
             work: How much is trained and with which optimiser; the run's local work by default.
-            part: The only part of the model that may move; all parts by default.
+            part: The only part of the model that is trained; all parts by default.
             pull: An extra gradient ``pull(rows, received, **given)``, elementwise on pieces of rows.
             given: Rows that ``pull`` and ``loss`` need, by name.
             loss: A loss that replaces the task's.
@@ -172,8 +172,8 @@ class Cohort:
     ) -> tuple[Tensor, Tensor]:
         if rows.dim() != 2 or len(rows) != len(self):
             raise FedloomError(
-                f"cohort.train got rows of shape {tuple(rows.shape)} for {len(self)} clients: it needs a row per "
-                "client; a shared row becomes that with cohort.spread(row)."
+                f"cohort.train needs one row per client, got rows of shape {tuple(rows.shape)} for {len(self)} "
+                "clients: use cohort.spread(row) for a shared row."
             )
         work = work or self.setting.work
         seed = self.setting.seed

@@ -52,7 +52,7 @@ class Layout:
         """
         parameters = dict(model.named_parameters())
         if not any(p.requires_grad for p in parameters.values()):
-            raise FedloomError(f"{type(model).__name__} has no parameters that may move: there is nothing to train.")
+            raise FedloomError(f"{type(model).__name__} has no trainable parameter: there is nothing to train.")
         persistent = model.state_dict(keep_vars=True)
         buffers = {name: b for name, b in model.named_buffers() if name in persistent and b.is_floating_point()}
         parts = _parts_of(model, list(parameters))
@@ -80,7 +80,7 @@ class Layout:
         return tuple(dict.fromkeys(slot.part for slot in self.slots))
 
     def moving(self, part: str | None) -> tuple[Slot, ...]:
-        """The parameters that may move when only ``part`` is trained (None: all of them)."""
+        """The parameters that are trained when ``part`` is the only part trained (None: all of them)."""
         if part is None:
             return self.trainable
         self._check_part(part)

@@ -101,7 +101,7 @@ class Wave:
 @renamed(site="context")
 @dataclass(frozen=True)
 class Replies:
-    """The replies of a wave, in the order of its ids: of everyone it went to, or of those whose answer was taken.
+    """The replies of a wave, in the order of its ids: of all its clients, or of those whose answer was accepted.
 
     Args:
         ids: The clients that replied.

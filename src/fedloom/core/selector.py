@@ -99,15 +99,15 @@ def check_choice(choice: Choice, pool: Pool, selector: object) -> Choice:
     """The choice in sorted order; an invalid choice is an error."""
     name = type(selector).__name__.lower()
     if not isinstance(choice, Choice):
-        raise FedloomError(f"selection '{name}' answered with a {type(choice).__name__}: return a fedloom.Choice.")
+        raise FedloomError(f"selection '{name}' returned {type(choice).__name__}: it must return a fedloom.Choice.")
     places, lost = (sorted(int(place) for place in some) for some in (choice.places, choice.lost))
     if not places:
-        raise Stopped(f"selection '{name}' chose nobody in round {pool.round}: a round needs at least one client.")
+        raise Stopped(f"selection '{name}' chose no client in round {pool.round}: a round needs at least one client.")
     named = places + lost
     if any(not 0 <= place < pool.size for place in named) or len(set(named)) < len(named):
         also = f" and lost {lost}" if lost else ""
         raise FedloomError(
-            f"selection '{name}' answered {places}{also} in round {pool.round}: it must name places between 0 and "
+            f"selection '{name}' returned {places}{also} in round {pool.round}: it must name places between 0 and "
             f"{pool.size - 1}, each once."
         )
     return Choice(places, choice.state, lost)

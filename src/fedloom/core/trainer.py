@@ -26,7 +26,7 @@ class TrainingRequest:
     """What is to be trained: rows, on which samples, how much, and what is special about the method.
 
     ``pull`` is an extra gradient ``pull(rows, received, **given)``, elementwise on matching pieces of rows;
-    ``given`` are rows it (or ``loss``) needs; ``part`` names the only part that may move.
+    ``given`` are rows it (or ``loss``) needs; ``part`` names the only part that is trained.
     """
 
     rows: Tensor

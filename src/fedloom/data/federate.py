@@ -213,7 +213,7 @@ def _split(
     valid_share: float,
     seed: int,
 ) -> np.ndarray:
-    """The part (train, valid, test, nobody) of each position, decided within each owner."""
+    """The part (train, valid, test or none) of each position, decided within each owner."""
     part = np.full(len(positions), TRAIN, dtype=np.int8)
     mine = np.arange(len(positions))
     if samples.own_test is not None:

@@ -58,7 +58,7 @@ def read_arrays(path: Path, needed: Sequence[str] = (), optional: Sequence[str] 
             raise FedloomError(
                 f"{path} holds pickled Python objects, which Fedloom never loads: save plain arrays with numpy.savez."
             ) from None
-        raise FedloomError(f"{path} is not a readable .npz file: make or download it again.") from error
+        raise FedloomError(f"{path} is not a readable .npz file: create or download it again.") from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -79,7 +79,7 @@ def read_tsv_columns(path: Path, needed: Sequence[str]) -> dict[str, list[str]]:
         data = path.read_bytes()
         text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise FedloomError(f"{path} is not a readable .tsv.gz file: make or download it again.") from error
+        raise FedloomError(f"{path} is not a readable .tsv.gz file: create or download it again.") from error
     rows = [line.rstrip("\r").split("\t") for line in text.removesuffix("\n").split("\n")]
     header = rows.pop(0)
     for name in needed:

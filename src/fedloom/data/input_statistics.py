@@ -16,7 +16,7 @@ PIECE = 1 << 24
 def input_statistics(federation: Federation) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation per feature or channel (axis 1) over all training samples; 1 where nothing varies.
 
-    uint8 inputs are taken as fractions of 255, like everywhere else.
+    uint8 inputs are taken as fractions of 255, as everywhere else.
 
     Args:
         federation: The federation.

@@ -162,9 +162,9 @@ class Explanation:
 class _RecordingEngine(Inline):
     """The inline engine, which records what goes down to clients and comes up from them."""
 
-    def __init__(self, runtime: ClientRuntime, travels: bool) -> None:
+    def __init__(self, runtime: ClientRuntime, communicates: bool) -> None:
         super().__init__(runtime)
-        self.travels, self.round, self.seen, self.kept = travels, 0, list[Exchange](), set[str]()
+        self.communicates, self.round, self.seen, self.kept = communicates, 0, list[Exchange](), set[str]()
 
     def begin(self, round_number: int) -> None:
         self.round = round_number
@@ -174,7 +174,7 @@ class _RecordingEngine(Inline):
         kind = jobs[0].kind
         if kind != "global":
             what = {"update": WORK, "ask": SELECTION, "score": SCORING}[kind]
-            down = _down(self.runtime.algorithm, message, self.travels and kind != "score")
+            down = _down(self.runtime.algorithm, message, self.communicates and kind != "score")
             up = tuple(self._up(kind, name, t, message) for name, t in results[0].items() if not _is_kept(name))
             clients = tuple(client for job in jobs for client in job.ids)
             self.seen.append(Exchange(self.round, what, clients, down, up))
@@ -190,7 +190,7 @@ class _RecordingEngine(Inline):
                 about = f"sent beside {plain} by the channel"
             elif self.runtime.steps and plain in self.runtime.channel.update_names({plain: tensor}, message):
                 about = f"{about}, through the channel"
-            return _sent_tensor(plain + at + extra, tensor[0], about, self.travels)
+            return _sent_tensor(plain + at + extra, tensor[0], about, self.communicates)
         known = {"update": RESULT, "ask": ASKED, "score": SCORES}[kind]
         return _sent_tensor(name, tensor[0], known.get(name, name), False)
 

@@ -1,4 +1,4 @@
-"""The engine that runs everything in this process: the default, and the one a debugger likes."""
+"""The engine that runs everything in this process: the default, and the easiest to debug."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Ray(LocalEngine):
             except self.ray.exceptions.RayError as error:
                 if number is None:
                     raise FedloomError(
-                        f"a Ray worker could not begin ({last_line(error)}): every machine of the cluster needs this "
+                        f"a Ray worker could not start ({last_line(error)}): every machine of the cluster needs this "
                         "machine's Python, packages and modules, and memory for the data."
                     ) from None
                 if isinstance(error, self.ray.exceptions.RayTaskError):

@@ -52,7 +52,7 @@ def import_ray() -> Any:
 def connect(ray: Any, workers: int, address: str | None) -> tuple[bool, str | None]:
     """Connect to a cluster or start a local one: whether that was done here, and the local one's folder.
 
-    A process has one connection to Ray: one that somebody else made is used, and left as it is.
+    A process has one connection to Ray: an existing one is used, and left as it is.
     """
     if ray.is_initialized():
         there = ray.get_runtime_context().gcs_address
@@ -103,9 +103,9 @@ def leave(ray: Any, folder: str | None) -> None:
 
 @contextmanager
 def _loopback(tries: int | None = None) -> Iterator[None]:
-    """Ray turns 127.0.0.1 into the machine's public address wherever clusters are possible; here it means what it says.
+    """Keep Ray on 127.0.0.1, which it otherwise replaces by the machine's public address.
 
-    ``tries`` is how often Ray waits for a cluster that does not answer: twenty times half a minute, if it is not told.
+    ``tries`` is how often Ray waits half a minute for a cluster that does not answer (Ray's default: twenty times).
     """
     from ray._private import ray_constants
 

@@ -1,4 +1,4 @@
-"""The networks that the tasks use: any ``torch.nn.Module`` will do, and these are the ones the studies name."""
+"""The built-in networks of the tasks. Any other ``torch.nn.Module`` can be used in their place."""
 
 from __future__ import annotations
 

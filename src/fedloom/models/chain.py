@@ -1,7 +1,7 @@
 """The form most models take: a chain of standard layers that ends in a layer called ``head``.
 
-A plain ``nn.Sequential`` is what the vectorised execution can read layer by layer, and the name ``head`` is what
-personalisation methods look for in a table of a row's columns.
+The vectorised execution reads a plain ``nn.Sequential`` layer by layer, and personalisation methods find the head
+by its name.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """FullGN: the graph network that predicts the next action of a flow.
 
-Every categorical attribute has an embedding table, an element's embeddings are laid side by side, and blocks in the
+Every categorical attribute has an embedding table, an element's embeddings are concatenated, and blocks in the
 manner of Battaglia et al., Relational inductive biases, 2018, update edges, nodes and the graph in turn; all
 aggregations are sums. It is the model of a thesis on personalised federated learning for action flows: six blocks of
 width 90, "shared". Inputs are not 90 wide, so the first block has weights of its own and the other five share one
-set. The head answers with logits: the document's softmax before a cross-entropy would be a second one.
+set. The head returns logits: cross-entropy has a softmax, and the document's would be a second one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FullGN(nn.Module):
 
 
 class Encoder(nn.Module):
-    """One embedding table per attribute; what they give is laid side by side."""
+    """One embedding table per attribute; the embeddings are concatenated."""
 
     def __init__(self, tables: Sequence[Table], element: str) -> None:
         super().__init__()

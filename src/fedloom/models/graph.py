@@ -95,7 +95,7 @@ class Graph:
         if edges.dim() != 2 or len(edges) != 2:
             raise FedloomError(f"edges of shape {tuple(edges.shape)}: give a source row and a target row, 2×m.")
         if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(self):
-            raise FedloomError(f"an edge names node {int(edges.max())}: the graph has the nodes 0 to {len(self) - 1}.")
+            raise FedloomError(f"an edge names node {int(edges.max())}: the nodes are numbered 0 to {len(self) - 1}.")
         new = unique_edges(edges, len(self))
         fresh = new[:, ~torch.isin(new[0] * len(self) + new[1], self.keys)]
         return replace(self, edges=torch.cat([self.edges, fresh], 1))
@@ -177,7 +177,7 @@ class Graphs:
     def augment(self, client: int, edges: Tensor) -> None:
         """Set the edges (2×m local numbers) that a client adds to its graph, in place of earlier ones."""
         if not 0 <= client < self.clients:
-            raise FedloomError(f"client {client} cannot add edges: there are the clients 0 to {self.clients - 1}.")
+            raise FedloomError(f"client {client} cannot add edges: the clients are numbered 0 to {self.clients - 1}.")
         if client in self._added and torch.equal(self._added[client][0], edges):
             return
         self._added.pop(client, None)

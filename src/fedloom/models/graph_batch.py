@@ -25,7 +25,7 @@ class Incidence:
 
     @staticmethod
     def of(ones: Tensor, width: int) -> Incidence:
-        """A matrix of so many columns from the columns of the ones in each row: rows × ones per row."""
+        """The matrix with ``width`` columns, from the columns of the ones in each row (rows × ones per row)."""
         height, each = ones.shape
         flat = ones.reshape(-1)
         stops = torch.zeros(width + 1, dtype=torch.int64)
@@ -93,7 +93,7 @@ class Connectivity:
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """The flows of a batch without padding: tokens of all nodes, edges and graphs, and how they hang together.
+    """The flows of a batch without padding: tokens of all nodes, edges and graphs, and how they are connected.
 
     A row of the packed tensor is ``[N, E, nodes, edges, graph tokens, N × node tokens, E × (source, target, edge
     tokens)]`` with the batch's largest N and E; sources and targets are numbers of the flow's nodes, and a flow's last
@@ -107,7 +107,7 @@ class GraphBatch:
 
     @staticmethod
     def of(x: Tensor, attributes: tuple[int, int, int]) -> GraphBatch:
-        """Unpack flows whose nodes, edges and graphs have so many attributes."""
+        """Unpack flows whose nodes, edges and graphs have these numbers of attributes."""
         (of_node, of_edge, of_graph), count = attributes, len(x)
         most_nodes, most_edges = x[0, :2].tolist()
         cuts = list(accumulate([4, of_graph, most_nodes * of_node, most_edges * (2 + of_edge)]))

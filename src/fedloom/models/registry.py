@@ -108,7 +108,7 @@ KINDS = ("table", "image", "signal", "characters", "words")
 
 
 def default_for(input_shape: Shape, classes: int, kind: str) -> str:
-    """The name of the model that a kind of data (one of ``KINDS``) gets when nobody names one."""
+    """The name of the model that a kind of data (one of ``KINDS``) gets by default."""
     if kind not in KINDS:
         raise unknown("kind of data", kind, KINDS)
     if kind == "image":

@@ -2,7 +2,7 @@
 
 One client at a time, ``nn.LSTM`` runs its fused kernel (oneDNN on the CPU). ``torch.func.vmap`` has no rule for that
 kernel, so over the rows of a cohort the layer is written out as batched products. Both compute the same function;
-which is faster is measured by bench/lstm.py and told in docs/models.md.
+which is faster is measured by bench/lstm.py and reported in docs/models.md.
 """
 
 from __future__ import annotations

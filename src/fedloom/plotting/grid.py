@@ -32,7 +32,7 @@ FAR_APART = 20  # a key whose values differ by more than this factor has a logar
 class GridPoint:
     """One combination of the grid: its settings, and the metric's mean and standard deviation over seeds.
 
-    ``text`` is the value for people, as ``87.3 ± 0.6 %``.
+    ``text`` is the value to show: ``87.3 ± 0.6 %``.
     """
 
     label: str

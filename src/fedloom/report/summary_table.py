@@ -92,12 +92,12 @@ def verdict(rows: Sequence[SummaryRow]) -> str:
         ]
     elif any(open_ for _, open_ in filter(None, found)):
         more = max(5, 2 * max(row["seeds"] for row in finished))
-        sentences.append(f"More seeds would tell, for example --seeds {more}.")
+        sentences.append(f"More seeds may decide it, for example --seeds {more}.")
     early = [str(row["method"]) for row in rows if row["stopped"]]
     if early:
         sentences.append(f"Left out because {'it' if len(early) == 1 else 'they'} stopped early: {', '.join(early)}.")
     if len({row["rounds"] for row in finished}) > 1:
-        sentences.append("The methods ran for different numbers of rounds, so their last values are not alike.")
+        sentences.append("The methods ran for different numbers of rounds, so their last values are not comparable.")
     return " ".join(sentences)
 
 
@@ -139,7 +139,7 @@ def _combined_std(one: SummaryRow, other: SummaryRow, key: str) -> float:
 
 
 def accuracy_text(row: SummaryRow, key: str) -> str:
-    """A row's accuracy for people, as ``87.3 ± 0.6 %``."""
+    """A row's accuracy as text: ``87.3 ± 0.6 %``."""
     if row[key] is None:
         return "not measured"
     std = row[f"{key}_std"]

@@ -1,7 +1,7 @@
 """Numbers that Tavakoli 2023 (Fed-GALA) reports: tables 5.1 to 5.3, as printed.
 
-Accuracies and, in brackets there, their standard deviations over ten initialisations. Known slips of the document are
-said where the numbers are used: the label rates of table 4.1 are swapped, averages of CiteSeer-4 and PubMed-8 are of
+Accuracies and, in brackets there, their standard deviations over ten initialisations. Known errors of the document are
+noted where the numbers are used: the label rates of table 4.1 are swapped, averages of CiteSeer-4 and PubMed-8 have
 another divisor.
 """
 

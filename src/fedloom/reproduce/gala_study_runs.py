@@ -119,7 +119,7 @@ class GalaPlan:
 
     def run(self, request: StudyRequest) -> GalaScores:
         """Run all members and score them."""
-        histories, workshop, scores = request.run(self.members()), RunFactory(kept_tasks=len(self.cases)), GalaScores()
+        histories, factory, scores = request.run(self.members()), RunFactory(kept_tasks=len(self.cases)), GalaScores()
         for case in self.cases:
             for method in self.methods:
                 found = histories[self.member(method, case).label]
@@ -128,7 +128,7 @@ class GalaPlan:
                     scores[method, case, mode] = [_own_models_score(history, method, mode) for history in found]
                     if method is not LOCAL:
                         scores[method, case, f"shared {mode}"] = [
-                            _shared_model_score(h, method, mode, workshop) for h in found
+                            _shared_model_score(h, method, mode, factory) for h in found
                         ]
         return scores
 
@@ -138,12 +138,12 @@ def _own_models_score(history: History, method: StudyMethod, mode: str) -> float
     return _weighted_mean(history.clients, method, "global_accuracy" if mode == "global" else "accuracy")
 
 
-def _shared_model_score(history: History, method: StudyMethod, mode: str, workshop: RunFactory) -> float:
+def _shared_model_score(history: History, method: StudyMethod, mode: str, factory: RunFactory) -> float:
     """The shared model's accuracy, averaged in the same way."""
     if mode == "global" or history.folder is None:
         return float(history.last(GLOBAL) or 0.0)
     config = load_config(history.folder).model_copy(update={"prediction": [], "workers": 1})
-    prepared = prepare(workshop.task(config), method_from_config(config), config)
+    prepared = prepare(factory.task(config), method_from_config(config), config)
     return _weighted_mean(rescore(prepared, history.folder), method, "accuracy")
 
 

@@ -94,10 +94,10 @@ class StudyRequest:
         return replace(self, watch=watch)
 
     def run(self, members: Sequence[Member], may_stop: bool = False) -> dict[str, list[History]]:
-        """A history per member and seed: read, resumed or run. A run that stopped early is an error, unless it may."""
+        """A history per member and seed: read, resumed or run. ``may_stop`` allows runs that stopped early."""
         changed = [replace(member, values=override(_copy(member.values), self.settings)) for member in members]
-        workshop = RunFactory(workers=self.workers, kept_tasks=2)
-        found = run_members(self.out, changed, range(self.seeds), self.watch, workshop)
+        factory = RunFactory(workers=self.workers, kept_tasks=2)
+        found = run_members(self.out, changed, range(self.seeds), self.watch, factory)
         for label, histories in found.items():
             for seed, history in enumerate(histories):
                 if history.stopped and not may_stop:

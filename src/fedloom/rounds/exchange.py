@@ -35,12 +35,12 @@ class Ledger:
         self.bytes_between += down * near // len(wave.ids)
         self.bytes_down += down - down * near // len(wave.ids)
 
-    def book(self, wave: Wave, merged: Tensors, travels: bool) -> None:
+    def receive(self, wave: Wave, merged: Tensors, communicates: bool) -> None:
         """Add the steps, bytes and measurements of a wave's replies."""
         ids = wave.ids
         self.selected.update(ids)
         self.steps += int(merged["steps"].sum())
-        if travels:
+        if communicates:
             sent = merged["bytes"] if wave.to_server is None else merged["bytes"][wave.to_server]
             self.bytes_up += int(sent.sum())
         for name in (name for name in merged if name.startswith(("received/", "trained/"))):
@@ -72,7 +72,7 @@ def exchange(
     merged = nothing | merge(jobs, sent)
     for job, result in zip(jobs, results, strict=True):
         state.client_states.write(job.ids, with_prefix(result, "kept/"))
-    ledger.book(wave, merged, run.algorithm.communicates)
+    ledger.receive(wave, merged, run.algorithm.communicates)
     samples = merged["samples"]
     replies = Replies(
         ids=wave.ids,

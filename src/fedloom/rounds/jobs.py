@@ -41,7 +41,7 @@ class Engine(Protocol):
         """Note that a round begins, or begins again."""
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
-        """Run jobs; results come back in the order of the jobs, None for a job that nobody did."""
+        """Run jobs; results come back in the order of the jobs, None for a job without a result."""
 
     def take_exclusions(self) -> list[dict[str, Any]]:
         """Return, once, the clients whose answers did not count since the last call, and why."""

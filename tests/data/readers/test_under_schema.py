@@ -24,7 +24,7 @@ def test_sequences_of_symbols_are_checked_against_the_vocabulary():
         FedloomError, match="the target 5 of row 1 is not a class of the task: its 5 classes are numbered"
     ):
         conforming_samples(x, np.array([[1, 5], [0, 0]]), CHARACTERS, "mine.npz")
-    with pytest.raises(FedloomError, match="the inputs are float32, and the task needs uint8"):
+    with pytest.raises(FedloomError, match="the inputs are float32, but the task needs uint8"):
         conforming_samples(x.astype(float), y, CHARACTERS, "mine.npz")
     with pytest.raises(FedloomError, match="row 1 has an input outside 0 to 255"):
         conforming_samples(x - 1, y, CHARACTERS.model_copy(update={"symbols": False}), "mine.npz")

@@ -190,7 +190,7 @@ def test_everyone_begins_from_the_blueprints_model_whatever_torch_would_draw(tmp
     other = replace(made, initial=made.initial + 1)
     for task in (other.server_task({}), other.site_task(rehearsal_settings(0), tmp_path)):
         assert torch.equal(task.initial_row(), other.initial)
-    with pytest.raises(FedloomError, match="the blueprint's 3"):
+    with pytest.raises(FedloomError, match="but the blueprint has 3"):
         replace(made, initial=torch.zeros(3)).server_task({})
 
 

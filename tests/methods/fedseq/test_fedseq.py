@@ -277,9 +277,9 @@ def test_with_feddyn_inside_chains_reach_the_optimum_where_fedavg_inside_does_no
 @pytest.mark.parametrize(
     ("inner", "says"),
     [
-        ("scaffold", "scaffold cannot run inside chains: a chain hands on a model, and its clients need row, c"),
-        ("fedprox:adaptive=true", "fedprox cannot run inside chains: a chain hands on a model, .* need row, mu"),
-        ("local", "local cannot run inside chains: a chain hands on one whole model that each member trains"),
+        ("scaffold", "scaffold cannot run inside chains: a chain passes on a model, but its clients need row, c"),
+        ("fedprox:adaptive=true", "fedprox cannot run inside chains: a chain passes on a model, .* need row, mu"),
+        ("local", "local cannot run inside chains: a chain passes on one whole model that each member trains"),
         ("fedper", "fedper cannot run inside chains"),
         ("fedsgd", "fedsgd cannot run inside chains"),
         ("centralised", "centralised cannot run inside chains"),

@@ -66,7 +66,7 @@ def test_graphs_that_do_not_fit_are_refused(graph, tmp_path):
     write_graph_tables(tmp_path / "many", ["x0", "x1"], ["0", "3"])
     check_refused(graph, south("many"), tmp_path, "many: the label '3' of node 1 is not a class of the task")
     save_graph(clubs(), tmp_path / "wide.npz")
-    check_refused(graph, south("wide.npz"), tmp_path, "wide.npz: its nodes have 3 features, and the task's have 2")
+    check_refused(graph, south("wide.npz"), tmp_path, "wide.npz: its nodes have 3 features, but the task's have 2")
     source = clubs(classes=2)
     nobody = {"train": torch.zeros(38, dtype=torch.bool), "test": source.parts["test"]}
     save_graph(replace(source, parts=nobody), tmp_path / "untrained.npz")

@@ -2,7 +2,7 @@
 
 A partitioner is called with the labels, the number of clients, a seed and, where the data have one, a natural key per
 sample. It returns the sorted positions of each client; a sample belongs to at most one client. Subclasses of
-``Partition`` only say who owns each sample (one number per sample, -1 for nobody), so a hundred thousand clients are
+``Partition`` only say who owns each sample (one number per sample, -1 for no client), so a hundred thousand clients are
 one vector.
 """
 
@@ -39,7 +39,7 @@ class Partition(ABC):
     def divide(
         self, labels: np.ndarray, clients: int | None, seed: int, natural: np.ndarray | None = None
     ) -> tuple[np.ndarray, int]:
-        """The client of each sample (-1 for nobody) and the number of clients, after checking the request."""
+        """The client of each sample (-1 for no client) and the number of clients, after checking the request."""
         count = self.count(labels, clients, natural)
         if count < 1:
             raise FedloomError(f"clients={count}: a federation needs at least one client.")
@@ -52,7 +52,7 @@ class Partition(ABC):
     def count(self, labels: np.ndarray, clients: int | None, natural: np.ndarray | None) -> int:
         """How many clients the partition makes when the user asks for ``clients``."""
         if clients is None:
-            raise FedloomError("the number of clients is missing: say how many share the data, for example clients=20.")
+            raise FedloomError("the number of clients is missing: set it, for example clients=20.")
         return clients
 
     @abstractmethod

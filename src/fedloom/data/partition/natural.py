@@ -15,7 +15,7 @@ from fedloom.data.partition.base import Partition
 class Natural(Partition):
     """By the data's own key (writer, role, subject, user, client column), for keys with ``minimum`` samples or more.
 
-    With fewer clients than keys, a random choice of the keys takes part; the others' samples belong to nobody.
+    With fewer clients than keys, keys are chosen at random; samples of the others belong to no client.
     """
 
     minimum: int = 1

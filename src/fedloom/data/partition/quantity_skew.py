@@ -19,7 +19,7 @@ def _assign_sizes(sizes: np.ndarray, samples: int, random: np.random.Generator) 
 
 @dataclass(frozen=True)
 class Quantities(Partition):
-    """Quantity skew by a list: client k gets ``sizes[k]`` random samples; what is left over belongs to nobody."""
+    """Quantity skew by a list: client k gets ``sizes[k]`` random samples; the rest belong to no client."""
 
     sizes: tuple[int, ...]
 

@@ -137,7 +137,7 @@ def quantities(sizes: Sequence[int]) -> Quantities:
     """Quantity skew by a list of sizes.
 
     Args:
-        sizes: Client k gets ``sizes[k]`` random samples; the rest belong to nobody.
+        sizes: Client k gets ``sizes[k]`` random samples; the rest belong to no client.
     """
     return Quantities(tuple(sizes))
 

@@ -28,7 +28,7 @@ def read_image_folder(
     """
     inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not inside:
-        raise FedloomError(f"{folder.name} has no sub-folders: put the images of each class in a folder of its own.")
+        raise FedloomError(f"{folder.name} has no sub-folders: put the images of each class into a sub-folder.")
     images, labels = [], []
     for kind in inside:
         if kind.name not in class_names:
@@ -54,13 +54,13 @@ def read_image(path: Path, where: str, shape: tuple[int, ...]) -> np.ndarray:
 
     channels, height, width = shape
     if path.suffix.lower() not in IMAGE_ENDINGS:
-        raise FedloomError(f"{where} is not a PNG or JPEG image: take it out, or convert it.")
+        raise FedloomError(f"{where} is not a PNG or JPEG image: convert or remove it.")
     try:
         with Image.open(path, formats=("PNG", "JPEG")) as image:
             if image.size != (width, height):
                 raise FedloomError(
-                    f"{where} is {image.width}×{image.height} pixels, and the task's images are {width}×{height}: "
-                    "scale it."
+                    f"{where} is {image.width}×{image.height} pixels, but the task's images are {width}×{height}: "
+                    "resize it."
                 )
             pixels = np.asarray(image.convert(_MODES.get(image.mode, image.mode)))
     except (
@@ -72,13 +72,13 @@ def read_image(path: Path, where: str, shape: tuple[int, ...]) -> np.ndarray:
         zlib.error,
         Image.DecompressionBombError,
     ) as error:
-        raise FedloomError(f"{where} is not a readable image: make it again, or take it out.") from error
+        raise FedloomError(f"{where} is not a readable image: save it again, or remove it.") from error
     if pixels.dtype != np.uint8:
-        raise FedloomError(f"{where} has more than 8 bits per channel: save it with 8.")
+        raise FedloomError(f"{where} has more than 8 bits per channel: save it with 8 bits.")
     pixels = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     if len(pixels) != channels:
         raise FedloomError(
-            f"{where} has {len(pixels)} channel{'s' * (len(pixels) > 1)}, and the task's images have {channels}: "
+            f"{where} has {len(pixels)} channel{'s' * (len(pixels) > 1)}, but the task's images have {channels}: "
             "convert it."
         )
     return pixels

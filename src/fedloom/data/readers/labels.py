@@ -43,7 +43,7 @@ def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[
 def _count(largest: int, samples: int, classes: int | None, where: str) -> int:
     if classes is not None:
         if classes <= largest:
-            raise FedloomError(f"{where}: classes={classes}, but the labels name {largest + 1}: give at least that.")
+            raise FedloomError(f"{where}: classes={classes}, but the labels name {largest + 1}: give at least as many.")
         return classes
     if largest + 1 > max(1000, samples):
         raise FedloomError(

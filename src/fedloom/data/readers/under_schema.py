@@ -42,16 +42,14 @@ def read_under_schema(
     """
     if path.is_dir():
         if len(schema.shape) != 3:
-            raise FedloomError(
-                f"{path.name} is a folder, and the task needs inputs of shape {schema.shape}, not images."
-            )
+            raise FedloomError(f"{path.name} is a folder of images, but the task needs inputs of shape {schema.shape}.")
         images, labels = read_image_folder(path, schema.shape, schema.labels)
         x = images / np.float32(255) if schema.input_type.is_floating_point else images
         return conforming_samples(x, labels, schema, path.name)
     match path.suffix.lower():
         case suffix if suffix in TABLE_ENDINGS:
             if len(schema.shape) != 1:
-                raise FedloomError(f"{path.name} is a table, and the task needs inputs of shape {schema.shape}.")
+                raise FedloomError(f"{path.name} is a table, but the task needs inputs of shape {schema.shape}.")
             table = read_table(path, target, client_column, ignore, schema.features)
             return conforming_samples(table.x, table.y, schema, path.name, table.features)
         case ".npz":
@@ -68,7 +66,7 @@ def conforming_samples(x: Any, y: Any, schema: DataSchema, where: str, features:
     targets = np.asarray(y)
     if targets.ndim == 0 or targets.shape[1:] != schema.target_shape:
         asked = f"targets of shape {schema.target_shape}" if schema.target_shape else "one label per sample"
-        raise FedloomError(f"{where}: y has shape {targets.shape}, and the task needs {asked}.")
+        raise FedloomError(f"{where}: y has shape {targets.shape}, but the task needs {asked}.")
     plain = samples_from_arrays(x, np.zeros(len(targets), dtype=np.int64), features=features, where=where)
     inputs = conforming_inputs(plain.columns["x"], schema, where)
     numbers = _sequences(targets, schema, where) if schema.target_shape else class_numbers(targets, schema, where)
@@ -80,10 +78,10 @@ def conforming_inputs(x: Tensor, schema: DataSchema, where: str) -> Tensor:
     """Inputs with the schema's shape and type; a conversion that would lose information is an error."""
     given, wanted = tuple(x.shape[1:]), schema.input_type
     if given != schema.shape:
-        raise FedloomError(f"{where}: an input has shape {given}, and the task needs {schema.shape}.")
+        raise FedloomError(f"{where}: an input has shape {given}, but the task needs {schema.shape}.")
     if wanted.is_floating_point != x.is_floating_point() and not (wanted.is_floating_point and x.dtype == torch.int64):
         called = str(x.dtype).removeprefix("torch.")
-        raise FedloomError(f"{where}: the inputs are {called}, and the task needs {schema.dtype}: convert them.")
+        raise FedloomError(f"{where}: the inputs are {called}, but the task needs {schema.dtype}: convert them.")
     if not wanted.is_floating_point:
         limits = torch.iinfo(wanted)
         low, high = (0, schema.classes - 1) if schema.symbols else (limits.min, limits.max)
@@ -133,7 +131,7 @@ def _reads_as_number(word: str) -> bool:
 def _sequences(targets: np.ndarray, schema: DataSchema, where: str) -> np.ndarray:
     """Targets that are sequences of class numbers; -100 marks positions that do not count."""
     if targets.dtype.kind not in "iu":
-        raise FedloomError(f"{where}: y is {targets.dtype}, and the task needs whole numbers.")
+        raise FedloomError(f"{where}: y is {targets.dtype}, but the task needs whole numbers.")
     wrong = ((targets < 0) | (targets >= schema.classes)) & (targets != IGNORED)
     if wrong.any():
         row, *place = (int(index) for index in np.argwhere(wrong)[0])

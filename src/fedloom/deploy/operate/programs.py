@@ -66,7 +66,7 @@ class Program:
 def start_program(
     name: str, command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
 ) -> Program:
-    """Start a program that ends when this process ends, in whatever way."""
+    """Start a program that ends when this process ends, however it ends."""
     log.parent.mkdir(parents=True, exist_ok=True)
     began = log.stat().st_size if log.exists() else 0
     with open(log, "ab") as file:

@@ -235,7 +235,7 @@ class Blueprint:
         """The task with the blueprint's initial model."""
         if task.layout.width != len(self.initial):
             raise FedloomError(
-                f"the model of task {task.name} has {task.layout.width:,} parameters and the blueprint's "
+                f"the model of task {task.name} has {task.layout.width:,} parameters, but the blueprint has "
                 f"{len(self.initial):,}: make the deployment again with this version of fedloom."
             )
         task.layout.fill(task.model, self.initial)

@@ -77,7 +77,7 @@ http {
             return 404;
         }
 
-        # Who belongs to the fleet is for the operator to say.
+        # Only the operator registers and removes nodes.
         location = /v1/fleet/register-node { return 403; }
         location = /v1/fleet/unregister-node { return 403; }
 

@@ -268,9 +268,9 @@ def check_inner(method: Algorithm, task: Task) -> None:
         not (plain and method.communicates and method.shares_whole_model and method.trains_locally)
         or method.has_personal_models
     ):
-        raise inner_error(method, "a chain hands on one whole model that each member trains, and nothing else")
+        raise inner_error(method, "a chain passes on one whole model that each member trains, and nothing else")
     sent = method.broadcast(method.start(task), [0])
     if {*sent.shared, *sent.each} != {"row"}:
         raise inner_error(
-            method, f"a chain hands on a model, and its clients need {', '.join([*sent.shared, *sent.each])}"
+            method, f"a chain passes on a model, but its clients need {', '.join([*sent.shared, *sent.each])}"
         )

@@ -33,7 +33,7 @@ from fedloom.tasks.graphs.read import node_features, read_graph
 
 @dataclass(frozen=True)
 class RemoteGraphFederation(GraphFederation):
-    """A federation of graphs that nobody here holds: sizes, and the whole graph for tests."""
+    """A federation of graphs that are held elsewhere: their sizes, and the whole graph for tests."""
 
     @property
     def points(self) -> Tensor:
@@ -192,7 +192,7 @@ def _read_under_schema(path: Path, settings: TaskSettings, schema: DataSchema) -
     )
     width = source.graph.features.width
     if (width,) != schema.shape:
-        raise FedloomError(f"{path.name}: its nodes have {width} features, and the task's have {schema.shape[0]}.")
+        raise FedloomError(f"{path.name}: its nodes have {width} features, but the task's have {schema.shape[0]}.")
     labels = source.labels
     if source.class_names:
         number = {name: place for place, name in enumerate(schema.class_names)}

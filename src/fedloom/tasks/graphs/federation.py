@@ -30,7 +30,7 @@ class GraphFederation(Federation):
     def of(source: LabelledGraph, divided: GraphSplit) -> GraphFederation:
         """From a whole graph with its nodes' classes and parts, and its division."""
         if source.parts is None:
-            raise FedloomError(f"{source.name} does not say which nodes are for training and which for testing.")
+            raise FedloomError(f"{source.name} does not say which nodes are for training and which are for testing.")
         graphs, parts, ids = divided.graphs, source.parts, divided.graphs.ids
         copies = [graphs.positions(block) for block in range(graphs.clients + 1)]
 
@@ -72,11 +72,11 @@ class GraphFederation(Federation):
         return [self.graphs.ids, whole.edges, whole.features.columns, whole.features.values]
 
     def subsample(self, pick: Callable[[Tensor], Tensor], global_test: int) -> GraphFederation:
-        """The federation itself: a graph is one piece."""
+        """The federation itself: a graph cannot be subsampled."""
         return self
 
     def as_one_client(self, without: Sequence[int] = ()) -> GraphFederation:
-        """One client with the whole graph, whose training nodes are those that any client (but some) trains on."""
+        """One client with the whole graph; it trains on the training nodes of all clients but those in ``without``."""
         ids = self.graphs.ids
         known = [ids[self.train[client]] for client in range(self.clients) if client not in without]
         trained = torch.isin(ids[self.graphs.positions(self.graphs.whole)], torch.cat(known))

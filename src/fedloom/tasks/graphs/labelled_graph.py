@@ -1,7 +1,7 @@
 """A whole graph whose nodes have features, classes and parts: what is divided among clients.
 
-Whatever a graph comes from ends in ``labelled_graph``, which checks what a person can get wrong and says in one
-sentence which node or edge it is. Nodes and edges are counted from 0, as ``edge_index`` counts them.
+Every reader ends in ``labelled_graph``, which checks the arrays; an error names the node or the edge. Nodes and edges
+are counted from 0, as in ``edge_index``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def with_parts(
         test_share: The share of the labelled nodes for testing.
         valid_share: The share of the labelled nodes for validation.
         per_class: How many nodes of each class stay in the training part, as in the public splits of citation graphs
-            (20); the others then have no label in training.
+            (20); the other labels are not used in training.
         seed: The seed of the draw.
     """
     if not 0 < test_share + valid_share < 1 or min(test_share, valid_share) < 0 or test_share == 0:
@@ -164,9 +164,9 @@ def _check_finite(features: Sparse, name: str) -> None:
     if len(wrong):
         place = int(wrong[0])
         value = float(features.values[place])
-        told = "is not a number (NaN)" if value != value else "is infinite"
+        problem = "is not a number (NaN)" if value != value else "is infinite"
         node, column = int(features.rows[place]), int(features.columns[place])
-        raise FedloomError(f"{name}: feature {column} of node {node} {told}: fill it in or leave the node out.")
+        raise FedloomError(f"{name}: feature {column} of node {node} {problem}: fill it in or leave the node out.")
     if not len(features) or not features.width:
         raise FedloomError(
             f"{name} has {len(features)} nodes with {features.width} features: give at least one of each."
@@ -184,8 +184,8 @@ def _check_edges(edges: np.ndarray, nodes: int, name: str) -> Tensor:
         place = int(np.flatnonzero(wrong)[0])
         source, target = edges[:, place].tolist()
         raise FedloomError(
-            f"{name}: edge {place} joins {source} and {target}, and there are the nodes 0 to {nodes - 1}: leave it out "
-            "or add the node."
+            f"{name}: edge {place} joins {source} and {target}, but the nodes are numbered 0 to {nodes - 1}: remove "
+            "the edge or add the node."
         )
     return torch.from_numpy(edges.astype(np.int64))
 
@@ -221,7 +221,7 @@ def _parts(masks: Mapping[str, Any], labels: Tensor, name: str) -> dict[str, Ten
         unlabelled = (parts[part] & (labels < 0)).nonzero()
         if len(unlabelled):
             raise FedloomError(
-                f"{name}: node {int(unlabelled[0])} is in the {part} part and has no label: label it or take it out."
+                f"{name}: node {int(unlabelled[0])} is in the {part} part but has no label: label it or remove it."
             )
     twice = (sum(mask.long() for mask in parts.values()) > 1).nonzero()  # type: ignore[union-attr]
     if len(twice):

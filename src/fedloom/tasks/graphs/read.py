@@ -202,5 +202,5 @@ def _masks(rows: list[list[str]], header: list[str]) -> dict[str, np.ndarray] | 
     words = [row[header.index("split")].lower() for row in rows]
     for number, word in enumerate(words, start=1):
         if word not in _SPLITS:
-            raise FedloomError(f"nodes.csv, row {number}: the split '{word}' is none of train, valid, test and empty.")
+            raise FedloomError(f"nodes.csv, row {number}: the split '{word}' must be train, valid, test or empty.")
     return {part: np.array([_SPLITS[word] == part for word in words]) for part in PARTS}

@@ -19,7 +19,7 @@ from fedloom.models.graph import Graph, Graphs
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph
 
 CLIENTS = 4
-"""How many clients share a graph when nobody says."""
+"""The default number of clients that share a graph."""
 
 _KNOWN: dict[str, Tensor] = {}
 """Communities found in this process: Louvain takes seconds on a graph of 20,000 nodes."""
@@ -43,7 +43,7 @@ class SplitStatistics:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A row of the thesis' table 4.2; ``note`` says where its numbers cannot be meant as they stand."""
+    """A row of the thesis' table 4.2; ``note`` says which of its numbers cannot be right as printed."""
 
     communities: float
     anchors: float

@@ -176,4 +176,4 @@ def _read_gzip(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise FedloomError(f"{path} is not a readable .gz file: make or download it again.") from error
+        raise FedloomError(f"{path} is not a readable .gz file: create or download it again.") from error
