@@ -22,12 +22,20 @@ from support.paths import DOCS
 PAGE = DOCS / "composition.md"
 OPTIMIZER = {"plain": None, "yogi": {"kind": "yogi"}}
 NOTHING = "no stage"
+HOSTILE = {"name": "signflipping", "clients": [1]}
+PARTS: dict[str, dict[str, object]] = {
+    "median": {"aggregation": "median"},
+    "trimmedmean": {"aggregation": {"name": "trimmedmean", "share": 0.34}},
+    "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
+    "signflipping": {"adversary": HOSTILE},
+}
+"""Parts that act on clients' updates."""
 
 
 @cache
 def attempt(method: str, selector: str, stage: str, optimizer: str) -> str | None:
     """None when two rounds run; the sentence when the combination is refused."""
-    spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
+    spec = spec_of(method)
     task, work = task_for(method)
     try:
         history = fl.run(
@@ -47,6 +55,23 @@ def attempt(method: str, selector: str, stage: str, optimizer: str) -> str | Non
     return None
 
 
+def spec_of(method: str) -> str:
+    return f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
+
+
+@cache
+def attempt_part(method: str, part: str) -> str | None:
+    """None when three rounds run with a part that acts on updates; the sentence when the pair is refused."""
+    task, work = task_for(method)
+    try:
+        history = fl.run(task, spec_of(method), rounds=3, local=work, eval_every=3, **PARTS[part])
+    except fl.FedloomError as refusal:
+        return str(refusal)
+    assert history.stopped is None, f"{method} {part}: {history.stopped}"
+    assert "client_model/own_test/accuracy/mean" in history.records[-1]["metrics"]
+    return None
+
+
 def refused_pairs() -> dict[frozenset[str], str]:
     """The pairs that are refused, each with its sentence."""
     found = {}
@@ -54,6 +79,7 @@ def refused_pairs() -> dict[frozenset[str], str]:
         pairs = [(selector, attempt(method, selector, NOTHING, "plain")) for selector in SELECTORS]
         pairs += [(stage, attempt(method, "random", stage, "plain")) for stage in STAGES]
         pairs += [("yogi", attempt(method, "random", NOTHING, "yogi"))]
+        pairs += [(part, attempt_part(method, part)) for part in PARTS]
         found |= {frozenset((method, other)): why for other, why in pairs if why is not None}
     return found
 
@@ -78,7 +104,8 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(refusals_of_pairs):
 
 @pytest.mark.slow
 def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refusals_of_pairs):
-    print(f"{len(refusals_of_pairs)} of {len(METHODS) * (len(SELECTORS) + len(STAGES) + 1)} pairs are refused")
+    others = len(SELECTORS) + len(STAGES) + 1 + len(PARTS)
+    print(f"{len(refusals_of_pairs)} of {len(METHODS) * others} pairs are refused")
     listed = set()
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -115,3 +142,39 @@ def test_a_combination_is_refused_exactly_when_one_of_its_pairs_is(refusals_of_p
             wrong.append((method, selector, stage, optimizer, why))
     print(f"{refusals} of {len(combinations())} combinations are refused")
     assert wrong == []
+
+
+def all_parts(method: str) -> dict[str, object]:
+    """The settings of every part that acts on updates and that a method does not refuse."""
+    names = [name for name in PARTS if name != "trimmedmean" and attempt_part(method, name) is None]
+    return {key: value for name in names for key, value in PARTS[name].items()}
+
+
+class Stop(Exception):  # noqa: N818
+    """Raised to stop a run between two rounds."""
+
+
+def stop_after_two(record: dict[str, object]) -> None:
+    if record["round"] == 2:
+        raise Stop
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("local", "centralised")])
+def test_parts_that_act_on_updates_give_the_same_bytes_with_workers_and_after_a_stop(method, tmp_path):
+    task, work = task_for(method)
+    settings = {"rounds": 3, "local": work, **all_parts(method)}
+    fl.run(task, spec_of(method), out=tmp_path / "one", **settings)
+    fl.run(task, spec_of(method), out=tmp_path / "two", workers=2, **settings)
+    with pytest.raises(Stop):
+        fl.run(task, spec_of(method), out=tmp_path / "stopped", observers=[stop_after_two], **settings)
+    fl.resume(tmp_path / "stopped", task=task)
+    files = [
+        "metrics.jsonl",
+        "clients.json",
+        *(f"checkpoints/{p.name}" for p in (tmp_path / "one/checkpoints").iterdir()),
+    ]
+    for name in files:
+        expected = (tmp_path / "one" / name).read_bytes()
+        assert (tmp_path / "two" / name).read_bytes() == expected, name
+        assert (tmp_path / "stopped" / name).read_bytes() == expected, name

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.selector import Choice
 from fedloom.deploy.flower import NodeInfo, ReceivedMessage
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -148,6 +149,8 @@ class Local:
         self.sites = {client: self.site(client) for client in range(3)}
         self.transport = LocalTransport({client: self.answer_function(client) for client in range(3)})
         self.run = folder / "run"
+        self.method: Algorithm | None = None
+        """A method that the config does not name."""
         self.engine: DeployedEngine | None = None
         self.roster: Roster | None = None
 
@@ -177,6 +180,8 @@ class Local:
         self.roster = Roster(self.transport, self.settings, node_keys(3), made.digest, made.digest)
         self.roster.wait_for_all(lambda _: None)
         prepared = prepare_deployed_run(made, self.roster, self.settings)
+        if self.method is not None:
+            prepared = replace(prepared, composition=replace(prepared.composition, algorithm=self.method))
         tickets = Tickets(self.run / "tickets.json", None if checkpoint is None else checkpoint.round)
         self.engine = DeployedEngine(
             self.transport, self.roster, tickets, self.settings, prepared.composition.runtime()

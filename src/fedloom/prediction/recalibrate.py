@@ -45,10 +45,10 @@ class Recalibrate(PredictionStage):
                 f"recalibrate needs a whole shared model to mix in, and {name} sends none: drop recalibrate, or use a "
                 "method that shares a whole model and lets clients keep a part, such as fedhybridavglgdual."
             )
-        if type(algorithm).weights_for is Algorithm.weights_for:
+        if not before and type(algorithm).weights_for is Algorithm.weights_for:
             raise FedloomError(
                 f"recalibrate mixes the model a client receives into its own, and in {name} clients predict with the "
-                "model they receive: drop recalibrate."
+                "model they receive: drop recalibrate, or put a stage before it that changes the model."
             )
 
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:

@@ -17,13 +17,20 @@ from typing import Any
 import pytest
 import torch
 
+from fedloom.core.algorithm import State
+from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message, Replies, Reply
+from fedloom.deploy.explain import explain
 from fedloom.deploy.flower import ReceivedMessage
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.site.state import SiteState
+from fedloom.methods.fedavg import FedAvg
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
+from fedloom.runs.prepare import prepare
+from fedloom.runs.runner import execute
 from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate, tamper_with
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -92,6 +99,83 @@ def test_honest_sites_give_the_simulators_bytes(tmp_path):
     assert same(history, simulate_undisturbed())
     assert history.records == simulate_undisturbed().records
     assert exclusions(history) == []
+
+
+# -- a channel, an aggregator and an adversary over sites
+
+SEAMS: dict[str, Any] = {
+    "aggregation": "median",
+    "channel": [{"name": "topk", "fraction": 0.1}],
+    "adversary": {"name": "signflipping", "clients": [1]},
+}
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "scaffold", "fedrep", "ifca", "fedseq:pretrain_epochs=1,min_samples=1"])
+def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(spec, tmp_path):
+    made = Plan.of(spec, **SEAMS)
+    history, expected = Local(made, tmp_path, max_norm=1e6).play(), simulate(made)
+    assert exclusions(history) == []
+    assert history.records == expected.records
+    ends = [load_checkpoint(one.folder, 3) for one in (history, simulate(made, folder=tmp_path / "simulated"))]
+    for name, tensor in ends[1].server.items():
+        assert torch.equal(ends[0].server[name], tensor), name
+
+
+def test_counted_bytes_up_are_those_that_sites_serialise(tmp_path):
+    local = Local(Plan.of("fedavg", **SEAMS), tmp_path)
+    history = local.play()
+    sent = 0
+    for message in local.transport.sent:
+        if message.request.kind == "update" and message.request.round:
+            tensors = unpack(message.answer, SiteAnswer, 1 << 40)[1]
+            sent += sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("reply/"))
+    assert sent == history.total("bytes_up")
+    assert sent == 3 * 3 * 8 * math.ceil(0.1 * WIDTH)
+
+
+def test_what_a_site_could_not_send_stays_at_the_site_and_survives_its_death(tmp_path):
+    made = Plan.of("fedavg", channel=[{"name": "topk", "fraction": 0.1}])
+    local = Local(made, tmp_path)
+
+    def restart() -> None:
+        local.sites[SOUTH] = local.site(SOUTH)
+
+    history = local.play(after={1: restart, 2: restart})
+    assert same(history, simulate(made))
+    assert local.state(SOUTH)["channel/0/row/error"].abs().sum() > 0
+
+
+@dataclass(frozen=True)
+class Renamed(FedAvg):
+    """FedAvg that replies under a name nobody has seen."""
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        row = message["row"]
+        return Reply({"glimmer": super().client_update(cohort, message).tensors["row"] - row})
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        return {**server, "row": server["row"] + replies.mean("glimmer")}
+
+
+def test_a_reply_under_an_unknown_name_is_counted_checked_bounded_and_explained(tmp_path):
+    made = Plan.of("fedavg")
+    run = prepare(made.prepared.composition.task, Renamed(), made.blueprint.config)
+    assert execute(run).records[-1]["bytes_up"] == 3 * 4 * WIDTH
+    text = "\n".join(explain(run).lines())
+    assert "a tensor that the method defines, named glimmer" in text
+    renamed = replace(made, prepared=run, runtime=replace(made.runtime, algorithm=Renamed()))
+    local = Local(renamed, tmp_path, max_norm=5.0)
+    local.method = Renamed()
+    far = change_answer_of("reply/glimmer", lambda tensor: tensor + 1.0)
+    local.transport.meddle = tamper_with(SOUTH, 2, far)
+    history = local.play()
+    reason = exclusions(history)[0][3]
+    assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
+    assert reason.startswith("reply/glimmer moved by")
+
+
+def change_answer_of(name: str, by: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Sent], bytes]:
+    return lambda sent: change_answer(sent, lambda tensors: tensors | {name: by(tensors[name])})
 
 
 # -- what arrives and is not taken (faults 11, 12, 13, 15, 17, 19, 20, 21)
