@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-import numpy as np
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
@@ -111,7 +109,7 @@ def blue_colormap() -> Colormap:
     from matplotlib.colors import ListedColormap
 
     red, green, blue = (int(BLUE[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return ListedColormap([(red, green, blue, strength) for strength in np.linspace(0, 1, 32)])
+    return ListedColormap([(red, green, blue, step / 31) for step in range(32)])
 
 
 def shorten(name: str, longest: int = LONGEST_NAME) -> str:
