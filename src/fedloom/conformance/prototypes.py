@@ -19,7 +19,7 @@ def to_class_means(method: Algorithm) -> float:
     for client, row in enumerate(run.prediction_rows()):
         views = {name: view.double().numpy() for name, view in task.layout.views(row).items()}
         own = task.federation.train[client]
-        inputs, labels = task.inputs(own).double().numpy(), task.targets(own).numpy()
+        inputs, labels = task.federation.columns["x"][own].double().numpy(), task.targets(own).numpy()
         features = np.maximum(inputs @ views["0.weight"].T + views["0.bias"], 0)
         for label in range(CLASSES):
             sums[label] += features[labels == label].sum(0)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedloom.core.cycle import Cycle
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Loss
 from fedloom.core.pull import Pull
@@ -221,7 +222,7 @@ class Cohort:
             own = [positions[self.task.targets(positions) == label] for positions in own]
         return self.trainer.scores(rows, own)
 
-    def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
+    def forward(self, rows: Tensor, inputs: Inputs) -> Tensor:
         """The outputs of every client's row on the same prepared inputs: B×n×..."""
         return self.trainer.outputs(rows, inputs)
 

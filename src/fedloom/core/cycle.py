@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedloom.core.inputs import Inputs, map_inputs
+
 Slots = tuple[Tensor, ...]
 
 
@@ -49,15 +51,15 @@ class Cycle:
         """Which samples of one client's batch a step of the cycle sees."""
         return slice(None) if width < self.deals else slice(self.parts[number], None, self.deals)
 
-    def deal(self, x: Tensor, y: Tensor, mask: Tensor | None, number: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    def deal(self, x: Inputs, y: Tensor, mask: Tensor | None, number: int) -> tuple[Inputs, Tensor, Tensor | None]:
         """The samples of many clients (clients × width) that a step sees, counted from 0 again for each client."""
         if mask is None:
-            columns = self.cut(x.shape[1], number)
-            return x[:, columns], y[:, columns], None
+            columns = self.cut(y.shape[1], number)
+            return map_inputs(lambda tensor: tensor[:, columns], x), y[:, columns], None
         sizes, width = mask.sum(1, keepdim=True).long(), mask.shape[1]
         whole = sizes < self.deals
         places = torch.where(whole, 0, self.parts[number]) + torch.where(whole, 1, self.deals) * torch.arange(width)
         real = places < sizes
         some = real.any(0)
-        clients, places = torch.arange(len(x)).unsqueeze(1), places[:, some].clamp(max=width - 1)
-        return x[clients, places], y[clients, places], real[:, some].float()
+        clients, places = torch.arange(len(y)).unsqueeze(1), places[:, some].clamp(max=width - 1)
+        return map_inputs(lambda tensor: tensor[clients, places], x), y[clients, places], real[:, some].float()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs
 from fedloom.core.task import Task
 
 
@@ -18,30 +20,37 @@ class Network(Protocol):
     def model(self) -> nn.Module:
         """The model whose layers compute the outputs; its own weights are not the client's."""
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Inputs) -> Tensor:
         """The outputs for prepared inputs."""
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x: Inputs) -> Tensor:
         """What the head sees of prepared inputs (see ``features``)."""
 
     def at(self, tensors: Mapping[str, Tensor]) -> Network:
         """The same network with other weights, for instance one of the ``given`` ones."""
 
 
-Loss = Callable[[Network, Tensor, Tensor, Mapping[str, Mapping[str, Tensor]]], tuple[Tensor, Tensor]]
-"""A method's own loss: ``loss(network, x, y, given) -> (values, counts)`` per sample of one client."""
+Loss = Callable[[Network, Any, Tensor, Mapping[str, Mapping[str, Tensor]]], tuple[Tensor, Tensor]]
+"""A method's own loss: ``loss(network, x, y, given) -> (values, counts)`` per sample of one client; ``x`` are
+``Inputs``."""
 
 
-def features(model: nn.Module, x: Tensor) -> Tensor:
+def features(model: nn.Module, x: Inputs) -> Tensor:
     """What a model's head sees: ``model.features(x)``, or in a Sequential all before the last parametrised layer."""
     if hasattr(model, "features"):
         found: Tensor = model.features(x)  # type: ignore[operator]
         return found
+    if isinstance(x, dict):
+        raise FedloomError(
+            f"{type(model).__name__} takes several input columns, and this method needs what its head sees: give the "
+            "model a method features(x)."
+        )
     layers = [layer for layer in model._modules.values() if layer is not None]
     last = max(place for place, layer in enumerate(layers) if any(True for _ in layer.parameters()))
+    seen: Tensor = x
     for layer in layers[:last]:
-        x = layer(x)
-    return x
+        seen = layer(seen)
+    return seen
 
 
 @torch.no_grad()

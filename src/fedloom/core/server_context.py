@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedloom.core.inputs import Inputs
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
 from fedloom.core.renamed import renamed
@@ -65,7 +66,7 @@ class ServerContext:
         """The same for numpy."""
         return numpy_generator(self.seed, purpose, self.round)
 
-    def forward(self, rows: Tensor, inputs: Tensor) -> Tensor:
+    def forward(self, rows: Tensor, inputs: Inputs) -> Tensor:
         """The outputs of every row on the same prepared inputs: B×n×..."""
         return self.trainer.outputs(rows, inputs)
 

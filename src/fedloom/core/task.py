@@ -17,8 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedloom.core.client_graphs import ClientGraphs
+from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs, named_inputs
 from fedloom.core.layout import Layout
 
+Transform = Callable[[Tensor], Tensor]
+"""Turns the raw inputs of one column into the model's."""
 IGNORED = -100
 """A target that does not count: padding of a sequence."""
 
@@ -130,21 +134,31 @@ class Task:
         federation: Who holds which samples.
         model: The model; its weights are the initial row of every method.
         objective: The loss and the score.
-        prepare: Turns raw inputs into the model's (say, bytes into normalised floats).
+        prepare: Turns raw inputs into the model's (say, bytes into normalised floats). Of several input columns, a
+            function prepares each of them, and a mapping those that it names.
         augment: Changes a client's training inputs at random, with the generator it is given.
         made_from: The settings that build this task again, if there are any; they are written into a run's config.
         fingerprint_tensors: Tensors that the data consist of beside the federation's columns; a resumed run must have
             the same.
+        joined: Whether the model gets several input columns as one tensor, joined along axis 1 after ``prepare``;
+            otherwise it gets a dict of tensors by column.
     """
 
     name: str
     federation: FederationView
     model: nn.Module
     objective: Objective = field(default_factory=CrossEntropy)
-    prepare: Callable[[Tensor], Tensor] | None = None
+    prepare: Transform | Mapping[str, Transform] | None = None
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     made_from: Mapping[str, object] = field(default_factory=dict)
     fingerprint_tensors: Sequence[Tensor] = ()
+    joined: bool = False
+
+    def __post_init__(self) -> None:
+        if self.augment is not None and "x" not in self.federation.columns:
+            raise FedloomError(
+                f"task {self.name}: augment changes one input column, and there are several: leave it off."
+            )
 
     @cached_property
     def layout(self) -> Layout:
@@ -166,13 +180,35 @@ class Task:
         """The row every method starts from."""
         return self.layout.row(self.model)
 
-    def inputs(self, positions: Tensor) -> Tensor:
-        """Prepared inputs at some positions (any shape of positions)."""
-        x = self.federation.columns["x"]
-        picked = x.index_select(0, positions.reshape(-1))
-        if self.prepare is not None:
+    def inputs(self, positions: Tensor) -> Inputs:
+        """Prepared inputs at some positions (any shape of positions): a tensor, or a dict of tensors by column."""
+        columns = self.federation.columns
+        if "x" not in columns:
+            return self._several_inputs(positions)
+        picked = columns["x"].index_select(0, positions.reshape(-1))
+        if callable(self.prepare):
             picked = self.prepare(picked)
         return picked.view(*positions.shape, *picked.shape[1:])
+
+    def _several_inputs(self, positions: Tensor) -> Inputs:
+        places, picked = positions.reshape(-1), {}
+        for name, column in self._named_inputs.items():
+            prepare = self.prepare.get(name) if isinstance(self.prepare, Mapping) else self.prepare
+            rows = column.index_select(0, places)
+            picked[name] = rows if prepare is None else prepare(rows)
+        if self.joined:
+            whole = torch.cat(list(picked.values()), dim=1)
+            return whole.view(*positions.shape, *whole.shape[1:])
+        return {name: rows.view(*positions.shape, *rows.shape[1:]) for name, rows in picked.items()}
+
+    @property
+    def has_named_inputs(self) -> bool:
+        """Whether the model gets a dict of tensors by column and not one tensor."""
+        return not self.joined and "x" not in self.federation.columns
+
+    @cached_property
+    def _named_inputs(self) -> dict[str, Tensor]:
+        return named_inputs(self.federation.columns)
 
     def targets(self, positions: Tensor) -> Tensor:
         """Targets at some positions."""

@@ -10,6 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from fedloom.core.cycle import Cycle
+from fedloom.core.inputs import Inputs
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Loss
@@ -89,7 +90,7 @@ class Trainer(Protocol):
     def gradients(self, rows: Tensor, lists: Sequence[Tensor], work: LocalWork) -> Tensor:
         """The gradient of each row's mean loss on its list of samples, with the work's weight decay and clipping."""
 
-    def outputs(self, rows: Tensor, inputs: Tensor) -> Tensor:
+    def outputs(self, rows: Tensor, inputs: Inputs) -> Tensor:
         """The outputs of every row on the same prepared inputs: B×n×..."""
 
     def features(self, row: Tensor, positions: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network, feature_width
@@ -83,7 +84,7 @@ class FedProto(Algorithm):
         goals, known = torch.zeros(classes, width), torch.zeros(classes)
         goals[message["classes"]], known[message["classes"]] = message["prototypes"], 1.0
 
-        def loss(net: Network, x: Tensor, y: Tensor, _: Mapping[str, Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:
+        def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
             apart = (net.at({}).features(x).flatten(1) - goals[y]).square().mean(1)
             return values + self.lam * known[y] * apart, counts

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.network import Network
@@ -60,7 +61,7 @@ class MOON(FedAvg):
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         received, objective = cohort.spread(message["row"]), cohort.task.objective
 
-        def loss(net: Network, x: Tensor, y: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+        def loss(net: Network, x: Inputs, y: Tensor, given: Given) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
             z = net.at({}).features(x).flatten(1)  # a second pass, so that all three drop the same units
             near, far = (

@@ -16,6 +16,7 @@ import torch._dynamo
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs
 from fedloom.core.pull import Affine, Pull
 from fedloom.core.task import Objective
 from fedloom.core.trainer import TrainingRequest
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Stacks = dict[str, Tensor]
 COMPILATIONS = 64
 """Cohort shapes that one process compiles for; more would mean that shapes change all the time."""
-Batch = tuple[Tensor, Tensor, Tensor, Tensor]
+Batch = tuple[Inputs, Tensor, Tensor, Tensor]
 """Inputs, targets, mask and noise keys of a step."""
 
 
@@ -85,16 +86,18 @@ def _step_of(
             return work.weight_decay * value + pulled
 
         drifts = work.weight_decay > 0 or pull is not None
-        if by_hand and chain is not None:
-            return _chain_step(chain, objective, stacks, moving, drift if drifts else None, lr, batch), state
+        x, y, mask, noise = batch
+        if by_hand and chain is not None and isinstance(x, Tensor):
+            pulled = drift if drifts else None
+            return _chain_step(chain, objective, stacks, moving, pulled, lr, (x, y, mask, noise)), state
 
         def total(values: Stacks) -> Tensor:
-            tensors, (x, y, mask, noise) = {**stacks, **values}, batch
-            if chain is None:
+            tensors, outputs = {**stacks, **values}, x
+            if chain is None or isinstance(outputs, dict):
                 return _loss(objective, run_vmap(model, tensors, x, noise), y, mask)
             for name, layer in chain:
-                x = _forward(name, layer, tensors, x, noise)
-            return _loss(objective, x, y, mask)
+                outputs = _forward(name, layer, tensors, outputs, noise)
+            return _loss(objective, outputs, y, mask)
 
         gradients = torch.func.grad(total)({name: stacks[name] for name in moving})
         if pull is not None:
@@ -104,7 +107,7 @@ def _step_of(
         values = [stacks[name].clone() for name in moving]
         after = [[tensor.clone() for tensor in group] for group in state]
         Optimizer(work, lr, values, after).step([gradients[name] for name in moving])  # type: ignore[arg-type]
-        active = batch[2].sum(1) > 0
+        active = mask.sum(1) > 0
         moved = {name: _where(active, new, stacks[name]) for name, new in zip(moving, values, strict=True)}
         kept = [[_where(active, a, b) for a, b in zip(*pair, strict=True)] for pair in zip(after, state, strict=True)]
         return moved, kept
@@ -131,7 +134,7 @@ def _chain_step(
     moving: tuple[str, ...],
     drift: Callable[[str], Tensor] | None,
     lr: Tensor,
-    batch: Batch,
+    batch: tuple[Tensor, Tensor, Tensor, Tensor],
 ) -> Stacks:
     """Plain SGD on a chain of layers, with a handwritten backward pass."""
     x, y, mask, noise = batch

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.scores import Scores
 from fedloom.core.task import Task
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout
 from fedloom.training.optimizer import clip_
-from fedloom.training.stacked import chain_of, run_chain, run_vmap
+from fedloom.training.stacked import chain_of, run_stacked
 
 EVALUATION_BATCH = 512
 EVALUATION_CHUNK = 64
@@ -30,7 +31,7 @@ class Evaluator:
         self.model = with_keyed_dropout(task.model)
         self.model.train()
         self.drops = [layer for layer in self.model.modules() if isinstance(layer, KeyedDropout)]
-        self.chain = chain_of(self.model)
+        self.chain = None if task.has_named_inputs else chain_of(self.model)
         if any(isinstance(layer, nn.Conv2d) for layer in self.model.modules()):
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.format = torch.channels_last
@@ -42,14 +43,14 @@ class Evaluator:
         self.model.eval()
 
     @torch.no_grad()
-    def outputs(self, rows: Tensor, inputs: Tensor) -> Tensor:
+    def outputs(self, rows: Tensor, inputs: Inputs) -> Tensor:
         """The outputs of every row on the same prepared inputs: B×n×..."""
         if self.execution == "loop":
             return torch.stack([self._outputs_of_one(row, inputs) for row in rows])
-        stacks, x = self.layout.stacks(rows), inputs.expand(len(rows), *inputs.shape)
-        return run_chain(self.chain, stacks, x, None) if self.chain else run_vmap(self.model, stacks, x, None)
+        x = map_inputs(lambda tensor: tensor.expand(len(rows), *tensor.shape), inputs)
+        return run_stacked(self.model, self.chain, self.layout.stacks(rows), x, None)
 
-    def _outputs_of_one(self, row: Tensor, inputs: Tensor) -> Tensor:
+    def _outputs_of_one(self, row: Tensor, inputs: Inputs) -> Tensor:
         self._load(row)
         outputs: Tensor = self.model(inputs)
         return outputs
@@ -98,13 +99,14 @@ class Evaluator:
         """Loss and score of many rows, each on samples of its own, in batched passes."""
         task, sizes = self.task, torch.tensor([len(positions) for positions in lists])
         sums = torch.zeros(3, len(lists), dtype=torch.float64)
-        widest, stacks, chain = int(sizes.max()), self.layout.stacks(rows), self.chain or []
+        widest, stacks = int(sizes.max()), self.layout.stacks(rows)
         positions = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
         for start in range(0, widest, EVALUATION_CHUNK):
             chunk = positions[:, start : start + EVALUATION_CHUNK]
             some = sizes > start
             chunk, places = chunk[some], some.nonzero().flatten()
-            outputs = run_chain(chain, {name: stack[some] for name, stack in stacks.items()}, task.inputs(chunk), None)
+            seen = {name: stack[some] for name, stack in stacks.items()}
+            outputs = run_stacked(self.model, self.chain, seen, task.inputs(chunk), None)
             outputs, targets = outputs.flatten(0, 1), task.targets(chunk).flatten(0, 1)
             losses, counts = task.objective.losses(outputs, targets)
             scores, _ = task.objective.scores(outputs, targets)

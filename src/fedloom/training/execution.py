@@ -17,7 +17,7 @@ from torch import nn
 from fedloom.core.errors import unknown
 from fedloom.core.task import Task
 from fedloom.training.local_trainer import LocalTrainer
-from fedloom.training.stacked import run_chain, run_vmap
+from fedloom.training.stacked import run_stacked
 
 log = logging.getLogger("fedloom")
 
@@ -103,9 +103,7 @@ def _obstacle(task: Task) -> str | None:
                 if not torch.equal(buffer, before[name]):
                     return f"its forward pass changes the buffer '{name}', which vmap would lose"
             stacks, x = trainer.layout.stacks(task.initial_row().expand(2, -1)), task.inputs(positions)
-            run = (
-                run_chain(trainer.chain, stacks, x, keys) if trainer.chain else run_vmap(trainer.model, stacks, x, keys)
-            )
+            run = run_stacked(trainer.model, trainer.chain, stacks, x, keys)
             task.objective.losses(run.flatten(0, 1), task.targets(positions).flatten(0, 1))
     except Exception as error:  # whatever a user's model raises, the loop is the fallback
         return f"torch.func.vmap cannot take it ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.inputs import Inputs
 from fedloom.core.network import features
 from fedloom.training.keyed_dropout import rewind
 
@@ -18,11 +19,11 @@ class FunctionalNetwork:
         self.model, self.tensors = model, dict(tensors)
         rewind(model)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Inputs) -> Tensor:
         outputs: Tensor = torch.func.functional_call(self.model, self.tensors, (x,))
         return outputs
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x: Inputs) -> Tensor:
         """What the head sees."""
         inside = {f"model.{name}": tensor for name, tensor in self.tensors.items()}
         outputs: Tensor = torch.func.functional_call(_Features(self.model), inside, (x,))
@@ -38,5 +39,5 @@ class _Features(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Inputs) -> Tensor:
         return features(self.model, x)

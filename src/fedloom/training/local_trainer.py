@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs
 from fedloom.core.seeds import generator
 from fedloom.core.task import Task
 from fedloom.core.trainer import TrainingRequest, TrainingResult
@@ -44,10 +45,10 @@ class LocalTrainer(Evaluator):
             return []
         return [generator(request.seed, "augment", request.round, client) for client in request.clients]
 
-    def batch(self, step: BatchStep, augmenters: list[torch.Generator]) -> tuple[Tensor, Tensor]:
+    def batch(self, step: BatchStep, augmenters: list[torch.Generator]) -> tuple[Inputs, Tensor]:
         """A step's inputs and targets, each client's real samples augmented with its own generator."""
         x, y = self.task.inputs(step.positions), self.task.targets(step.positions)
-        if self.task.augment is None:
+        if self.task.augment is None or isinstance(x, dict):
             return x, y
         places = range(step.rows) if isinstance(step.rows, int) else step.rows.tolist()
         for i, place in enumerate(places):

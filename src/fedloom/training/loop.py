@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.trainer import TrainingRequest
 from fedloom.training.batches import Assignment
 from fedloom.training.cycle_memory import CycleMemory
@@ -78,16 +80,12 @@ def _train_one(
         # for layers that draw from torch's own generator; torch.manual_seed would format a stack trace every time
         torch.default_generator.manual_seed(int(noise))
         for positions in work:
-            whole_x, whole_y = trainer.task.inputs(positions), trainer.task.targets(positions)
-            if trainer.task.augment is not None and augmenter is not None:
-                whole_x = trainer.task.augment(whole_x, augmenter)
-            if whole_x.dim() == 4:
-                whole_x = whole_x.contiguous(memory_format=trainer.format)
+            whole_x, whole_y = _inputs(trainer, positions, augmenter), trainer.task.targets(positions)
             for number, lr in enumerate(request.lrs):
                 x, y = whole_x, whole_y
                 if request.cycle is not None:
                     cut = request.cycle.cut(len(positions), number)
-                    x, y = x[cut], y[cut]
+                    x, y = map_inputs(itemgetter(cut), x), y[cut]
                 for layer in trainer.drops:
                     layer.noise_key, layer.turn = step_key(noise, steps), 0
                 if request.loss is None:
@@ -115,3 +113,15 @@ def _train_one(
         anchor.copy_(row)
         for name, view in layout.views(anchor).items():
             view.copy_(memory.anchor(name, {name: view}).view_as(view))
+
+
+def _inputs(trainer: LocalTrainer, positions: Tensor, augmenter: torch.Generator | None) -> Inputs:
+    """A batch's inputs, augmented, in the memory format of the model's convolutions."""
+    x, augment = trainer.task.inputs(positions), trainer.task.augment
+    if isinstance(x, dict):
+        return {name: _in_format(trainer, column) for name, column in x.items()}
+    return _in_format(trainer, x if augment is None or augmenter is None else augment(x, augmenter))
+
+
+def _in_format(trainer: LocalTrainer, x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=trainer.format) if x.dim() == 4 else x

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.inputs import Inputs
 from fedloom.training.keyed_dropout import KeyedDropout, rewind
 
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
@@ -137,17 +138,31 @@ def run_chain(
     return x
 
 
-def run_vmap(model: nn.Module, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor | None) -> Tensor:
+def run_stacked(
+    model: nn.Module,
+    chain: Chain | None,
+    stacks: Mapping[str, Tensor],
+    x: Inputs,
+    keys: Tensor | None,
+    in_place: InPlace | None = None,
+) -> Tensor:
+    """The outputs of B clients of any model: layer by layer where it is a chain over one tensor, else with vmap."""
+    if chain is not None and isinstance(x, Tensor):
+        return run_chain(chain, stacks, x, keys, in_place)
+    return run_vmap(model, stacks, x, keys)
+
+
+def run_vmap(model: nn.Module, stacks: Mapping[str, Tensor], x: Inputs, keys: Tensor | None) -> Tensor:
     """The same for any model that ``torch.func.vmap`` can take; x is B×n×..."""
     drops = [f"{name}.noise_key" for name, layer in model.named_modules() if isinstance(layer, KeyedDropout)]
 
-    def one(tensors: Mapping[str, Tensor], x: Tensor, key: Tensor) -> Tensor:
+    def one(tensors: Mapping[str, Tensor], x: Inputs, key: Tensor) -> Tensor:
         noise = {name.lstrip("."): key for name in drops}
         result: Tensor = torch.func.functional_call(model, {**tensors, **noise}, (x,))
         return result
 
     model.train(keys is not None)
     rewind(model)
-    keys = keys if keys is not None else torch.zeros(len(x), dtype=torch.int64)
+    keys = keys if keys is not None else torch.zeros(len(next(iter(stacks.values()))), dtype=torch.int64)
     outputs: Tensor = torch.func.vmap(one, randomness="error")(dict(stacks), x, keys)
     return outputs

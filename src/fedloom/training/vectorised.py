@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fedloom.core.inputs import Inputs
 from fedloom.core.network import Loss
 from fedloom.core.trainer import TrainingRequest
 from fedloom.training.batches import Assignment, interleave
@@ -15,7 +16,7 @@ from fedloom.training.evaluation import gradients_of
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
 from fedloom.training.optimizer import Optimizer, add_affine_pull
-from fedloom.training.stacked import InPlace, run_chain, run_vmap
+from fedloom.training.stacked import InPlace, run_stacked
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
@@ -73,7 +74,7 @@ def _step(
     received: dict[str, Tensor],
     given: dict[str, dict[str, Tensor]],
     constants: dict[str, Tensor],
-    batch: tuple[Tensor, Tensor, Tensor | None],
+    batch: tuple[Inputs, Tensor, Tensor | None],
     keys: Tensor,
 ) -> None:
     work, (x, y, mask) = request.work, batch
@@ -92,12 +93,9 @@ def _step(
     if request.loss is not None:
         losses, counts = _method_loss(trainer, request.loss, stacks, x, y, given, keys)
     else:
-        if trainer.chain is not None:
-            outputs = run_chain(trainer.chain, stacks, x, keys, in_place)
-        else:
-            outputs = run_vmap(trainer.model, stacks, x, keys)
+        outputs = run_stacked(trainer.model, trainer.chain, stacks, x, keys, in_place)
         losses, counts = trainer.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
-    losses, counts = losses.view(x.shape[:2]), counts.view(x.shape[:2])
+    losses, counts = losses.view(y.shape[:2]), counts.view(y.shape[:2])
     if mask is not None:
         losses, counts = losses * mask, counts * mask
     loss = (losses.sum(1) / counts.sum(1)).sum()
@@ -118,7 +116,7 @@ def _method_loss(
     trainer: LocalTrainer,
     loss: Loss,
     stacks: dict[str, Tensor],
-    x: Tensor,
+    x: Inputs,
     y: Tensor,
     given: dict[str, dict[str, Tensor]],
     keys: Tensor,
@@ -126,7 +124,7 @@ def _method_loss(
     drops = [n for n, layer in trainer.model.named_modules() if isinstance(layer, KeyedDropout)]
 
     def one(
-        tensors: dict[str, Tensor], x: Tensor, y: Tensor, given: dict[str, dict[str, Tensor]], key: Tensor
+        tensors: dict[str, Tensor], x: Inputs, y: Tensor, given: dict[str, dict[str, Tensor]], key: Tensor
     ) -> tuple[Tensor, Tensor]:
         noise = {f"{name}.noise_key": key for name in drops}
         return loss(FunctionalNetwork(trainer.model, {**tensors, **noise}), x, y, given)
