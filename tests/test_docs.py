@@ -25,7 +25,10 @@ from test_imports import MAY_IMPORT
 
 HOME = REPOSITORY
 SOURCE = HOME / "src" / "fedloom"
-PAGES = [HOME / "README.md", *sorted((HOME / "docs").glob("*.md"))]
+PAGES = [
+    *(HOME / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((HOME / "docs").glob("*.md")),
+]
 EXAMPLES = sorted((HOME / "examples").glob("*.py"))
 REALLY_RUN = ("quickstart.md", "extend.md")
 """Pages whose commands are run in order, in one folder, after the page's Python blocks."""

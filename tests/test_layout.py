@@ -18,6 +18,7 @@ ACROSS_MODULES = {
     "test_imports.py": "which folder may import which",
     "test_layout.py": "where tests sit",
     "test_orderings.py": "which method is better than which on real data",
+    "test_project_files.py": "the files beside the code",
     "test_public_names.py": "what import fedloom offers",
     "test_site.py": "the documentation site",
     "deploy/test_docs_deploy.py": "the walk-through of docs/deploy.md",
