@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -34,9 +35,26 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         yield one
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep", "fedseq", "fedavg+fedpredict"])
-def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, method: str) -> None:
-    given = values(method, 3)
+SEAMS: dict[str, Any] = {
+    "aggregation": {"name": "trimmedmean", "share": 0.34},
+    "channel": [{"name": "topk", "fraction": 0.2}],
+    "adversary": {"name": "signflipping", "clients": [1]},
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("fedavg", {}),
+        ("scaffold", {}),
+        ("fedrep", {}),
+        ("fedseq", {}),
+        ("fedavg+fedpredict", {}),
+        pytest.param("scaffold", SEAMS, id="scaffold-channel-aggregator-adversary"),
+    ],
+)
+def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, method: str, more: dict[str, Any]) -> None:
+    given = values(method, 3, **more)
     deployment.set_up(given)
     folder = deployment.run()
     there = simulate(given)
