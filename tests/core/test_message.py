@@ -2,7 +2,7 @@
 
 import torch
 
-from fedloom.aggregation.mean import weighted_mean
+from fedloom.aggregation.mean import Mean
 from fedloom.core.message import Message, Replies, Reply, Wave
 
 
@@ -48,7 +48,7 @@ def test_replies_are_averaged_with_the_rounds_weights():
         steps=torch.tensor([3, 1]),
         weights=torch.tensor([0.75, 0.25]),
         shares=torch.tensor([0.3, 0.1]),
-        aggregator=weighted_mean,
+        aggregator=Mean(),
         clients=9,
         context=None,  # type: ignore[arg-type]
     )

@@ -10,6 +10,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.renamed import MODULES, renamed
+from fedloom.tasks.flows.learning.recommender import Recommender
 
 
 @pytest.mark.parametrize(("old", "new"), MODULES.items())
@@ -42,6 +43,8 @@ def test_a_module_that_never_existed_is_not_found_as_usual():
         (fl.ServerContext, "loom", "trainer"),
         (fl.Ragged, "grouped", "by_owner"),
         (fl.Federation, "pooled", "as_one_client"),
+        (Recommender, "ask", "question"),
+        (Recommender, "strange", "unknown_words"),
         (fl.Federation, "validated", "with_validation_as_test"),
         (fl.FedAvg, "whole", "shares_whole_model"),
     ],

@@ -64,13 +64,13 @@ def test_its_models_predict_what_they_predicted(folder):
 
 def test_a_new_run_with_its_config_is_told_the_renamed_key(folder):
     done = CliRunner().invoke(app, ["run", str(folder / "config.toml"), "--out", str(folder / "new")])
-    assert "personal is called prediction now" in str(done.exception)
+    assert "personal is now prediction" in str(done.exception)
 
 
 def test_a_renamed_key_is_refused_with_the_new_name():
-    with pytest.raises(FedloomError, match="personal is called prediction now"):
+    with pytest.raises(FedloomError, match="personal is now prediction"):
         resolve({"personal": [{"name": "finetune"}]})
-    with pytest.raises(FedloomError, match="personal is called prediction now"):
+    with pytest.raises(FedloomError, match="personal is now prediction"):
         fl.run("digits", rounds=1, personal=["finetune"])
 
 

@@ -41,7 +41,7 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
     """
     for old, new in RENAMED_KEYS.items():
         if old in values:
-            raise FedloomError(f"{old} in {where}: {old} is called {new} now; write {new} instead.")
+            raise FedloomError(f"{old} in {where}: {old} is now {new}: use the new name.")
     values = _with_split_spec(values)
     parts = {kind.key: kind.make(values.get(kind.key), where) for kind in PARTS}
     parts["local"] = _with_task_defaults(values.get("local"), values.get("task"))

@@ -52,10 +52,12 @@ class DatasetBuilder:
 
     def build(self, settings: TaskSettings) -> Task:
         """Load the data, divide them among clients, and build the model."""
-        settings.refuse(("options", "path"), "it has no options of its own and reads no file of yours")
+        settings.refuse(("options", "path"), "it has no options and reads no file")
         settings, entry = self.complete(settings), dataset(self.data)
         if settings.augment and entry.kind != "image":
-            raise FedloomError(f"augment=true shifts and mirrors images, and {settings.name} has none: leave it off.")
+            raise FedloomError(
+                f"augment=true needs images, and the samples of {settings.name} are not images: leave it out."
+            )
         federation = load(
             self.data,
             clients=settings.clients,

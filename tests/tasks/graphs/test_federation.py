@@ -126,8 +126,8 @@ def test_a_runs_config_makes_its_task_again(own, tmp_path):
     ("changes", "told"),
     [
         ({"drift": {"rounds": [2]}}, "drift"),
-        ({"test_share": 0.3}, "says itself which nodes"),
-        ({"options": {"per_class": 5}}, "says itself which nodes"),
+        ({"test_share": 0.3}, "already defines which nodes"),
+        ({"options": {"per_class": 5}}, "already defines which nodes"),
         ({"options": {"colour": 1}}, "colour"),
         ({"options": {"split_seed": "x"}}, "split_seed"),
         ({"model": "mlp"}, "does not take nodes of a graph"),

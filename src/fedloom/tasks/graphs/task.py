@@ -35,9 +35,9 @@ SHARES = (0.2, 0.0)
 class GraphOptions:
     """A graph task's own settings (``task.options``).
 
-    ``split_seed`` is Louvain's seed (default: the task's); ``per_class`` trains on so many nodes of each class where
-    the parts are drawn; ``mask`` is the column of masks that hold several splits; ``normalise`` says whether features
-    are divided by their row's sum (default: unless some are negative).
+    ``split_seed`` is Louvain's seed (default: the task's); ``per_class`` is the number of training nodes of each class
+    where the parts are drawn; ``mask`` is the column of masks that hold several splits; ``normalise`` says whether
+    features are divided by their row's sum (default: unless some are negative).
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -91,13 +91,15 @@ class GraphBuilder:
         name, seed, options = settings.name, settings.seed, _options(settings)
         shares = settings.test_share, settings.valid_share
         if settings.drift is not None:
-            raise FedloomError(f"drift exchanges samples, and those of {name} are nodes of a graph: leave it out.")
+            raise FedloomError(
+                f"task {name} does not support drift, because its samples are nodes of a graph: leave it out."
+            )
         source = _source(name, settings.path, options)
         if source.parts is None:
             source = with_parts(source, *shares, options.per_class, seed)
         elif shares != SHARES or options.per_class is not None:
             raise FedloomError(
-                f"{name} says itself which nodes are for training, validation and testing: leave out test_share, "
+                f"{name} already defines which nodes are for training, validation and testing: leave out test_share, "
                 "valid_share and per_class."
             )
         divided = split_graph(source, settings.clients, seed if options.split_seed is None else options.split_seed)
@@ -158,7 +160,7 @@ def _model(
     """The model over some graphs, with the initial weights of this seed."""
     if isinstance(model, nn.Module):
         if options:
-            raise FedloomError("model_options are for a model that is named: leave them out, or name gcn.")
+            raise FedloomError("model_options need a named model: leave them out, or set model = gcn.")
         return model
     if model not in (None, MODEL):
         raise FedloomError(f"model '{model}' does not take nodes of a graph: leave it out (gcn), or give a module.")

@@ -1,4 +1,4 @@
-"""The order in which somebody may have placed the actions of a flow.
+"""A plausible order in which a user placed the actions of a flow.
 
 The thesis on personalised federated learning for action flows does not say how it makes data points of a flow. Here a
 flow is built from its Start in a topological order, the reverse of the order in which a depth-first search finishes its

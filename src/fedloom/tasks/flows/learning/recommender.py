@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.renamed import renamed
 from fedloom.core.threads import single_thread
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
 from fedloom.tasks.flows.formats.read_flow import read_draft
@@ -40,6 +41,7 @@ class UnknownWord(NamedTuple):
     word: str
 
 
+@renamed(ask="question", strange="unknown_words")
 @dataclass(frozen=True)
 class Recommender:
     """Recommends with a saved model: ``Recommender.load(path).recommend(flow)``.
