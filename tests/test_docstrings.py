@@ -9,6 +9,7 @@ from dataclasses import fields
 
 import pytest
 
+import fedloom
 from fedloom.core.algorithm import Algorithm
 from fedloom.methods.registry import METHODS
 from support.paths import DOCS
@@ -21,6 +22,11 @@ def names_in(page: str) -> list[str]:
 
 
 REFERENCE = [name for page in sorted((DOCS / "reference").glob("*.md")) for name in names_in(page.read_text())]
+USED_OR_OVERRIDDEN = (
+    *("History", "Federation", "Ragged", "Cohort", "Message", "Reply", "Replies", "Wave", "ServerContext", "Pool"),
+    *("Algorithm", "FedAvg", "PredictionStage", "ChannelStep", "Sender", "Aggregator", "Adversary"),
+)
+"""Classes whose methods users call, or override in their own parts."""
 NO_LINK = ("There is no paper", "no public link known")
 
 
@@ -44,6 +50,17 @@ def test_public_names_document_their_arguments(name: str) -> None:
     is_error = inspect.isclass(subject) and issubclass(subject, Exception)
     arguments = set() if is_error else set(inspect.signature(subject).parameters)
     assert documented_arguments(subject.__doc__) == arguments, f"{name}: `Args:` and the signature differ"
+
+
+@pytest.mark.parametrize("name", USED_OR_OVERRIDDEN)
+def test_what_users_call_or_override_documents_its_arguments(name: str) -> None:
+    for method, subject in vars(getattr(fedloom, name)).items():
+        function = getattr(subject, "__func__", subject)  # of a static method
+        if not inspect.isfunction(function) or (method.startswith("_") and method != "__call__"):
+            continue
+        arguments = set(inspect.signature(function).parameters) - {"self"}
+        documented = documented_arguments(function.__doc__ or "")
+        assert documented == arguments, f"{name}.{method}: `Args:` and the signature differ"
 
 
 @pytest.mark.parametrize("kind", METHODS.values(), ids=list(METHODS))

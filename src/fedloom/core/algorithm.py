@@ -91,45 +91,91 @@ class Algorithm:
         return True
 
     def start(self, task: Task) -> State:
-        """The server's state before the first round. A shared model is called ``row``."""
+        """The server's state before the first round. A shared model is called ``row``.
+
+        Args:
+            task: The task of the run.
+        """
         return {"row": task.initial_row()}
 
     def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
-        """The federation that is trained on (centralised training pools it, without the ``new`` clients)."""
+        """The federation that is trained on (centralised training pools it, without the ``new`` clients).
+
+        Args:
+            federation: The federation of the task.
+            new: The clients that are held out of training.
+        """
         return federation
 
     def check(self, task: Task, work: LocalWork) -> None:
-        """Raise a ``FedloomError`` for a task or local work that the method cannot use, before any work is done."""
+        """Raise a ``FedloomError`` for a task or local work that the method cannot use, before any work is done.
+
+        Args:
+            task: The task of the run.
+            work: The local work of the run.
+        """
 
     def prelude(self, server: State, context: ServerContext) -> Round | None:
-        """Waves that run once, before the first round; most methods have none."""
+        """Waves that run once, before the first round; most methods have none.
+
+        Args:
+            server: The server's state before the first round.
+            context: What the server may use.
+        """
         return None
 
     def groups(self, server: State) -> list[list[int]] | None:
         """The groups of clients that a round selects from; None where it selects clients.
 
         ``play`` then gets numbers of groups instead of clients.
+
+        Args:
+            server: The server's state.
         """
         return None
 
     def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
-        """One round; most methods are one wave."""
+        """One round; most methods are one wave.
+
+        Args:
+            server: The server's state before the round.
+            ids: The selected clients, or groups of clients.
+            context: What the server may use in this round.
+        """
         replies = yield Wave(ids, self.broadcast(server, ids))
         return self.aggregate(server, replies)
 
     def is_finished(self, server: State) -> bool:
-        """Whether the method has nothing more to do; the run then ends before its last round."""
+        """Whether the method has nothing more to do; the run then ends before its last round.
+
+        Args:
+            server: The server's state.
+        """
         return False
 
     def prepare_cohort(self, cohort: Cohort) -> None:
-        """Put what clients kept into their data, before they do anything (edges that a client added to its graph)."""
+        """Put what clients kept into their data, before they do anything (edges that a client added to its graph).
+
+        Args:
+            cohort: The clients.
+        """
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
-        """The message to the clients of a round."""
+        """The message to the clients of a round.
+
+        Args:
+            server: The server's state.
+            ids: The clients that get it.
+        """
         return Message({"row": server["row"]})
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        """Work on the clients' data with the message and with what they kept; return what goes to the server."""
+        """Work on the clients' data with the message and with what they kept; return what goes to the server.
+
+        Args:
+            cohort: The clients.
+            message: What they got from the server.
+        """
         raise TypeError(f"{type(self).__name__} has no client_update")
 
     def declaration(self, name: str, message: Message) -> Declaration:
@@ -155,9 +201,19 @@ class Algorithm:
         return message.get((kind.of or name) if isinstance(kind, Model) else "")
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        """The server's state after a round."""
+        """The server's state after a round.
+
+        Args:
+            server: The server's state before the round.
+            replies: What the clients replied, in client order.
+        """
         return {**server, "row": replies.mean("row")}
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
-        """What clients predict with: one row for all, or a row per client of the cohort."""
+        """What clients predict with: one row for all, or a row per client of the cohort.
+
+        Args:
+            message: What the clients would get from the server now.
+            cohort: The clients.
+        """
         return message["row"]

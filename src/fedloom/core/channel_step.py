@@ -34,15 +34,29 @@ class Sender:
     prefix: str
 
     def kept_rows(self, name: str, default: Tensor) -> Tensor:
-        """What the clients kept under a name; a client that kept nothing yet has its row of ``default``."""
+        """What the clients kept under a name; a client that kept nothing yet has its row of ``default``.
+
+        Args:
+            name: The name.
+            default: A row per client.
+        """
         return self.cohort.kept_rows(f"{self.prefix}/{name}", default)
 
     def keep(self, name: str, rows: Tensor) -> None:
-        """Keep a row per client until its next round."""
+        """Keep a row per client until its next round.
+
+        Args:
+            name: The name.
+            rows: A row per client.
+        """
         self.cohort.keep(f"{self.prefix}/{name}", rows)
 
     def generator(self, place: int) -> torch.Generator:
-        """The randomness of one client for this step in this round."""
+        """The randomness of one client for this step in this round.
+
+        Args:
+            place: The place of the client in the cohort.
+        """
         return self.cohort.generator(f"{self.prefix}/{self.cohort.turn}", place)
 
 

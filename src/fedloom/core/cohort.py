@@ -80,7 +80,11 @@ class Cohort:
         return self.task.federation.points[torch.tensor(self.ids)]
 
     def classes(self, part: str = "train") -> Tensor:
-        """How many samples of each class each client has in its train, valid or test part: B×classes."""
+        """How many samples of each class each client has in its train, valid or test part: B×classes.
+
+        Args:
+            part: ``train``, ``valid`` or ``test``.
+        """
         lists, classes = getattr(self.task.federation, part), self.task.federation.classes
         return torch.stack([self.task.targets(lists[client]).bincount(minlength=classes) for client in self.ids])
 
@@ -90,21 +94,39 @@ class Cohort:
         return self.setting.work.lr_at(self.round, self.setting.rounds)
 
     def spread(self, row: Tensor) -> Tensor:
-        """One row for all clients of the cohort, without a copy; rows stay as they are."""
+        """One row for all clients of the cohort, without a copy; rows stay as they are.
+
+        Args:
+            row: One row, or a row per client.
+        """
         return row.expand(len(self), -1)
 
     def generator(self, purpose: str, place: int) -> torch.Generator:
-        """A random generator for one client and one purpose of a method."""
+        """A random generator for one client and one purpose of a method.
+
+        Args:
+            purpose: What the randomness is for: each purpose has its own.
+            place: The place of the client in the cohort.
+        """
         return generator(self.setting.seed, purpose, self.round, self.ids[place])
 
     # -- state that stays with clients
 
     def has(self, name: str) -> Tensor:
-        """Which clients have kept something under a name."""
+        """Which clients have kept something under a name.
+
+        Args:
+            name: The name.
+        """
         return self.state[f"{name}/has"].bool() if name in self.state else torch.zeros(len(self), dtype=torch.bool)
 
     def kept_rows(self, name: str, default: Tensor) -> Tensor:
-        """What the clients kept under a name; a client that kept nothing yet gets its row of ``default``."""
+        """What the clients kept under a name; a client that kept nothing yet gets its row of ``default``.
+
+        Args:
+            name: The name.
+            default: A row per client.
+        """
         if name not in self.state:
             return default
         has = self.has(name)
@@ -113,7 +135,13 @@ class Cohort:
         return torch.where(has.view(-1, *[1] * (default.dim() - 1)), self.state[name], default)
 
     def keep(self, name: str, rows: Tensor, only: Tensor | None = None) -> None:
-        """Keep a row (any width) per client until its next round; ``only`` is a mask of the clients that do."""
+        """Keep a row (any width) per client until its next round.
+
+        Args:
+            name: The name under which ``kept_rows`` finds it.
+            rows: A row per client.
+            only: A mask of the clients that keep it; all of them by default.
+        """
         rows, has = rows.detach(), self.has(name)
         if only is not None:
             old = self.state.get(name, torch.zeros_like(rows))
@@ -157,7 +185,15 @@ class Cohort:
         given: Given | None = None,
         loss: Loss | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The rows after training in which every batch is used for a cycle of steps, and the cycle's anchor rows."""
+        """The rows after training in which every batch is used for a cycle of steps, and the cycle's anchor rows.
+
+        Args:
+            rows: A row per client.
+            cycle: What is done with each batch.
+            pull: An extra gradient, as in ``train``.
+            given: Rows that ``pull`` and ``loss`` need, by name.
+            loss: A loss that replaces the task's.
+        """
         return self._train(rows, None, None, pull, given, loss, None, cycle)
 
     def _train(
@@ -208,14 +244,24 @@ class Cohort:
 
     def gradient(self, rows: Tensor) -> Tensor:
         """The gradient rows of each client's mean loss over all of its training data, with the run's weight decay and
-        clipping; without dropout and augmentation."""
+        clipping; without dropout and augmentation.
+
+        Args:
+            rows: A row per client.
+        """
         self.before = rows if self.before is None else self.before
         train = self.task.federation.train
         self.steps += 1
         return self.trainer.gradients(rows, [train[client] for client in self.ids], self.setting.work)
 
     def evaluate(self, rows: Tensor, part: str = "test", label: int | None = None) -> Scores:
-        """Loss and score of each client's row on its own train, valid or test part (only the samples of a class)."""
+        """Loss and score of each client's row on its own data.
+
+        Args:
+            rows: A row per client.
+            part: ``train``, ``valid`` or ``test``.
+            label: The only class whose samples count; all of them by default.
+        """
         lists = getattr(self.task.federation, part)
         own = [lists[client] for client in self.ids]
         if label is not None:
@@ -223,10 +269,20 @@ class Cohort:
         return self.trainer.scores(rows, own)
 
     def forward(self, rows: Tensor, inputs: Inputs) -> Tensor:
-        """The outputs of every client's row on the same prepared inputs: B×n×..."""
+        """The outputs of every client's row on the same prepared inputs: B×n×...
+
+        Args:
+            rows: A row per client.
+            inputs: Prepared inputs, the same for all clients.
+        """
         return self.trainer.outputs(rows, inputs)
 
     def features(self, row: Tensor, place: int) -> tuple[Tensor, Tensor]:
-        """What the head of a row sees of one client's training samples (n×features), and their targets."""
+        """What the head of a row sees of one client's training samples (n×features), and their targets.
+
+        Args:
+            row: One row.
+            place: The place of the client in the cohort.
+        """
         positions = self.task.federation.train[self.ids[place]]
         return self.trainer.features(row, positions), self.task.targets(positions)

@@ -32,15 +32,27 @@ class Message:
         return name in self.each or name in self.shared
 
     def get(self, name: str) -> Tensor | None:
-        """The tensor of a name, or None."""
+        """The tensor of a name, or None.
+
+        Args:
+            name: The name.
+        """
         return self.each.get(name, self.shared.get(name))
 
     def for_clients(self, places: Tensor) -> Message:
-        """The message as the clients at some places of the round see it."""
+        """The message as the clients at some places of the round see it.
+
+        Args:
+            places: Their places among the clients that the message goes to.
+        """
         return Message(self.shared, {name: tensor[places] for name, tensor in self.each.items()})
 
     def bytes_for(self, clients: int) -> int:
-        """Bytes sent down to ``clients`` clients."""
+        """Bytes sent down to ``clients`` clients.
+
+        Args:
+            clients: How many clients get the message.
+        """
         return clients * sum(t.nbytes for t in self.shared.values()) + sum(t.nbytes for t in self.each.values())
 
 
@@ -57,7 +69,11 @@ class Reply:
     bytes: Tensor | None = None
 
     def cost(self, clients: int) -> Tensor:
-        """Bytes sent up by each of the cohort's clients."""
+        """Bytes sent up by each of the cohort's clients.
+
+        Args:
+            clients: How many clients replied.
+        """
         if self.bytes is not None:
             return self.bytes
         return torch.full((clients,), sum(t.nbytes for t in self.tensors.values()) // clients)
@@ -85,7 +101,11 @@ class Wave:
     optional: bool = False
 
     def only(self, places: list[int]) -> Wave:
-        """The same wave to the clients at some places of it."""
+        """The same wave to the clients at some places of it.
+
+        Args:
+            places: The places of the clients in ``ids``.
+        """
         if len(places) == len(self.ids):
             return self
         index = torch.tensor(places, dtype=torch.int64)
@@ -129,15 +149,28 @@ class Replies:
         return self.tensors[name]
 
     def mean(self, name: str) -> Tensor:
-        """The rows of all clients as one, by the run's aggregator and weights."""
+        """The rows of all clients as one, by the run's aggregator and weights.
+
+        Args:
+            name: The name of the reply's tensor.
+        """
         return self.combine(self.tensors[name], self.weights)
 
     def combine(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Any rows as one, by the run's aggregator; the weights sum to one."""
+        """Any rows as one, by the run's aggregator; the weights sum to one.
+
+        Args:
+            rows: A row per client.
+            weights: The weights of the rows; they sum to one.
+        """
         return self.aggregator(rows, weights, self.context)
 
     def only(self, mask: Tensor) -> Replies:
-        """The replies of some clients, whose weights again sum to one."""
+        """The replies of some clients, whose weights again sum to one.
+
+        Args:
+            mask: A mask of the clients.
+        """
         if mask.all():
             return self
         places = mask.nonzero().flatten()

@@ -37,8 +37,18 @@ class PredictionStage:
         """
 
     def after_update(self, cohort: Cohort) -> None:
-        """Let clients keep something of their local work (``cohort.after`` are the rows that they trained)."""
+        """Let clients keep something of their local work (``cohort.after`` are the rows that they trained).
+
+        Args:
+            cohort: The clients that have just trained.
+        """
 
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:
-        """What clients predict with, given the row per client that they would predict with otherwise."""
+        """What clients predict with, given the row per client that they would predict with otherwise.
+
+        Args:
+            rows: A row per client, from the method or the stage before this one.
+            message: What the clients would get from the server now.
+            cohort: The clients.
+        """
         return rows

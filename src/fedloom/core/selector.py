@@ -58,7 +58,12 @@ class Pool:
         return len(self.samples)
 
     def generator(self, purpose: str, number: int | None = None) -> np.random.Generator:
-        """Randomness for one purpose in this round (or in a round of a given number, for what is drawn once)."""
+        """Randomness for one purpose in this round (or in a round of a given number, for what is drawn once).
+
+        Args:
+            purpose: What the randomness is for: each purpose has its own.
+            number: The round whose randomness it is; this one by default.
+        """
         return numpy_generator(self.seed, purpose, self.round if number is None else number)
 
 

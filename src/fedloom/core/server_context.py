@@ -59,17 +59,35 @@ class ServerContext:
         return self.task.federation.train.sizes
 
     def generator(self, purpose: str) -> torch.Generator:
-        """The server's own randomness for one purpose in this round."""
+        """The server's own randomness for one purpose in this round.
+
+        Args:
+            purpose: What the randomness is for: each purpose has its own.
+        """
         return generator(self.seed, purpose, self.round)
 
     def numpy_generator(self, purpose: str) -> np.random.Generator:
-        """The same for numpy."""
+        """The same for numpy.
+
+        Args:
+            purpose: What the randomness is for.
+        """
         return numpy_generator(self.seed, purpose, self.round)
 
     def forward(self, rows: Tensor, inputs: Inputs) -> Tensor:
-        """The outputs of every row on the same prepared inputs: B×n×..."""
+        """The outputs of every row on the same prepared inputs: B×n×...
+
+        Args:
+            rows: Some rows.
+            inputs: Prepared inputs.
+        """
         return self.trainer.outputs(rows, inputs)
 
     def evaluate(self, rows: Tensor, positions: Tensor) -> Scores:
-        """Loss and score of every row on the same samples."""
+        """Loss and score of every row on the same samples.
+
+        Args:
+            rows: Some rows.
+            positions: The positions of the samples in the federation's columns.
+        """
         return self.trainer.scores(rows, [positions] * len(rows))

@@ -39,7 +39,11 @@ class Ragged:
 
     @staticmethod
     def of(lists: Sequence[np.ndarray | Tensor | Sequence[int]]) -> Ragged:
-        """Pack one list of positions per client."""
+        """Pack one list of positions per client.
+
+        Args:
+            lists: The positions of each client.
+        """
         parts = [np.asarray(part, dtype=np.int64) for part in lists]
         starts = np.zeros(len(parts) + 1, dtype=np.int64)
         np.cumsum([len(part) for part in parts], out=starts[1:])
@@ -48,7 +52,13 @@ class Ragged:
 
     @staticmethod
     def by_owner(positions: np.ndarray, owners: np.ndarray, clients: int) -> Ragged:
-        """Pack positions that name their owner: ``positions[i]`` goes to client ``owners[i]``, in the given order."""
+        """Pack positions that name their owner: ``positions[i]`` goes to client ``owners[i]``, in the given order.
+
+        Args:
+            positions: The positions.
+            owners: The client of each position.
+            clients: The number of clients.
+        """
         starts = np.zeros(clients + 1, dtype=np.int64)
         np.cumsum(np.bincount(owners, minlength=clients), out=starts[1:])
         order = positions[np.argsort(owners, kind="stable")].astype(np.int64, copy=False)
@@ -56,7 +66,11 @@ class Ragged:
 
     @staticmethod
     def empty(clients: int) -> Ragged:
-        """Empty lists for all clients."""
+        """Empty lists for all clients.
+
+        Args:
+            clients: The number of clients.
+        """
         return Ragged(_nothing(), torch.zeros(clients + 1, dtype=torch.int64))
 
     def __len__(self) -> int:
@@ -160,7 +174,11 @@ class Federation:
         )
 
     def name(self, client: int) -> str:
-        """What a client is called: its natural name (a writer, a role) or its number."""
+        """What a client is called: its natural name (a writer, a role) or its number.
+
+        Args:
+            client: The client's number.
+        """
         return self.names[client] if self.names else str(client)
 
     def counts(self) -> np.ndarray:
@@ -176,7 +194,11 @@ class Federation:
         return table.reshape(self.clients, self.classes).numpy()
 
     def at(self, round_number: int) -> Federation:
-        """The federation as it stands in a round."""
+        """The federation as it stands in a round.
+
+        Args:
+            round_number: The round, counted from 1.
+        """
         begun = [federation for since, federation in self.later if since <= round_number]
         return begun[-1] if begun else self
 
@@ -194,7 +216,11 @@ class Federation:
         return replace(self, test=self.valid, global_test=_nothing(), later=later, counted=self.points)
 
     def as_one_client(self, without: Sequence[int] = ()) -> Federation:
-        """The same data with one client that holds everybody's training samples, in client order."""
+        """The same data with one client that holds everybody's training samples, in client order.
+
+        Args:
+            without: Clients whose data are left out.
+        """
         order = (
             torch.cat([self.train[k] for k in range(self.clients) if k not in without]) if without else self.train.order
         )

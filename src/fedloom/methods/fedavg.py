@@ -22,9 +22,18 @@ class FedAvg(Algorithm):
     """Clients train the shared model on their own data; the server takes the weighted mean of their models."""
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        """Train from the received model."""
+        """Train from the received model.
+
+        Args:
+            cohort: The clients.
+            message: What they got from the server.
+        """
         return Reply({"row": cohort.train(cohort.spread(message["row"]), pull=self.pull(message))})
 
     def pull(self, message: Message) -> Pull | None:
-        """The term that a variant adds to the gradient rows; FedAvg adds none."""
+        """The term that a variant adds to the gradient rows; FedAvg adds none.
+
+        Args:
+            message: What the clients got from the server.
+        """
         return None

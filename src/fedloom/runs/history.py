@@ -58,17 +58,29 @@ class History:
         return "+".join([str(self.config["method"]["name"]), *stages])
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
-        """The rounds at which a metric was measured, and its values."""
+        """The rounds at which a metric was measured, and its values.
+
+        Args:
+            metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``.
+        """
         points = [(r["round"], r["metrics"][metric]) for r in self.records if metric in r["metrics"]]
         return [p[0] for p in points], [p[1] for p in points]
 
     def last(self, metric: str) -> float | None:
-        """The newest value of a metric, or None if it was never measured."""
+        """The newest value of a metric, or None if it was never measured.
+
+        Args:
+            metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``.
+        """
         values = self.series(metric)[1]
         return values[-1] if values else None
 
     def mean(self, metric: str) -> float | None:
-        """The mean of a metric over all rounds from round 1 in which it was measured, or None if there are none."""
+        """The mean of a metric over all rounds from round 1 in which it was measured, or None if there are none.
+
+        Args:
+            metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``.
+        """
         values = [r["metrics"][metric] for r in self.records if r["round"] and metric in r["metrics"]]
         return sum(values) / len(values) if values else None
 
@@ -76,6 +88,11 @@ class History:
         """The first round at which the mean of the last ``window`` measured values is at least ``target``.
 
         None if that never happens, or if fewer than ``window`` values were measured.
+
+        Args:
+            target: The value to reach.
+            metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``.
+            window: How many measured values are averaged.
         """
         if window < 1:
             raise FedloomError(f"window={window}: it must be at least 1.")
@@ -84,8 +101,13 @@ class History:
         return next((r for r, mean in zip(rounds[window - 1 :], means, strict=True) if mean >= target), None)
 
     def total(self, what: str, upto: int | None = None) -> int:
-        """A sum over rounds of ``steps``, or of bytes: ``bytes_up`` to the server, ``bytes_down`` from it,
-        ``bytes_between`` clients, or ``bytes_sent``, which is all three."""
+        """The sum of a cost over rounds.
+
+        Args:
+            what: ``steps``, or bytes: ``bytes_up`` to the server, ``bytes_down`` from it, ``bytes_between`` clients, or
+                ``bytes_sent``, which is all three.
+            upto: The last round that counts; all rounds by default.
+        """
         records = [r for r in self.records if upto is None or r["round"] <= upto]
         if what == "bytes_sent":
             return sum(bytes_sent(r) for r in records)
@@ -101,14 +123,22 @@ class History:
         return pd.DataFrame([line | r["metrics"] for line, r in zip(lines, self.records, strict=True)])
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Accuracy by round as a matplotlib figure, also saved to ``path`` if given."""
+        """Accuracy by round as a matplotlib figure, also saved to ``path`` if given.
+
+        Args:
+            path: The file; its ending names the format.
+        """
         figure = curves_figure(accuracy_panels("round", {self.label: [self]}), [self.label])
         if path is not None:
             figure.savefig(path, bbox_inches="tight")
         return figure
 
     def model(self, task: Task) -> nn.Module:
-        """The trained global model: a copy of the task's model with the run's final weights."""
+        """The trained global model: a copy of the task's model with the run's final weights.
+
+        Args:
+            task: The task that the run was trained on.
+        """
         if self.row is None:
             raise FedloomError(f"{self.label} has no global model: its clients' models stay with the clients.")
         import copy
@@ -125,7 +155,11 @@ class History:
 
     @staticmethod
     def load(folder: str | Path) -> History:
-        """Read a run's folder."""
+        """Read a run's folder.
+
+        Args:
+            folder: The run's folder.
+        """
         folder = Path(folder)
         config = read_run_values(folder)
         records = _read_records(folder / "metrics.jsonl")

@@ -81,7 +81,11 @@ class Sweep:
         return dict(best_row(self.rows)["settings"])
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """The first metric over the grid as a matplotlib figure, also saved to ``path`` if given."""
+        """The first metric over the grid as a matplotlib figure, also saved to ``path`` if given.
+
+        Args:
+            path: The file; its ending names the format.
+        """
         figure = sweep_figure(self.grid, self.rows, self.metrics[0])
         if path is not None:
             figure.savefig(path, bbox_inches="tight")
