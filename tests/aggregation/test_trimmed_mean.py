@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
+import fedloom as fl
 from fedloom.aggregation.median import Median
 from fedloom.aggregation.trimmed_mean import TrimmedMean
 from fedloom.core.errors import FedloomError
@@ -41,3 +42,10 @@ def test_with_the_largest_share_it_is_the_median(clients, seed):
 def test_an_impossible_share_is_refused(share):
     with pytest.raises(FedloomError, match=r"below 0\.5"):
         TrimmedMean(share)
+
+
+def test_a_share_that_leaves_nobody_out_is_refused():
+    task = fl.task("digits", clients=4)
+    with pytest.raises(FedloomError, match="needs at least 5 clients in a round, and a round has 4"):
+        fl.run(task, "fedavg", rounds=1, aggregation=TrimmedMean(0.2))
+    fl.run(task, "fedavg", rounds=1, aggregation=TrimmedMean(0.25))

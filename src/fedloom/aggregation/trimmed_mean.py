@@ -10,6 +10,7 @@ Yin, Chen, Ramchandran and Bartlett, Byzantine-Robust Distributed Learning: Towa
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -32,6 +33,11 @@ class TrimmedMean(Aggregator):
     def __post_init__(self) -> None:
         if not 0 <= self.share < 0.5:
             raise FedloomError(f"share={self.share}: the share left out at either end is at least 0 and below 0.5.")
+
+    @property
+    def least_clients(self) -> int:
+        """As many as make the share at least one client."""
+        return math.ceil(1 / self.share - 1e-9) if self.share else 1
 
     def __call__(self, rows: Tensor, weights: Tensor, context: ServerContext) -> Tensor:
         """The coordinate-wise trimmed mean."""

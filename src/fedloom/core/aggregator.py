@@ -15,6 +15,11 @@ class Aggregator:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    @property
+    def least_clients(self) -> int:
+        """The fewest clients in a round with which it can do what it promises."""
+        return 1
+
     def __call__(self, rows: Tensor, weights: Tensor, context: ServerContext) -> Tensor:
         """The row that stands for all of them.
 

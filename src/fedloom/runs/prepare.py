@@ -25,6 +25,7 @@ from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.fingerprint import fingerprint
+from fedloom.selection.sampling import PerRound
 from fedloom.training.execution import decide
 
 log = logging.getLogger("fedloom")
@@ -72,6 +73,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     for number, stage in enumerate(config.prediction):
         stage.check(algorithm, task, tuple(config.prediction[:number]))
     _check_updates(algorithm, config, task)
+    _check_round_size(config, clients - len(new))
     optimizer = _server_step(algorithm, config, task)
     hostile = hostile_clients(config, [client for client in range(clients) if client not in new])
     if hostile is not None:
@@ -140,6 +142,17 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
     for part in (*config.channel, *([] if config.adversary is None else [config.adversary])):
         part.check(algorithm, task)
+
+
+def _check_round_size(config: RunConfig, clients: int) -> None:
+    """Refuse an aggregator that needs more clients than a round has."""
+    selection, least = config.selection, config.aggregation.least_clients
+    per_round = selection.per_round(clients) if isinstance(selection, PerRound) else clients
+    if per_round < least:
+        raise FedloomError(
+            f"the aggregator {type(config.aggregation).__name__.lower()} needs at least {least} clients in a round, "
+            f"and a round has {per_round}: select more clients, or use another aggregator."
+        )
 
 
 def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerStep | None:

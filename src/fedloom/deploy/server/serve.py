@@ -105,7 +105,7 @@ def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerS
         prepared.composition,
         execution=replace(prepared.composition.execution, cohort=1),
         scored_together=1,
-        quorum=settings.min_clients,
+        quorum=max(settings.min_clients, prepared.config.aggregation.least_clients),
         retries=settings.retries,
         present=roster.present,
     )
