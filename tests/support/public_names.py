@@ -17,9 +17,10 @@ def public_names() -> list[str]:
 
 
 def public_object(dotted: str) -> object:
-    """What a dotted name stands for."""
-    module, _, name = dotted.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    """What a dotted name stands for: a module, or something in one."""
+    package, _, name = dotted.rpartition(".")
+    module = importlib.import_module(package)
+    return getattr(module, name) if hasattr(module, name) else importlib.import_module(dotted)
 
 
 def _names_in_pages() -> set[str]:
