@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 from fedloom.core.errors import FedloomError
 from fedloom.models import KINDS, MODELS, build, default_for
 
-FITTING: dict[str, tuple[tuple[int, ...], int]] = {
+FITTING: dict[str, tuple[Any, int]] = {
     "logistic": ((1, 8, 8), 10),
     "mlp": ((64,), 10),
     "cnn": ((3, 32, 32), 10),
@@ -23,6 +25,7 @@ FITTING: dict[str, tuple[tuple[int, ...], int]] = {
     "conv1d": ((9, 128), 6),
     "char-lstm": ((80,), 80),
     "word-lstm": ((20,), 50),
+    "late-fusion": ({"accelerometer": (6, 128), "gyroscope": (3, 128), "age": (1,)}, 6),
 }
 
 
@@ -30,7 +33,7 @@ def size(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def batch(name: str, shape: tuple[int, ...], classes: int, samples: int = 4) -> tuple[Tensor, Tensor]:
+def batch(name: str, shape: Any, classes: int, samples: int = 4) -> tuple[Any, Tensor]:
     source = torch.Generator().manual_seed(0)
     if name == "word-lstm":
         x = torch.randint(classes, (samples, *shape), generator=source)
@@ -38,6 +41,8 @@ def batch(name: str, shape: tuple[int, ...], classes: int, samples: int = 4) -> 
     y = torch.randint(classes, (samples,), generator=source)
     if name == "char-lstm":
         return torch.randint(classes, (samples, *shape), generator=source), y
+    if isinstance(shape, dict):
+        return {column: torch.randn(samples, *one, generator=source) for column, one in shape.items()}, y
     return torch.randn(samples, *shape, generator=source), y
 
 
@@ -56,10 +61,11 @@ def batch(name: str, shape: tuple[int, ...], classes: int, samples: int = 4) -> 
         ("emnist-cnn", (1, 28, 28), 62, {}, 1_206_590),
         ("char-lstm", (80,), 80, {}, 133_520),
         ("word-lstm", (20,), 10_004, {}, 4_053_428),
+        ("late-fusion", {"accelerometer": (6, 128), "gyroscope": (3, 128)}, 6, {}, 45_030),
     ],
 )
 def test_parameter_counts_are_those_of_the_studies(
-    name: str, shape: tuple[int, ...], classes: int, options: dict[str, object], count: int
+    name: str, shape: Any, classes: int, options: dict[str, object], count: int
 ) -> None:
     assert size(build(name, shape, classes, 0, **options)) == count
 

@@ -54,7 +54,7 @@ def predict(
     probabilities = saved.predict(samples.inputs)
     header, rows = _header(samples, saved, everything), _rows(samples, saved, probabilities, everything)
     result: dict[str, Any] = {"model": saved.about.model_dump(include={"client", "method", "round"})}
-    result["samples"], result["accuracy"] = len(samples.inputs), _accuracy(samples, probabilities)
+    result["samples"], result["accuracy"] = len(samples.names), _accuracy(samples, probabilities)
     if out is not None:
         _write(out, header, rows)
         result["written"] = str(out)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
@@ -15,12 +16,29 @@ from fedloom.core.errors import FedloomError
 Inputs = Tensor | dict[str, Tensor]
 """One tensor, or tensors by column; the first axis (of a cohort the first two) is the same in all of them."""
 
+Transform = Callable[[Tensor], Tensor]
+"""Turns the raw inputs of one column into the model's."""
+Shape = tuple[int, ...]
 PREFIX = "x/"
 
 
 def map_inputs(function: Callable[[Tensor], Tensor], x: Inputs) -> Inputs:
     """The inputs with a function applied to every tensor."""
     return function(x) if isinstance(x, Tensor) else {name: function(tensor) for name, tensor in x.items()}
+
+
+def transform_of(prepare: Transform | Mapping[str, Transform] | None, column: str) -> Transform | None:
+    """The transform of one column: of a mapping its own, otherwise the one of all columns."""
+    return prepare.get(column) if isinstance(prepare, Mapping) else prepare
+
+
+def prepare_inputs(x: Inputs, prepare: Transform | Mapping[str, Transform] | None, joined: bool) -> Inputs:
+    """Raw inputs as the model takes them; ``joined`` makes one tensor of several columns, along axis 1."""
+    if isinstance(x, Tensor):
+        return prepare(x) if callable(prepare) else x
+    transforms = {name: transform_of(prepare, name) for name in x}
+    ready = {name: column if (t := transforms[name]) is None else t(column) for name, column in x.items()}
+    return torch.cat(list(ready.values()), dim=1) if joined else ready
 
 
 def input_columns(columns: Mapping[str, Tensor]) -> Inputs:
@@ -42,3 +60,11 @@ def named_inputs(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def input_names(columns: Mapping[str, Tensor]) -> list[str]:
     """The full names of the input columns: ``x``, or ``x/NAME`` for each of several."""
     return ["x"] if "x" in columns else [PREFIX + name for name in named_inputs(columns)]
+
+
+def input_shapes(columns: Mapping[str, Tensor]) -> Shape | dict[str, Shape]:
+    """The shape of one sample's input, or of its input in each of several columns."""
+    inputs = input_columns(columns)
+    if isinstance(inputs, Tensor):
+        return tuple(inputs.shape[1:])
+    return {name: tuple(column.shape[1:]) for name, column in inputs.items()}

@@ -18,11 +18,9 @@ from torch import Tensor, nn
 
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
-from fedloom.core.inputs import Inputs, named_inputs
+from fedloom.core.inputs import Inputs, Transform, map_inputs, named_inputs, prepare_inputs
 from fedloom.core.layout import Layout
 
-Transform = Callable[[Tensor], Tensor]
-"""Turns the raw inputs of one column into the model's."""
 IGNORED = -100
 """A target that does not count: padding of a sequence."""
 
@@ -191,15 +189,10 @@ class Task:
         return picked.view(*positions.shape, *picked.shape[1:])
 
     def _several_inputs(self, positions: Tensor) -> Inputs:
-        places, picked = positions.reshape(-1), {}
-        for name, column in self._named_inputs.items():
-            prepare = self.prepare.get(name) if isinstance(self.prepare, Mapping) else self.prepare
-            rows = column.index_select(0, places)
-            picked[name] = rows if prepare is None else prepare(rows)
-        if self.joined:
-            whole = torch.cat(list(picked.values()), dim=1)
-            return whole.view(*positions.shape, *whole.shape[1:])
-        return {name: rows.view(*positions.shape, *rows.shape[1:]) for name, rows in picked.items()}
+        places = positions.reshape(-1)
+        picked = {name: column.index_select(0, places) for name, column in self._named_inputs.items()}
+        ready = prepare_inputs(picked, self.prepare, self.joined)
+        return map_inputs(lambda rows: rows.view(*positions.shape, *rows.shape[1:]), ready)
 
     @property
     def has_named_inputs(self) -> bool:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import PREFIX
 from fedloom.core.seeds import numpy_generator
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.partition.base import Partition, Partitioner
@@ -147,7 +148,7 @@ def _check_shares(test: float, valid: float, whole: float, communal: float) -> N
 
 def _check_columns(samples: Samples) -> np.ndarray:
     lengths = {name: len(column) for name, column in samples.columns.items()}
-    if not {"x", "y"} <= set(lengths):
+    if "y" not in lengths or not ("x" in lengths or any(name.startswith(PREFIX) for name in lengths)):
         raise FedloomError(f"the columns are {', '.join(lengths) or 'none'}: a federation needs x and y.")
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())

@@ -96,7 +96,8 @@ class Federation:
     """Columns of samples, and the positions of each client's samples in them.
 
     Args:
-        columns: Tensors whose first axis is the sample: at least ``x`` (inputs) and ``y`` (targets).
+        columns: Tensors whose first axis is the sample: at least ``x`` (inputs) and ``y`` (targets). Several input
+            columns are called ``x/NAME`` each.
         train: The positions of each client's training samples.
         test: The positions of each client's test samples.
         valid: The positions of each client's validation samples.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedloom.core.inputs import input_shapes
 from fedloom.data.federation import Federation
 from fedloom.plotting.partition import samples_figure
 
@@ -25,12 +26,12 @@ def describe(federation: Federation) -> dict[str, Any]:
     Args:
         federation: The federation.
     """
-    sizes = federation.train.sizes.numpy()
+    sizes, shape = federation.train.sizes.numpy(), input_shapes(federation.columns)
     description: dict[str, Any] = {
         "title": federation.title,
         "clients": federation.clients,
         "classes": federation.classes,
-        "input_shape": list(federation.columns["x"].shape[1:]),
+        "input_shape": {name: list(x) for name, x in shape.items()} if isinstance(shape, dict) else list(shape),
         "train_samples": int(sizes.sum()),
         "valid_samples": int(federation.valid.sizes.sum()),
         "test_samples": int(federation.test.sizes.sum()),

@@ -13,15 +13,16 @@ from fedloom.data.federation import Federation
 PIECE = 1 << 24
 
 
-def input_statistics(federation: Federation) -> tuple[Tensor, Tensor]:
+def input_statistics(federation: Federation, column: str = "x") -> tuple[Tensor, Tensor]:
     """Mean and standard deviation per feature or channel (axis 1) over all training samples; 1 where nothing varies.
 
     uint8 inputs are taken as fractions of 255, as everywhere else.
 
     Args:
         federation: The federation.
+        column: The full name of the input column: ``x``, or ``x/NAME`` where there are several.
     """
-    x, order = federation.columns["x"], federation.train.order
+    x, order = federation.columns[column], federation.train.order
     width = x.shape[1]
     step = max(1, PIECE // max(1, x[0].numel()))
     scale = 255.0 if x.dtype == torch.uint8 else 1.0

@@ -7,6 +7,7 @@ Rows are counted from 1, the header not included.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import PREFIX
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
@@ -28,6 +31,9 @@ from fedloom.data.readers.labels import number_labels
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
 from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
+
+RESERVED = ("x", "y", "client")
+"""Names in an NPZ file that are no input columns of several."""
 
 
 def from_arrays(
@@ -50,7 +56,7 @@ def from_arrays(
     """A federation of arrays.
 
     Args:
-        x: Inputs, one sample per entry of the first axis.
+        x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name.
         y: One label per sample: whole numbers from 0, or names.
         client: The client of each sample, as numbers or names. Without it, samples are divided by ``partition``.
         classes: The number of classes, where the labels do not show it.
@@ -97,6 +103,52 @@ def samples_from_arrays(
     where: str = "own data",
 ) -> Samples:
     """Check a user's arrays and turn them into samples: float32 or integer inputs, int64 labels, numbered clients."""
+    if isinstance(x, Mapping):
+        columns = {PREFIX + name: _input_array(x[name], name, f"{where}, column {name}") for name in _column_names(x)}
+    else:
+        columns = {"x": _input_array(x, "x", where)}
+    samples = _common_length(columns, where)
+    targets = np.asarray(y)
+    if samples == 0:
+        raise FedloomError(f"{where} has no samples: give at least two.")
+    if targets.ndim != 1 or len(targets) != samples:
+        raise FedloomError(f"{where}: {samples} inputs and labels of shape {targets.shape}: give one label each.")
+    if samples < 2:
+        raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
+    for name, inputs in columns.items():
+        check_finite(inputs, features, where if name == "x" else f"{where}, {name.removeprefix(PREFIX)}")
+    labels, names, count = number_labels(targets, classes, where)
+    natural, clients = None, list[str]()
+    if client is not None:
+        holder = np.asarray(client)
+        if holder.shape != targets.shape:
+            raise FedloomError(f"{where}: {samples} inputs and clients of shape {holder.shape}: give one each.")
+        clients, natural = _number_clients(holder)
+    return Samples(
+        {name: _input_tensor(inputs) for name, inputs in columns.items()} | {"y": torch.from_numpy(labels)},
+        count,
+        names,
+        natural=natural,
+        names=clients,
+        own_test=None if own_test is None else np.asarray(own_test, dtype=bool),
+    )
+
+
+def _column_names(x: Mapping[str, Any]) -> list[str]:
+    """The names of several input columns, in their order."""
+    if not x:
+        raise FedloomError("x has no input columns: give an array, or at least one array by name.")
+    for name in x:
+        if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name) or name in RESERVED:
+            raise FedloomError(
+                f"{name!r} cannot be the name of an input column: use letters, digits, _ and -, and none of "
+                f"{', '.join(RESERVED)}."
+            )
+    return list(x)
+
+
+def _input_array(x: Any, name: str, where: str) -> np.ndarray:
+    """One input column as an array of numbers whose first axis is the sample."""
     try:
         inputs = np.asarray(x)
     except ValueError:
@@ -106,34 +158,25 @@ def samples_from_arrays(
     if inputs.dtype.kind not in "fiub":
         raise FedloomError(f"{where}: the inputs are {inputs.dtype}, not numbers: give a number array.")
     if inputs.ndim < 2:
-        raise FedloomError(f"{where}: x has shape {inputs.shape}: give (samples, features…).")
-    targets = np.asarray(y)
-    if len(inputs) == 0:
-        raise FedloomError(f"{where} has no samples: give at least two.")
-    if targets.ndim != 1 or len(targets) != len(inputs):
-        raise FedloomError(f"{where}: {len(inputs)} inputs and labels of shape {targets.shape}: give one label each.")
-    if len(inputs) < 2:
-        raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
-    check_finite(inputs, features, where)
-    labels, names, count = number_labels(targets, classes, where)
-    natural, clients = None, list[str]()
-    if client is not None:
-        holder = np.asarray(client)
-        if holder.shape != targets.shape:
-            raise FedloomError(f"{where}: {len(inputs)} inputs and clients of shape {holder.shape}: give one each.")
-        clients, natural = _number_clients(holder)
+        raise FedloomError(f"{where}: {name} has shape {inputs.shape}: give (samples, features…).")
+    return inputs
+
+
+def _common_length(columns: Mapping[str, np.ndarray], where: str) -> int:
+    lengths = {name.removeprefix(PREFIX): len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise FedloomError(f"{where}: the input columns differ in length ({shown}): give one entry per sample in each.")
+    return next(iter(lengths.values()))
+
+
+def _input_tensor(inputs: np.ndarray) -> Tensor:
+    """Inputs as float32, uint8 or int64."""
     if inputs.dtype.kind == "f" or inputs.dtype == np.bool_:
         inputs = inputs.astype(np.float32, copy=False)
     elif inputs.dtype != np.uint8:
         inputs = inputs.astype(np.int64, copy=False)
-    return Samples(
-        {"x": torch.from_numpy(np.ascontiguousarray(inputs)), "y": torch.from_numpy(labels)},
-        count,
-        names,
-        natural=natural,
-        names=clients,
-        own_test=None if own_test is None else np.asarray(own_test, dtype=bool),
-    )
+    return torch.from_numpy(np.ascontiguousarray(inputs))
 
 
 def _number_clients(holder: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -165,6 +208,15 @@ def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> Non
             )
 
 
+def read_npz(path: Path, ignore: Sequence[str] = ()) -> dict[str, Any]:
+    """The arrays x, y and client (if it is there) of an NPZ file; x is a dict where it has several input columns."""
+    arrays: dict[str, Any] = read_arrays(path, (), RESERVED)
+    if "x" in arrays:
+        return arrays if "y" in arrays else read_arrays(path, ("x", "y"))
+    several = {name: array for name, array in read_arrays(path, ("y",)).items() if name not in (*RESERVED, *ignore)}
+    return read_arrays(path, ("x", "y")) if len(several) < 2 else arrays | {"x": several}
+
+
 def read(
     path: str | Path,
     *,
@@ -176,14 +228,16 @@ def read(
 ) -> Federation:
     """A federation from a user's file or folder. Its format is recognised by its ending and content.
 
-    An ``.npz`` needs the arrays x and y and may have client. ``.json`` is LEAF's format. A folder holds LEAF's JSON
-    files or one NPZ per client; its sub-folders train and test, where it has them, are the clients' parts.
+    An ``.npz`` needs the arrays x and y and may have client; without x, its other arrays are input columns by name.
+    ``.json`` is LEAF's format. A folder holds LEAF's JSON files or one NPZ per client; its sub-folders train and test,
+    where it has them, are the clients' parts.
 
     Args:
         path: A .csv, .tsv, .parquet, .npz or .json file, or a folder.
         target: The column of labels in a table.
         client: The column of a table that names the client of a row; the default one may be missing.
-        ignore: Columns of a table that are left out. Every other column is a numeric feature.
+        ignore: Columns of a table, or input columns of an NPZ file, that are left out. Every other column of a table is
+            a numeric feature.
         classes: The number of classes, where the labels do not show it.
         **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
@@ -199,7 +253,7 @@ def read(
         case suffix if suffix in TABLE_ENDINGS:
             table = read_table(path, target, client, ignore)
         case ".npz":
-            arrays = read_arrays(path, ["x", "y"], ["client"])
+            arrays = read_npz(path, ignore)
             return from_arrays(arrays["x"], arrays["y"], arrays.get("client"), classes=classes, **options)
         case ".json":
             x, y, holder, test = read_leaf(path)

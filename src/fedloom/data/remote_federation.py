@@ -44,10 +44,8 @@ def remote_federation(
         global_test: The server's test set.
     """
     everyone = sizes_of_all(sizes, len(schema.sites))
-    zeros = {
-        "x": torch.zeros(1, *schema.shape, dtype=schema.input_type),
-        "y": torch.zeros(1, *schema.target_shape, dtype=schema.target_type),
-    }
+    zeros = {column.full_name: column.zeros(1) for column in schema.input_columns}
+    zeros["y"] = torch.zeros(1, *schema.target_shape, dtype=schema.target_type)
     columns, (first, second) = join_columns(zeros, [communal, global_test])
     return RemoteFederation(
         columns=columns,

@@ -7,17 +7,18 @@ normalisation are the schema's at every site, whatever a site's own data would s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import PREFIX
 from fedloom.core.task import FederationView
 
 SampleColumns = Mapping[str, Tensor]
-"""Some samples as plain tensors by name: inputs ``x`` and targets ``y``, or the parts of a graph."""
+"""Some samples as plain tensors by name: inputs ``x`` (or ``x/NAME``) and targets ``y``, or the parts of a graph."""
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.uint8, torch.int16, torch.int64)}
 
 
@@ -36,6 +37,34 @@ class ClientSizes(NamedTuple):
         return ClientSizes(train, valid, test, int(federation.points[client]))
 
 
+class InputColumn(BaseModel):
+    """One input column of a schema: the shape and type of an entry, and how it is prepared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    """``x`` where there is only one."""
+    shape: tuple[int, ...]
+    dtype: str
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    symbols: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """The name of the federation's column."""
+        return self.name if self.name == "x" else PREFIX + self.name
+
+    @property
+    def type(self) -> torch.dtype:
+        """The torch type of entries."""
+        return DTYPES[self.dtype]
+
+    def zeros(self, count: int) -> Tensor:
+        """Entries of zeros."""
+        return torch.zeros(count, *self.shape, dtype=self.type)
+
+
 class DataSchema(BaseModel):
     """Inputs, classes and sites of a task."""
 
@@ -46,9 +75,9 @@ class DataSchema(BaseModel):
     only use their shares of the run file's data, and no data of their own."""
     sites: tuple[str, ...]
     """The names of the training sites, by client number."""
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] = ()
     """The shape of one input; of a graph's node, its number of features."""
-    dtype: str
+    dtype: str = "float32"
     classes: int
     class_names: tuple[str, ...] = ()
     target_shape: tuple[int, ...] = ()
@@ -61,6 +90,27 @@ class DataSchema(BaseModel):
     """Whether the features of a graph's nodes are divided by their row's sum."""
     symbols: bool = False
     """Whether inputs are indices of symbols or words, from 0 to classes - 1."""
+    inputs: tuple[InputColumn, ...] = ()
+    """The input columns, where there are several; shape, dtype, mean, std and symbols are then those of each."""
+
+    @model_serializer(mode="wrap")
+    def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave ``inputs`` out where there is one input column, as files of earlier versions have it."""
+        values: dict[str, Any] = handler(self)
+        return values if self.inputs else {key: value for key, value in values.items() if key != "inputs"}
+
+    @property
+    def input_columns(self) -> tuple[InputColumn, ...]:
+        """The input columns: one called ``x``, or several."""
+        one = InputColumn(
+            name="x", shape=self.shape, dtype=self.dtype, mean=self.mean, std=self.std, symbols=self.symbols
+        )
+        return self.inputs or (one,)
+
+    @property
+    def shapes(self) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
+        """The shape of one input, or of each input column by name."""
+        return {column.name: column.shape for column in self.inputs} if self.inputs else self.shape
 
     @property
     def rehearsal_only(self) -> bool:

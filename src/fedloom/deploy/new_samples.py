@@ -6,7 +6,7 @@ the model does not know is an error, so that a misspelt one is noticed. Rows are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs
 from fedloom.data.folder import read_arrays
 from fedloom.data.read import check_finite
 from fedloom.data.readers.csv import csv_rows, parse_numbers
@@ -33,7 +34,7 @@ UNLABELLED = -1
 class NewSamples:
     """Raw inputs, the name of each sample (its row or file), and its class (-1: no label)."""
 
-    inputs: Tensor
+    inputs: Inputs
     names: list[int] | list[str]
     classes: Tensor
     label_source: str
@@ -50,7 +51,9 @@ def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
     for path in paths:
         if not path.exists():
             raise FedloomError(f"{path} does not exist: give a .csv, .tsv, .npz or .parquet file, or images.")
-    first = paths[0]
+    first, several = paths[0], [column.name for column in saved.schema.inputs]
+    if several and (len(paths) > 1 or first.suffix.lower() != ".npz"):
+        raise FedloomError(f"this model needs the input columns {', '.join(several)}: give one .npz file with them.")
     if len(paths) == 1 and first.suffix.lower() in TABLE_ENDINGS:
         return _table(first, saved)
     if len(paths) == 1 and first.suffix.lower() == ".npz":
@@ -90,7 +93,7 @@ def _table(path: Path, saved: SavedModel) -> NewSamples:
         raise FedloomError(f"{path.name} has a header and no rows: there is nothing to predict.")
     x = np.concatenate(inputs)
     check_finite(x, features, path.name)
-    return _new_samples(x, np.array(words), f"have a label in column '{saved.target}'", saved, path.name)
+    return _new_samples({"x": x}, np.array(words), f"have a label in column '{saved.target}'", saved, path.name)
 
 
 def _check_header(header: Sequence[str], saved: SavedModel, where: str) -> None:
@@ -112,14 +115,24 @@ def _check_header(header: Sequence[str], saved: SavedModel, where: str) -> None:
 
 
 def _arrays(path: Path, saved: SavedModel) -> NewSamples:
-    arrays = read_arrays(path, ["x"], ["y"])
-    x, y = arrays["x"], arrays.get("y")
+    columns = [column.name for column in saved.schema.input_columns]
+    arrays = read_arrays(path, columns, ["y"])
+    y, several = arrays.get("y"), {name: arrays[name] for name in columns}
+    for name, x in several.items():
+        _check_array(x, name, y, f"{path.name}, column {name}" if saved.schema.inputs else path.name)
+    if len({len(x) for x in several.values()}) > 1:
+        shown = ", ".join(f"{name} has {len(x)}" for name, x in several.items())
+        raise FedloomError(f"{path.name}: the input columns differ in length ({shown}): give one entry per sample.")
+    labels = np.full(len(several[columns[0]]), "") if y is None else y
+    return _new_samples(several, labels, "have a label in y", saved, path.name)
+
+
+def _check_array(x: np.ndarray, name: str, y: np.ndarray | None, where: str) -> None:
     if x.ndim < 2 or not len(x) or x.dtype.kind not in "fiub":
-        raise FedloomError(f"{path.name}: x is {x.dtype} of shape {x.shape}: give numbers, one row per sample.")
+        raise FedloomError(f"{where}: {name} is {x.dtype} of shape {x.shape}: give numbers, one row per sample.")
     if y is not None and y.shape != x.shape[:1]:
-        raise FedloomError(f"{path.name}: {len(x)} inputs and labels of shape {y.shape}: give one label each, or none.")
-    check_finite(x, (), path.name)
-    return _new_samples(x, np.full(len(x), "") if y is None else y, "have a label in y", saved, path.name)
+        raise FedloomError(f"{where}: {len(x)} inputs and labels of shape {y.shape}: give one label each, or none.")
+    check_finite(x, (), where)
 
 
 def _images(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel) -> NewSamples:
@@ -133,14 +146,22 @@ def _images(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel) ->
         x = x / np.float32(255)
     folders = [path.parent.name for path in called]
     words = [folder if folder in saved.labels else "" for folder in folders]
-    samples = _new_samples(x, np.array(words), "lie in a folder with the name of a class", saved, names[0])
+    samples = _new_samples({"x": x}, np.array(words), "lie in a folder with the name of a class", saved, names[0])
     return replace(samples, names=names)
 
 
-def _new_samples(x: np.ndarray, labels: np.ndarray, label_source: str, saved: SavedModel, where: str) -> NewSamples:
-    kind = np.float32 if x.dtype.kind in "fb" else np.uint8 if x.dtype == np.uint8 else np.int64
-    inputs = conforming_inputs(torch.from_numpy(np.ascontiguousarray(x, dtype=kind)), saved.schema, where)
-    return NewSamples(inputs, list(range(1, len(x) + 1)), _classes(labels, saved, where), label_source)
+def _new_samples(
+    arrays: Mapping[str, np.ndarray], labels: np.ndarray, label_source: str, saved: SavedModel, where: str
+) -> NewSamples:
+    """Samples of an array per input column."""
+    columns = {}
+    for column in saved.schema.input_columns:
+        x = arrays[column.name]
+        kind = np.float32 if x.dtype.kind in "fb" else np.uint8 if x.dtype == np.uint8 else np.int64
+        raw = torch.from_numpy(np.ascontiguousarray(x, dtype=kind))
+        columns[column.name] = conforming_inputs(raw, column, saved.schema, where)
+    inputs = columns if saved.schema.inputs else columns["x"]
+    return NewSamples(inputs, list(range(1, len(labels) + 1)), _classes(labels, saved, where), label_source)
 
 
 def _classes(labels: np.ndarray, saved: SavedModel, where: str) -> Tensor:

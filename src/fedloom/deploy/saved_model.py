@@ -13,6 +13,7 @@ import os
 import shutil
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from torch import Tensor, nn
 
 import fedloom
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs, map_inputs, prepare_inputs
 from fedloom.core.layout import Layout
+from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
 from fedloom.core.validation import read_toml, validate
-from fedloom.data.schema import DataSchema
+from fedloom.data.schema import DataSchema, InputColumn
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
 from fedloom.deploy.protocol.user_files import class_parts
@@ -69,29 +72,46 @@ class SavedModel:
     """The column of a table that may hold the labels."""
     others: tuple[str, ...] = ()
     """Columns that a table may have and that are not features."""
+    joined: bool = False
+    """Whether the model gets several input columns as one tensor."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The name of each class; its number if classes have no names."""
         return self.schema.labels
 
-    def predict(self, inputs: Tensor) -> Tensor:
+    def predict(self, inputs: Inputs) -> Tensor:
         """The probability of each class.
 
         Args:
-            inputs: Raw samples, with the schema's shape and type; the first axis is the sample.
+            inputs: Raw samples, with the schema's shape and type; the first axis is the sample. Several input columns
+                are a dict of tensors by name.
 
         Returns:
             A samples × classes tensor whose rows sum to 1.
         """
-        shape, kind = self.schema.shape, self.schema.input_type
-        if tuple(inputs.shape[1:]) != shape or inputs.dtype != kind:
-            found = f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape[1:])}"
-            raise FedloomError(f"the samples are {found}, and this model needs {self.schema.dtype} of shape {shape}.")
-        prepare = input_transform(self.schema) or torch.nn.Identity()
+        columns = {"x": inputs} if isinstance(inputs, Tensor) else inputs
+        expected = [column.name for column in self.schema.input_columns]
+        if set(columns) != set(expected):
+            raise FedloomError(
+                f"the samples have the input columns {', '.join(columns)}, and this model needs {', '.join(expected)}."
+            )
+        for column in self.schema.input_columns:
+            _check_samples(columns[column.name], column)
+        whole: Inputs = {name: columns[name] for name in expected} if self.schema.inputs else columns["x"]
+        prepare, count = input_transform(self.schema), len(columns[expected[0]])
+        batches = [torch.zeros(0, self.schema.classes)]
         with torch.inference_mode(), single_thread():  # the same result on every machine
-            batches = [self.model(prepare(batch)).softmax(1) for batch in torch.split(inputs, EVALUATION_BATCH)]
-        return torch.cat(batches) if len(inputs) else torch.zeros(0, self.schema.classes)
+            for start in range(0, count, EVALUATION_BATCH):
+                batch = map_inputs(itemgetter(slice(start, start + EVALUATION_BATCH)), whole)
+                batches.append(self.model(prepare_inputs(batch, prepare, self.joined)).softmax(1))
+        return torch.cat(batches)
+
+
+def _check_samples(samples: Tensor, column: InputColumn) -> None:
+    if tuple(samples.shape[1:]) != column.shape or samples.dtype != column.type:
+        found = f"{str(samples.dtype).removeprefix('torch.')} of shape {tuple(samples.shape[1:])}"
+        raise FedloomError(f"the samples are {found}, and this model needs {column.dtype} of shape {column.shape}.")
 
 
 def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, method: str, round: int) -> None:
@@ -148,9 +168,9 @@ def load_model(folder: Path) -> SavedModel:
             )
     blueprint = Blueprint.load(folder)
     _check_predictable(blueprint.config.task.name, blueprint.schema)
-    model = blueprint.server_task({}).model
-    _fill(model, folder / MODEL)
-    return _ready(model, blueprint.schema, about, blueprint.config)
+    task = blueprint.server_task({})
+    _fill(task.model, folder / MODEL)
+    return _ready(task, task.model, blueprint.schema, about, blueprint.config)
 
 
 def model_of_run(folder: Path, client: str | None = None) -> SavedModel:
@@ -169,7 +189,7 @@ def model_of_run(folder: Path, client: str | None = None) -> SavedModel:
     _check_predictable(config.task.name, schema)
     model = deepcopy(found.task.model)
     found.task.layout.fill(model, found.row)
-    return _ready(model, schema, About(client=found.client, method=found.method, round=found.round), config)
+    return _ready(found.task, model, schema, About(client=found.client, method=found.method, round=found.round), config)
 
 
 def model_at(folder: Path, client: str | None = None) -> SavedModel:
@@ -208,9 +228,10 @@ def _of_client(saved: SavedModel, folder: Path, client: str | None) -> SavedMode
     return saved
 
 
-def _ready(model: nn.Module, schema: DataSchema, about: About, config: RunConfig) -> SavedModel:
+def _ready(task: Task, model: nn.Module, schema: DataSchema, about: About, config: RunConfig) -> SavedModel:
     model.eval().requires_grad_(False)
-    return SavedModel(model, schema, about, config.task.target, (config.task.client_column, *config.task.ignore))
+    others = (config.task.client_column, *config.task.ignore)
+    return SavedModel(model, schema, about, config.task.target, others, task.joined)
 
 
 def _check_predictable(task: str, schema: DataSchema | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -15,6 +15,7 @@ from fedloom.core.errors import FedloomError, unknown
 from fedloom.models.chain import Shape
 from fedloom.models.cnn import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small
 from fedloom.models.conv1d import conv1d
+from fedloom.models.late_fusion import late_fusion
 from fedloom.models.lstm import char_lstm, word_lstm
 from fedloom.models.mlp import logistic, mlp
 from fedloom.models.resnet import resnet_small
@@ -27,6 +28,9 @@ class ModelKind:
     builder: Callable[..., nn.Module]
     takes: str
     fits: Callable[[Shape], bool]
+    """Whether it takes inputs of a shape; joined ones, where there are several input columns."""
+    columns: bool = False
+    """Whether it takes several input columns: a builder of them gets a mapping of shapes by column."""
 
     @property
     def about(self) -> str:
@@ -72,29 +76,34 @@ MODELS: dict[str, ModelKind] = {
     ),
     "char-lstm": _tokens(char_lstm),
     "word-lstm": _tokens(word_lstm),
+    "late-fusion": ModelKind(late_fusion, "several input columns, of any shapes", lambda _: False, columns=True),
 }
 
 
-def build(name: str, input_shape: Shape, classes: int, seed: int, **options: object) -> nn.Module:
+def build(name: str, input_shape: Shape | Mapping[str, Shape], classes: int, seed: int, **options: object) -> nn.Module:
     """A new model with the initial weights of a seed; torch's own random state is left as it was.
 
     Args:
         name: A name of ``fedloom list models``.
-        input_shape: The shape of one sample.
+        input_shape: The shape of one sample; of several input columns, the shapes by column. A model that takes one
+            tensor is built for the columns joined along their first axis.
         classes: The number of outputs.
         seed: The seed of the initial weights.
         **options: Options of the model.
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    kind, shape = MODELS[name], tuple(input_shape)
+    kind = MODELS[name]
     if classes < 1:
         raise FedloomError(f"classes={classes}: a model needs at least one output.")
-    if not kind.fits(shape):
-        fitting = ", ".join(other for other, k in MODELS.items() if k.fits(shape)) or "none"
-        raise FedloomError(
-            f"model '{name}' takes {kind.takes}, and the inputs have shape {shape}: models that fit are {fitting}."
-        )
+    shape: object = input_shape
+    if not (isinstance(input_shape, Mapping) and kind.columns):
+        shape = one = _one_shape(name, input_shape)
+        if not kind.fits(one):
+            fitting = ", ".join(other for other, k in MODELS.items() if k.fits(one)) or "none"
+            raise FedloomError(
+                f"model '{name}' takes {kind.takes}, and the inputs have shape {one}: models that fit are {fitting}."
+            )
     for option in options:
         if option not in kind.options:
             known = f"it has {', '.join(kind.options)}" if kind.options else "it has none"
@@ -104,13 +113,30 @@ def build(name: str, input_shape: Shape, classes: int, seed: int, **options: obj
         return kind.builder(shape, classes, **options)
 
 
+def _one_shape(name: str, shapes: Shape | Mapping[str, Shape]) -> tuple[int, ...]:
+    """The shape of one input, or of several columns joined along their first axis."""
+    if not isinstance(shapes, Mapping):
+        return tuple(shapes)
+    if len({tuple(shape[1:]) for shape in shapes.values()}) > 1:
+        shown = ", ".join(f"{column} {tuple(shape)}" for column, shape in shapes.items())
+        able = ", ".join(other for other, kind in MODELS.items() if kind.columns)
+        raise FedloomError(
+            f"model '{name}' takes one tensor, and the input columns {shown} cannot be joined along their first axis: "
+            f"models that take columns are {able}."
+        )
+    rest = next(iter(shapes.values()))[1:]
+    return (sum(shape[0] for shape in shapes.values()), *rest)
+
+
 KINDS = ("table", "image", "signal", "characters", "words")
 
 
-def default_for(input_shape: Shape, classes: int, kind: str) -> str:
+def default_for(input_shape: Shape | Mapping[str, Shape], classes: int, kind: str) -> str:
     """The name of the model that a kind of data (one of ``KINDS``) gets by default."""
     if kind not in KINDS:
         raise unknown("kind of data", kind, KINDS)
+    if isinstance(input_shape, Mapping):
+        return "late-fusion"
     if kind == "image":
         if min(input_shape[1:]) < 16:
             return "mlp"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+from torch import Tensor
+
+from fedloom.core.inputs import input_names
 from fedloom.core.task import Task
 
 FINGERPRINT_NUMBERS = 1 << 22
@@ -13,14 +16,14 @@ FINGERPRINT_NUMBERS = 1 << 22
 def fingerprint(task: Task) -> str:
     """A short hash that changes with the data, the partition, the drift and the initial model of a task."""
     federation = task.federation
-    digest = hashlib.blake2b(repr((tuple(federation.columns["x"].shape), task.layout.slots)).encode(), digest_size=8)
+    inputs = {name: federation.columns[name] for name in input_names(federation.columns)}
+    shapes = {name: tuple(column.shape) for name, column in inputs.items()}
+    digest = hashlib.blake2b(repr((shapes.get("x", shapes), task.layout.slots)).encode(), digest_size=8)
     digest.update(repr((federation.withheld, [since for since, _ in federation.later])).encode())
     states = (federation, *(later for _, later in federation.later))
     lists = [part for state in states for part in (state.train, state.test, state.valid)]
-    inputs = federation.columns["x"].reshape(-1)
-    sample = inputs[:: max(1, len(inputs) // FINGERPRINT_NUMBERS)]
     numbers = [
-        sample,
+        *(_sample(column.reshape(-1)) for column in inputs.values()),
         federation.columns["y"],
         task.initial_row(),
         federation.global_test,
@@ -31,3 +34,7 @@ def fingerprint(task: Task) -> str:
     for tensor in numbers:
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _sample(numbers: Tensor) -> Tensor:
+    return numbers[:: max(1, len(numbers) // FINGERPRINT_NUMBERS)]

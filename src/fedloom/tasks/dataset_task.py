@@ -14,7 +14,8 @@ from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.models import build, default_for
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
-from fedloom.tasks.transforms import CropFlip, Normalise, tokens
+from fedloom.tasks.input_columns import fit_inputs
+from fedloom.tasks.transforms import CropFlip, normalisation, tokens
 
 DEPLOYMENT = ColumnDeployment()
 
@@ -71,11 +72,12 @@ class DatasetBuilder:
         model = settings.model or self.default_model
         if isinstance(model, str):
             model = build(model, entry.shape, entry.classes, settings.seed, **settings.model_options)
-        return Task(
+        task = Task(
             name=settings.name,
             federation=federation,
             model=model,
-            prepare=Normalise(entry.mean, entry.std) if entry.mean else tokens,
+            prepare=normalisation(entry.mean, entry.std) if entry.mean else tokens,
             augment=CropFlip() if settings.augment else None,
             made_from=settings.section(federation.clients),
         )
+        return fit_inputs(task)

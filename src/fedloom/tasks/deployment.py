@@ -6,7 +6,7 @@ are built from the schema of the simulated task. (``tasks/graphs/deployment.py``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import PREFIX, Transform, input_names, transform_of
 from fedloom.core.seeds import key
 from fedloom.core.task import FederationView, Task
 from fedloom.data.federate import Samples, federate
@@ -23,35 +24,50 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
 from fedloom.data.readers.under_schema import read_under_schema
 from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
-from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns, dtype_name
+from fedloom.data.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
 from fedloom.models import build
 from fedloom.tasks.builder import SiteSource, TaskSettings
+from fedloom.tasks.input_columns import fit_inputs
 from fedloom.tasks.transforms import CropFlip, Normalise, tokens
 
 
 def column_schema(task: Task, sites: tuple[str, ...]) -> DataSchema:
     """The schema of a task whose samples are entries of columns."""
-    federation, prepare = task.federation, task.prepare
-    normalise = prepare if isinstance(prepare, Normalise) else Normalise((), ())
-    x, y = federation.columns["x"], federation.columns["y"]
+    federation, y = task.federation, task.federation.columns["y"]
+    inputs = tuple(_input_column(task, name) for name in input_names(federation.columns))
+    one = inputs[0].model_dump(exclude={"name"}) if "x" in federation.columns else {"inputs": inputs}
     return DataSchema(
         kind="columns",
         sites=sites,
-        shape=tuple(x.shape[1:]),
-        dtype=dtype_name(x),
         classes=federation.classes,
         class_names=tuple(federation.class_names),
         target_shape=tuple(y.shape[1:]),
         target_dtype=dtype_name(y),
+        **one,
+    )
+
+
+def _input_column(task: Task, full_name: str) -> InputColumn:
+    x, name = task.federation.columns[full_name], full_name.removeprefix(PREFIX)
+    prepare = transform_of(task.prepare, name)
+    normalise = prepare if isinstance(prepare, Normalise) else Normalise((), ())
+    return InputColumn(
+        name=name,
+        shape=tuple(x.shape[1:]),
+        dtype=dtype_name(x),
         mean=normalise.mean,
         std=normalise.std,
         symbols=prepare is tokens,
     )
 
 
-def input_transform(schema: DataSchema) -> Callable[[Tensor], Tensor] | None:
-    """What turns raw inputs into the model's inputs."""
-    return Normalise(schema.mean, schema.std) if schema.mean else tokens if schema.symbols else None
+def input_transform(schema: DataSchema) -> Transform | dict[str, Transform] | None:
+    """What turns raw inputs into the model's inputs: of one input column, or of each of several by name."""
+    found: dict[str, Transform] = {}
+    for column in schema.input_columns:
+        if column.mean or column.symbols:
+            found[column.name] = Normalise(column.mean, column.std) if column.mean else tokens
+    return found if schema.inputs else found.get("x")
 
 
 def global_test_samples(federation: FederationView) -> SampleColumns | None:
@@ -61,7 +77,8 @@ def global_test_samples(federation: FederationView) -> SampleColumns | None:
 
 def samples_at(federation: FederationView, positions: Tensor) -> SampleColumns | None:
     """Inputs and targets at some positions; None if there are no positions."""
-    return {name: federation.columns[name][positions] for name in ("x", "y")} if len(positions) else None
+    names = [*input_names(federation.columns), "y"]
+    return {name: federation.columns[name][positions] for name in names} if len(positions) else None
 
 
 @dataclass(frozen=True)
@@ -106,9 +123,9 @@ class ColumnDeployment:
         return None
 
     def _task(self, settings: TaskSettings, schema: DataSchema, federation: Federation) -> Task:
-        model = build(str(settings.model), schema.shape, schema.classes, settings.seed, **settings.model_options)
+        model = build(str(settings.model), schema.shapes, schema.classes, settings.seed, **settings.model_options)
         augment = CropFlip() if settings.augment else None
-        return Task(settings.name, federation, model, prepare=input_transform(schema), augment=augment)
+        return fit_inputs(Task(settings.name, federation, model, prepare=input_transform(schema), augment=augment))
 
 
 def _split(samples: Samples, settings: TaskSettings, schema: DataSchema, site: SiteSource) -> Federation:

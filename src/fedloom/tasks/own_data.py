@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import PREFIX, input_names, input_shapes
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import CrossEntropy, Objective, Task
 from fedloom.data.changes import with_changes
@@ -21,6 +22,7 @@ from fedloom.data.read import read
 from fedloom.models import build
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
+from fedloom.tasks.input_columns import fit_inputs
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
@@ -82,18 +84,21 @@ def task_of(
 
     Args:
         federation: The clients' data, for instance from ``fl.from_arrays`` or ``fl.read``.
-        model: A name of ``fedloom list models``, or any module.
+        model: A name of ``fedloom list models``, or any module. Over several input columns, a model that takes a dict
+            gets their tensors by name, and any other gets one tensor, joined along axis 1.
         name: What the task is called in records and reports.
         objective: Loss and score; cross-entropy and accuracy by default.
         seed: The seed of a named model's initial weights.
         model_options: Options of a named model.
         normalise: Whether float and image inputs are normalised by the training data's mean and spread.
     """
-    x = federation.columns["x"]
+    columns = federation.columns
     if isinstance(model, str):
-        model = build(model, tuple(x.shape[1:]), federation.classes, seed, **(model_options or {}))
-    prepare = None
-    if normalise and (x.is_floating_point() or x.dtype == torch.uint8):
-        mean, std = input_statistics(federation)
-        prepare = Normalise(tuple(mean.tolist()), tuple(std.tolist()))
-    return Task(name, federation, model, objective=objective or CrossEntropy(), prepare=prepare)
+        model = build(model, input_shapes(columns), federation.classes, seed, **(model_options or {}))
+    prepare = {}
+    for column in input_names(columns) if normalise else ():
+        if columns[column].is_floating_point() or columns[column].dtype == torch.uint8:
+            mean, std = input_statistics(federation, column)
+            prepare[column.removeprefix(PREFIX)] = Normalise(tuple(mean.tolist()), tuple(std.tolist()))
+    whole = prepare.get("x") if "x" in columns else prepare
+    return fit_inputs(Task(name, federation, model, objective=objective or CrossEntropy(), prepare=whole))

@@ -26,6 +26,7 @@ TASKS: dict[str, TaskBuilder] = {
     "cifar100": DatasetBuilder("cifar100", LocalWork(lr=0.01, batch_size=64, weight_decay=4e-4)),
     "gtsrb": DatasetBuilder("gtsrb", LocalWork(lr=0.02, batch_size=32)),
     "har": DatasetBuilder("har", LocalWork(lr=0.02, batch_size=32)),
+    "har-columns": DatasetBuilder("har-columns", LocalWork(lr=0.02, batch_size=32)),
     "shakespeare": DatasetBuilder("shakespeare", LocalWork(lr=1.0, batch_size=100, weight_decay=1e-4)),
     "stackexchange": DatasetBuilder("stackexchange", LocalWork(lr=0.316, batch_size=16)),
     "flows": FlowBuilder("the next action's kind in synthetic action flows of organisations", SyntheticFlows()),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Channels = tuple[float, ...]
+"""A number per channel or feature."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,15 @@ class Normalise:
         shape = (1, -1, *[1] * (x.dim() - 2))
         scale = 255.0 if x.dtype == torch.uint8 else 1.0
         return (x.float() - torch.tensor(self.mean).view(shape) * scale) / (torch.tensor(self.std).view(shape) * scale)
+
+
+def normalisation(
+    mean: Channels | Mapping[str, Channels], std: Channels | Mapping[str, Channels]
+) -> Normalise | dict[str, Normalise]:
+    """The normalisation of one input column, or of each of several by name."""
+    if isinstance(mean, Mapping) and isinstance(std, Mapping):
+        return {name: Normalise(mean[name], std[name]) for name in mean}
+    return Normalise(mean, std)  # type: ignore[arg-type]
 
 
 def tokens(x: Tensor) -> Tensor:

@@ -14,11 +14,12 @@ import torch
 
 import fedloom.data as fd
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import input_names, input_shapes
 from fedloom.data.datasets.texts import CHARACTERS, read_shakespeare, read_stackexchange
 from fedloom.data.folder import find, read_arrays, read_tsv_columns, write_arrays, write_tsv
 from support.paths import DATA_FOLDER
 
-PEOPLE = {"mnist-writers": 539, "har": 30}
+PEOPLE = {"mnist-writers": 539, "har": 30, "har-columns": 30}
 
 
 @functools.lru_cache(maxsize=1)
@@ -57,8 +58,8 @@ def test_digits_are_always_there() -> None:
 def test_a_data_set_is_what_its_entry_says(name: str) -> None:
     entry = fd.dataset(name)
     made = real(name)
-    x, y = made.columns["x"], made.columns["y"]
-    assert tuple(x.shape[1:]) == entry.shape
+    y, several = made.columns["y"], isinstance(entry.shape, dict)
+    assert input_shapes(made.columns) == entry.shape
     assert made.classes == entry.classes
     assert made.clients == PEOPLE.get(name, made.clients)
     assert y.dtype == torch.int64
@@ -67,12 +68,16 @@ def test_a_data_set_is_what_its_entry_says(name: str) -> None:
     assert len(made.global_test) > 0
     order = torch.cat([made.train.order, made.test.order, made.global_test])
     assert len(order.unique()) == len(order)
-    if entry.kind == "image" and name != "digits":
-        assert x.dtype == torch.uint8
-    if entry.mean:
+    for column in input_names(made.columns):
+        x = made.columns[column]
+        if entry.kind == "image" and name != "digits":
+            assert x.dtype == torch.uint8
+        if not entry.mean:
+            continue
+        mean = entry.mean[column.removeprefix("x/")] if several else entry.mean
         scaled = x[:: max(1, len(x) // 2000)].float() / (255 if x.dtype == torch.uint8 else 1)
         axes = [axis for axis in range(scaled.dim()) if axis != 1]
-        assert torch.allclose(scaled.mean(axes), torch.tensor(entry.mean), atol=0.03)
+        assert torch.allclose(scaled.mean(axes), torch.tensor(mean), atol=0.03)
     assert json.loads(json.dumps(fd.describe(made)))["clients"] == made.clients
 
 

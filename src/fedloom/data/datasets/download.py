@@ -43,6 +43,10 @@ PUBLISHED_MD5 = {
 }
 
 
+SAME_FILE = {"mnist-writers": "mnist", "har-columns": "har"}
+"""Data sets that are another view of the file of a first one."""
+
+
 def get(
     name: str,
     source: str | Path,
@@ -56,7 +60,7 @@ def get(
     An address that ends with a slash is a folder that has MNIST's four files. ``progress`` is called with the bytes
     done and the total bytes (None where unknown). Returns the file written.
     """
-    entry = dataset("mnist" if name.lower().replace("_", "-") == "mnist-writers" else name)
+    entry = dataset(SAME_FILE.get(dataset(name).name, name))
     if entry.file is None:
         raise FedloomError(f"{entry.name} ships with Fedloom's dependencies: there is nothing to download.")
     target = (folder or data_folder()) / entry.file

@@ -7,12 +7,14 @@ column, the test set last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import PREFIX
 from fedloom.data.federate import Samples
 from fedloom.data.folder import read_arrays
 
@@ -89,3 +91,15 @@ def read_har(path: Path) -> Samples:
         blocks=natural * classes + labels,
         gap=1,
     )
+
+
+HAR_COLUMNS = {"accelerometer": [0, 1, 2, 6, 7, 8], "gyroscope": [3, 4, 5]}
+"""The channels of each sensor: the body's and the total acceleration, and the body's rotation."""
+
+
+def read_har_columns(path: Path) -> Samples:
+    """The same signals with an input column per sensor: accelerometer (6 × 128) and gyroscope (3 × 128)."""
+    samples = read_har(path)
+    signals = samples.columns["x"]
+    columns = {f"{PREFIX}{name}": signals[:, channels].contiguous() for name, channels in HAR_COLUMNS.items()}
+    return replace(samples, columns={**columns, "y": samples.columns["y"]})

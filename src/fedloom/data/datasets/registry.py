@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.data.datasets.images import read_digits, read_har, read_images
+from fedloom.core.inputs import Shape
+from fedloom.data.datasets.images import HAR_COLUMNS, read_digits, read_har, read_har_columns, read_images
 from fedloom.data.datasets.texts import CHARACTERS, PIECE, WINDOW, WORDS, read_shakespeare, read_stackexchange
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
@@ -26,7 +27,11 @@ from fedloom.data.partition.quantity_skew import Quantities
 from fedloom.data.partition.registry import partitioner
 
 Kind = Literal["image", "signal", "characters", "words"]
+Channels = tuple[float, ...]
+"""A number per channel."""
 MODERATE = Dirichlet(0.5)
+HAR_MEAN = (0.0002, -0.0002, 0.0, 0.0054, -0.0022, -0.0077, 0.8091, 0.0209, 0.0845)
+HAR_STD = (0.1897, 0.1178, 0.0988, 0.3998, 0.3659, 0.2483, 0.4110, 0.3969, 0.3434)
 GREY = ((0.1307,), (0.3081,))
 
 
@@ -38,15 +43,16 @@ class Dataset:
     description: str
     licence: str
     kind: Kind
-    shape: tuple[int, ...]
+    shape: Shape | Mapping[str, Shape]
+    """The shape of one input, or of each input column by name; so are ``mean`` and ``std``."""
     classes: int
     read: Callable[..., Samples]
     file: str | None = None
     natural: str | None = None
     partition: Partitioner = MODERATE
     clients: int | None = 20
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
+    mean: Channels | Mapping[str, Channels] = ()
+    std: Channels | Mapping[str, Channels] = ()
 
     def present(self, folder: Path | None = None) -> bool:
         """Whether the data can be loaded now."""
@@ -179,8 +185,23 @@ _ALL = [
         natural="subject",
         partition=Natural(10),
         clients=None,
-        mean=(0.0002, -0.0002, 0.0, 0.0054, -0.0022, -0.0077, 0.8091, 0.0209, 0.0845),
-        std=(0.1897, 0.1178, 0.0988, 0.3998, 0.3659, 0.2483, 0.4110, 0.3969, 0.3434),
+        mean=HAR_MEAN,
+        std=HAR_STD,
+    ),
+    Dataset(
+        "har-columns",
+        "the same in two input columns: accelerometer, 6 × 128, and gyroscope, 3 × 128",
+        "free with citation (Anguita 2013, Reyes-Ortiz 2015)",
+        "signal",
+        {name: (len(channels), 128) for name, channels in HAR_COLUMNS.items()},
+        6,
+        read_har_columns,
+        file="uci_har.npz",
+        natural="subject",
+        partition=Natural(10),
+        clients=None,
+        mean={name: tuple(HAR_MEAN[channel] for channel in channels) for name, channels in HAR_COLUMNS.items()},
+        std={name: tuple(HAR_STD[channel] for channel in channels) for name, channels in HAR_COLUMNS.items()},
     ),
     Dataset(
         "shakespeare",

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.seeds import generator
+from fedloom.core.inputs import input_names
+from fedloom.core.seeds import generator, key
 from fedloom.data.federation import Federation
 
 
@@ -49,7 +50,14 @@ def with_feature_skew(federation: Federation, kind: str, strength: float = 0.2, 
         raise unknown("feature skew", kind, SKEWS)
     if not 0 <= strength < float("inf"):
         raise FedloomError(f"strength={strength}: give a number from 0 up.")
-    old = federation.columns["x"]
+    columns = dict(federation.columns)
+    for name in input_names(columns):
+        columns[name] = _skewed(federation, columns[name], kind, strength, seed if name == "x" else key(seed, name))
+    return replace(federation, columns=columns)
+
+
+def _skewed(federation: Federation, old: Tensor, kind: str, strength: float, seed: int) -> Tensor:
+    """An input column with each client's entries changed."""
     whole = old.dtype == torch.uint8
     if not (whole or old.is_floating_point()):
         raise FedloomError(f"feature skew changes images and measurements; these inputs are {old.dtype}.")
@@ -62,4 +70,4 @@ def with_feature_skew(federation: Federation, kind: str, strength: float = 0.2, 
         seen = old[mine].float() / 255 if whole else old[mine]
         changed = SKEWS[kind](seen, level, client, seed)
         new[mine] = (changed.clamp(0, 1) * 255).round().to(torch.uint8) if whole else changed.to(old.dtype)
-    return replace(federation, columns={**federation.columns, "x": new})
+    return new

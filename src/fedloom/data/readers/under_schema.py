@@ -22,7 +22,7 @@ from fedloom.data.read import samples_from_arrays
 from fedloom.data.readers.image_folder import read_image_folder
 from fedloom.data.readers.labels import number_labels
 from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
-from fedloom.data.schema import DataSchema
+from fedloom.data.schema import DataSchema, InputColumn
 
 LISTED = 12
 """How many classes an error lists."""
@@ -40,6 +40,9 @@ def read_under_schema(
         client_column: A column of a table that may name the client; it is left out.
         ignore: Columns of a table that are left out.
     """
+    if schema.inputs and path.suffix.lower() != ".npz":
+        listed = ", ".join(column.name for column in schema.inputs)
+        raise FedloomError(f"{path.name}: the task has the input columns {listed}: give an .npz file with these and y.")
     if path.is_dir():
         if len(schema.shape) != 3:
             raise FedloomError(f"{path.name} is a folder of images, but the task needs inputs of shape {schema.shape}.")
@@ -53,8 +56,10 @@ def read_under_schema(
             table = read_table(path, target, client_column, ignore, schema.features)
             return conforming_samples(table.x, table.y, schema, path.name, table.features)
         case ".npz":
-            arrays = read_arrays(path, ["x", "y"], [])
-            return conforming_samples(arrays["x"], arrays["y"], schema, path.name)
+            names = [column.name for column in schema.input_columns]
+            arrays = read_arrays(path, [*names, "y"], [])
+            inputs = {name: arrays[name] for name in names}
+            return conforming_samples(inputs if schema.inputs else inputs["x"], arrays["y"], schema, path.name)
         case other:
             raise FedloomError(
                 f"{path.name}: '{other}' files are not supported: give a .csv, .tsv, .npz or .parquet file, or images."
@@ -62,29 +67,36 @@ def read_under_schema(
 
 
 def conforming_samples(x: Any, y: Any, schema: DataSchema, where: str, features: Sequence[str] = ()) -> Samples:
-    """Arrays as samples that conform to the schema, or an error that names the one that does not."""
+    """Arrays as samples that conform to the schema, or an error that names the one that does not.
+
+    ``x`` is an array, or of several input columns a dict of arrays by name.
+    """
     targets = np.asarray(y)
     if targets.ndim == 0 or targets.shape[1:] != schema.target_shape:
         asked = f"targets of shape {schema.target_shape}" if schema.target_shape else "one label per sample"
         raise FedloomError(f"{where}: y has shape {targets.shape}, but the task needs {asked}.")
     plain = samples_from_arrays(x, np.zeros(len(targets), dtype=np.int64), features=features, where=where)
-    inputs = conforming_inputs(plain.columns["x"], schema, where)
     numbers = _sequences(targets, schema, where) if schema.target_shape else class_numbers(targets, schema, where)
-    columns = {"x": inputs, "y": torch.from_numpy(numbers).to(schema.target_type)}
+    columns = {
+        column.full_name: conforming_inputs(plain.columns[column.full_name], column, schema, where)
+        for column in schema.input_columns
+    }
+    columns["y"] = torch.from_numpy(numbers).to(schema.target_type)
     return Samples(columns, schema.classes, schema.class_names)
 
 
-def conforming_inputs(x: Tensor, schema: DataSchema, where: str) -> Tensor:
-    """Inputs with the schema's shape and type; a conversion that would lose information is an error."""
-    given, wanted = tuple(x.shape[1:]), schema.input_type
-    if given != schema.shape:
-        raise FedloomError(f"{where}: an input has shape {given}, but the task needs {schema.shape}.")
+def conforming_inputs(x: Tensor, column: InputColumn, schema: DataSchema, where: str) -> Tensor:
+    """Inputs with a column's shape and type; a conversion that would lose information is an error."""
+    given, wanted = tuple(x.shape[1:]), column.type
+    where = f"{where}, column {column.name}" if schema.inputs else where
+    if given != column.shape:
+        raise FedloomError(f"{where}: an input has shape {given}, but the task needs {column.shape}.")
     if wanted.is_floating_point != x.is_floating_point() and not (wanted.is_floating_point and x.dtype == torch.int64):
         called = str(x.dtype).removeprefix("torch.")
-        raise FedloomError(f"{where}: the inputs are {called}, but the task needs {schema.dtype}: convert them.")
+        raise FedloomError(f"{where}: the inputs are {called}, but the task needs {column.dtype}: convert them.")
     if not wanted.is_floating_point:
         limits = torch.iinfo(wanted)
-        low, high = (0, schema.classes - 1) if schema.symbols else (limits.min, limits.max)
+        low, high = (0, schema.classes - 1) if column.symbols else (limits.min, limits.max)
         outside = ((x < low) | (x > high)).flatten(1).any(1).nonzero().flatten()
         if len(outside):
             raise FedloomError(f"{where}: row {int(outside[0]) + 1} has an input outside {low} to {high}.")

@@ -1,0 +1,47 @@
+"""Which inputs a model over several input columns gets: a dict of tensors by column, or one tensor.
+
+A model that takes a dict gets it. A plain model gets one tensor, the columns joined along axis 1 (channels, features).
+One pass with one sample decides it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import named_inputs
+from fedloom.core.task import Task
+
+
+def fit_inputs(task: Task) -> Task:
+    """The task whose model gets several input columns as it takes them; an error if it takes neither form."""
+    if "x" in task.federation.columns:
+        return task
+    alone = _obstacle(task)
+    if alone is None:
+        return task
+    joined = replace(task, joined=True)
+    together = _obstacle(joined)
+    if together is None:
+        return joined
+    names = ", ".join(named_inputs(task.federation.columns))
+    raise FedloomError(
+        f"{type(task.model).__name__} cannot take the input columns {names}: a dict of them raises {alone}, one tensor "
+        f"{together}; use model late-fusion, or give one array x."
+    )
+
+
+@torch.no_grad()
+def _obstacle(task: Task) -> str | None:
+    """Why the model does not take the task's inputs; None if it does."""
+    trains = task.model.training
+    task.model.eval()
+    try:
+        task.model(task.inputs(task.federation.train[0][:1]))
+    except Exception as error:  # whatever a user's model raises
+        return f"{type(error).__name__} ({(str(error).splitlines() or [''])[0][:120]})"
+    finally:
+        task.model.train(trains)
+    return None
