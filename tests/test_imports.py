@@ -14,7 +14,7 @@ import fedloom
 ROOT = Path(fedloom.__file__).parent
 
 LOOP = {"core", "training", "rounds", "engines"}
-PARTS = {"aggregation", "methods", "selection", "channel", "attacks", "prediction"}
+PARTS = {"aggregation", "methods", "selection", "channel", "attacks", "prediction", "metrics"}
 DATA = {"plotting", "data", "models", "tasks"}
 RUNS = LOOP | PARTS | DATA | {"runs"}
 
@@ -27,12 +27,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "prediction": {"core"},
     "channel": {"core"},
     "attacks": {"core"},
+    "metrics": {"core"},
     "methods": {"core", "aggregation"},
     "rounds": {"core", "training"},
     "engines": {"core", "training", "rounds"},
     "models": {"core"},
     "data": {"core", "plotting"},
-    "tasks": {"core", "plotting", "data", "models"},
+    "tasks": {"core", "plotting", "data", "models", "metrics"},
     "runs": RUNS - {"runs"},
     "report": RUNS,
     "conformance": RUNS,

@@ -25,6 +25,7 @@ from fedloom.core.message import Message as Message
 from fedloom.core.message import Replies as Replies
 from fedloom.core.message import Reply as Reply
 from fedloom.core.message import Wave as Wave
+from fedloom.core.metric import Metric as Metric
 from fedloom.core.prediction_stage import PredictionStage as PredictionStage
 from fedloom.core.pull import Affine as Affine
 from fedloom.core.selector import Choice as Choice
@@ -77,6 +78,10 @@ from fedloom.methods.perfedavg import PerFedAvg as PerFedAvg
 from fedloom.methods.pfedme import PFedMe as PFedMe
 from fedloom.methods.scaffold import SCAFFOLD as SCAFFOLD
 from fedloom.methods.size_threshold import curve_of as curve_of
+from fedloom.metrics.accuracy import Accuracy as Accuracy
+from fedloom.metrics.auc import AUC as AUC
+from fedloom.metrics.macro_f1 import MacroF1 as MacroF1
+from fedloom.metrics.mae import MAE as MAE
 from fedloom.prediction.fedpredict import FedPredict as FedPredict
 from fedloom.prediction.finetune import FineTune as FineTune
 from fedloom.prediction.last_local_model import LastLocalModel as LastLocalModel

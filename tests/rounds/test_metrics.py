@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedloom.core.errors import FedloomError
-from fedloom.rounds.metrics import accuracy_per_selected, over_clients, size_groups, size_limits
+from fedloom.rounds.metrics import over_clients, score_per_selected, size_groups, size_limits
 
 
 def test_mean_spread_weighted_and_worst_decile_by_hand():
@@ -50,6 +50,6 @@ def test_new_clients_without_a_value_have_no_mean():
 
 def test_efficiency_is_mean_accuracy_per_selected_client():
     name = "client_model/own_test/accuracy"
-    assert accuracy_per_selected({f"{name}/mean": 0.74, "x": 1.0}, 14) == {f"{name}/per_selected": 0.74 / 14}
-    assert accuracy_per_selected({f"{name}/mean": 0.74}, 0) == {}
-    assert accuracy_per_selected({"client_model/own_test/loss/mean": 0.74}, 14) == {}
+    assert score_per_selected({f"{name}/mean": 0.74, "x": 1.0}, "accuracy", 14) == {f"{name}/per_selected": 0.74 / 14}
+    assert score_per_selected({f"{name}/mean": 0.74}, "accuracy", 0) == {}
+    assert score_per_selected({"client_model/own_test/loss/mean": 0.74}, "accuracy", 14) == {}

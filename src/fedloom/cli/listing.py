@@ -20,6 +20,7 @@ KINDS = (
     "aggregators",
     "channels",
     "attacks",
+    "metrics",
     "stages",
     "engines",
     "executions",
@@ -43,8 +44,8 @@ def listing(
 ) -> None:
     """List the available methods, tasks, models and other parts.
 
-    KIND is one of: methods, tasks, data, models, partitions, selectors, aggregators, channels, attacks, stages,
-    engines, executions, weightings, trackers.
+    KIND is one of: methods, tasks, data, models, partitions, selectors, aggregators, channels, attacks, metrics,
+    stages, engines, executions, weightings, trackers.
 
     Example:  fedloom list models
     """
@@ -90,6 +91,10 @@ def _rows(kind: str) -> list[dict[str, Any]]:
         from fedloom.data.partition.registry import PARTITIONS
 
         return [_class_row(name, part) for name, part in PARTITIONS.items()]
+    if kind == "metrics":
+        from fedloom.metrics.registry import METRICS
+
+        return [_class_row(name, part) for name, part in METRICS.items()]
     part_of_a_run = PART_KEYS.get(kind)
     if part_of_a_run is not None:
         from fedloom.runs.named_parts import PARTS

@@ -20,6 +20,7 @@ from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, Transform, map_inputs, named_inputs, prepare_inputs
 from fedloom.core.layout import Layout
+from fedloom.core.metric import Metric
 
 IGNORED = -100
 """A target that does not count: padding of a sequence."""
@@ -140,6 +141,7 @@ class Task:
             the same.
         joined: Whether the model gets several input columns as one tensor, joined along axis 1 after ``prepare``;
             otherwise it gets a dict of tensors by column.
+        metrics: What its models are measured by beside the objective's score; the first metric is the task's score.
     """
 
     name: str
@@ -151,6 +153,7 @@ class Task:
     made_from: Mapping[str, object] = field(default_factory=dict)
     fingerprint_tensors: Sequence[Tensor] = ()
     joined: bool = False
+    metrics: tuple[Metric, ...] = ()
 
     def __post_init__(self) -> None:
         if self.augment is not None and "x" not in self.federation.columns:
@@ -162,6 +165,11 @@ class Task:
     def layout(self) -> Layout:
         """The layout of the model's row."""
         return Layout.of(self.model)
+
+    @property
+    def score_name(self) -> str:
+        """The name of the task's score: its first metric, or the objective's score if it has none."""
+        return self.metrics[0].name if self.metrics else self.objective.score
 
     @property
     def classifies(self) -> bool:

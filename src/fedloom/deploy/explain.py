@@ -192,7 +192,17 @@ class _RecordingEngine(Inline):
                 about = f"{about}, through the channel"
             return _sent_tensor(plain + at + extra, tensor[0], about, self.communicates)
         known = {"update": RESULT, "ask": ASKED, "score": SCORES}[kind]
-        return _sent_tensor(name, tensor[0], known.get(name, name), False)
+        return _sent_tensor(name, tensor[0], known.get(name) or _metric_words(name), False)
+
+
+def _metric_words(name: str) -> str:
+    """What a client's tensor of a metric is: sums, or the metric of a model on some test set."""
+    what, _, metric = name.rpartition("/")
+    if what == "metric":
+        return f"sums that {metric} is made of, own test part"
+    model = {"received/metric": "received model's", "trained/metric": "trained model's", "global": "its model's"}
+    where = "global test set" if what == "global" else "own test part"
+    return f"{model[what]} {metric}, {where}" if what in model else name
 
 
 def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None) -> Explanation:

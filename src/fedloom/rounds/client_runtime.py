@@ -12,11 +12,15 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.message import Message
+from fedloom.core.metric import Metric
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.scores import Scores
 from fedloom.rounds.channel import Channel
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.metrics import metric_values
 from fedloom.training.local_trainer import LocalTrainer
+from fedloom.training.metric_sums import MetricSums
 
 PREDICTING = -1
 """The turn of clients that predict: fine-tuning then has other batches than any turn of the training."""
@@ -46,9 +50,7 @@ class ClientRuntime:
     def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
         """Do one job."""
         if job.kind == "global":
-            positions = self.scoring.task.federation.global_test[job.ids[0] : job.ids[1]]
-            sums = [values.sum() for values in self.scoring.sample_scores(message["row"], positions)]
-            return dict(zip(("loss", "score", "counts"), sums, strict=True))
+            return self._score_shared_row(message["row"], slice(*job.ids))
         places = torch.tensor(job.places)
         own = {name: rows[places] for name, rows in kept.items()}
         trainer, turn = (self.training, job.turn) if job.kind == "update" else (self.scoring, PREDICTING)
@@ -73,8 +75,10 @@ class ClientRuntime:
         result |= {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
         for model, rows in (("received", cohort.before), ("trained", cohort.after)):
             if measure and rows is not None:
-                scores = cohort.evaluate(rows)
+                scores, sums = self._evaluate(cohort, rows)
                 result |= {f"{model}/loss": scores.mean_loss, f"{model}/score": scores.mean_score}
+                values = metric_values(self.metrics, sums, scores.counts)
+                result |= {f"{model}/metric/{name}": column for name, column in values.items()}
         return result
 
     def _ask(self, cohort: Cohort, message: Message) -> Tensors:
@@ -96,7 +100,7 @@ class ClientRuntime:
         rows = self.prediction_rows(cohort, message)
         result = self._scores(cohort, rows)
         if self.clients_on_global:
-            result |= {"global": self._global_scores(cohort, rows)}
+            result |= self._global_scores(cohort, rows)
         withheld = cohort.task.federation.withheld
         if withheld is not None:
             label, victims = withheld
@@ -105,19 +109,62 @@ class ClientRuntime:
             result |= {"recall": torch.where(mine, scores.mean_score, torch.nan)}
         return result
 
-    def _global_scores(self, cohort: Cohort, rows: Tensor) -> Tensor:
-        """Each client's mean score on the global test set."""
+    def _global_scores(self, cohort: Cohort, rows: Tensor) -> Tensors:
+        """Each client's mean score, and each metric, on the global test set."""
         positions = cohort.task.federation.global_test
         different = rows.unsqueeze(0) if rows.dim() == 1 else rows
-        return self.scoring.scores(different, [positions] * len(different)).mean_score.expand(len(cohort))
+        metrics = MetricSums(self.metrics, len(different)) if self.metrics else None
+        scores = self.scoring.scores(different, [positions] * len(different), metrics)
+        result = {"global": scores.mean_score.expand(len(cohort))}
+        values = metric_values(self.metrics, self.sums(metrics, different[0]), scores.counts)
+        return result | {f"global/{name}": column.expand(len(cohort)) for name, column in values.items()}
 
     def _scores(self, cohort: Cohort, rows: Tensor) -> Tensors:
         if rows.dim() == 2:
-            scores = cohort.evaluate(rows)
-            return {"loss": scores.loss, "score": scores.score, "counts": scores.counts}
+            scores, sums = self._evaluate(cohort, rows)
+            return {"loss": scores.loss, "score": scores.score, "counts": scores.counts} | _named_sums(sums)
         test = cohort.task.federation.test
         lists = [test[client] for client in cohort.ids]
-        owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(part) for part in lists]))
-        columns = self.scoring.sample_scores(rows, torch.cat(lists))
-        sums = [torch.zeros(len(lists), dtype=torch.float64).index_add_(0, owner, column) for column in columns]
-        return dict(zip(("loss", "score", "counts"), sums, strict=True))
+        sizes = [len(part) for part in lists]
+        owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor(sizes))
+        metrics = MetricSums(self.metrics, len(lists)) if self.metrics else None
+        watch = None if metrics is None else metrics.in_order(sizes)
+        columns = self.scoring.sample_scores(rows, torch.cat(lists), watch)
+        totals = [torch.zeros(len(lists), dtype=torch.float64).index_add_(0, owner, column) for column in columns]
+        return dict(zip(("loss", "score", "counts"), totals, strict=True)) | _named_sums(self.sums(metrics, rows))
+
+    def _score_shared_row(self, row: Tensor, part: slice) -> Tensors:
+        """Sums over a part of the global test set."""
+        positions = self.scoring.task.federation.global_test[part]
+        metrics = MetricSums(self.metrics, 1) if self.metrics else None
+        watch = None if metrics is None else metrics.of_client(0)
+        totals = [values.sum() for values in self.scoring.sample_scores(row, positions, watch)]
+        return dict(zip(("loss", "score", "counts"), totals, strict=True)) | _named_sums(self.sums(metrics, row))
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The task's metrics."""
+        return self.scoring.task.metrics
+
+    def _evaluate(self, cohort: Cohort, rows: Tensor) -> tuple[Scores, Tensors]:
+        """Each client's row on its own test part: loss and score, and the sums of each metric."""
+        if not self.metrics:
+            return cohort.evaluate(rows), {}
+        test = cohort.task.federation.test
+        metrics = MetricSums(self.metrics, len(cohort))
+        scores = self._trainer_of(cohort).scores(rows, [test[client] for client in cohort.ids], metrics)
+        return scores, self.sums(metrics, rows[0])
+
+    def _trainer_of(self, cohort: Cohort) -> LocalTrainer:
+        """The trainer of a cohort."""
+        return self.training if cohort.trainer is self.training else self.scoring
+
+    def sums(self, metrics: MetricSums | None, row: Tensor) -> Tensors:
+        """The sums of each metric by its name, a row per client."""
+        if metrics is None:
+            return {}
+        return metrics.rows(lambda watch: self.scoring.sample_scores(row, torch.zeros(1, dtype=torch.int64), watch))
+
+
+def _named_sums(sums: Tensors) -> Tensors:
+    return {f"metric/{name}": rows for name, rows in sums.items()}

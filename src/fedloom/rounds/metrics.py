@@ -5,6 +5,7 @@ A name says which model was scored on which data, and how clients were put toget
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.metric import Metric
 
 GROUPS = ("small", "intermediate", "big")
 
@@ -37,20 +39,52 @@ def size_groups(sizes: Tensor, limits: tuple[float, float]) -> list[str]:
     return ["small" if size <= low else "big" if size >= high else "intermediate" for size in sizes.tolist()]
 
 
+def metric_values(metrics: Sequence[Metric], sums: Mapping[str, Tensor], counts: Tensor) -> dict[str, Tensor]:
+    """The value of each metric for each client, by the metric's name; NaN for a client without samples.
+
+    Args:
+        metrics: The metrics.
+        sums: The sums of each metric, a row per client.
+        counts: What counts in each client's scores.
+    """
+    values = {}
+    for metric in metrics:
+        pairs = zip(sums[metric.name], counts.tolist(), strict=True)
+        found = [value_of(metric, row) if count else math.nan for row, count in pairs]
+        values[metric.name] = torch.tensor(found, dtype=torch.float64)
+    return values
+
+
+def value_of(metric: Metric, sums: Tensor) -> float:
+    """The value of a metric; NaN where it divides by zero."""
+    try:
+        return float(metric.value(sums))
+    except ArithmeticError:
+        return math.nan
+
+
 def over_clients(
-    prefix: str, values: Tensor, sizes: Tensor, groups: Sequence[str] = (), new: Tensor | None = None
+    prefix: str,
+    values: Tensor,
+    sizes: Tensor,
+    groups: Sequence[str] = (),
+    new: Tensor | None = None,
+    higher_is_better: bool | None = None,
 ) -> dict[str, float]:
-    """Mean, spread, size-weighted mean, worst decile (of accuracies) and size groups of one value per client.
+    """Mean, spread, size-weighted mean, worst decile and size groups of one value per client.
 
     Clients without a value (no test sample) do not count; ``new`` ones, who were held out of training, have a mean
-    of their own and count in nothing else.
+    of their own and count in nothing else. There is a worst decile where it is known which values are better: of
+    accuracies, and where ``higher_is_better`` is given.
     """
+    if prefix.endswith("/accuracy"):
+        higher_is_better = True
     if new is not None and bool(new.any()):
         here = ~new
         chosen = [group for group, keep in zip(groups, here.tolist(), strict=True) if keep] if groups else []
         there = new & ~torch.isnan(values)
         fresh = {f"{prefix}/new": float(values[there].double().mean())} if bool(there.any()) else {}
-        return over_clients(prefix, values[here], sizes[here], chosen) | fresh
+        return over_clients(prefix, values[here], sizes[here], chosen, None, higher_is_better) | fresh
     there = ~torch.isnan(values)
     if not bool(there.any()):
         return {}
@@ -61,8 +95,8 @@ def over_clients(
         "std": kept.std(correction=0),
         "weighted": (kept * weight).sum() / weight.sum(),
     }
-    if prefix.endswith("/accuracy"):
-        named["worst_decile"] = kept.sort().values[: max(1, len(kept) // 10)].mean()
+    if higher_is_better is not None:
+        named["worst_decile"] = kept.sort(descending=not higher_is_better).values[: max(1, len(kept) // 10)].mean()
     chosen = [group for group, keep in zip(groups, there.tolist(), strict=True) if keep] if groups else []
     for group in GROUPS if len(set(chosen)) > 1 else ():
         mask = torch.tensor([one == group for one in chosen])
@@ -71,9 +105,9 @@ def over_clients(
     return {f"{prefix}/{over}": float(value) for over, value in named.items()}
 
 
-def accuracy_per_selected(metrics: Mapping[str, float], selected: int) -> dict[str, float]:
-    """Efficiency: mean accuracy of clients' models per client that was selected in the round (FedPredict, 2023)."""
-    name = "client_model/own_test/accuracy"
+def score_per_selected(metrics: Mapping[str, float], score: str, selected: int) -> dict[str, float]:
+    """Efficiency: the mean score of clients' models per client that was selected in the round (FedPredict, 2023)."""
+    name = f"client_model/own_test/{score}"
     return (
         {f"{name}/per_selected": metrics[f"{name}/mean"] / selected} if f"{name}/mean" in metrics and selected else {}
     )

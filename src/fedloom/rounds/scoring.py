@@ -12,13 +12,15 @@ from fedloom.core.message import Message
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import FederationView
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange import answers, blocks, check_values, merge
+from fedloom.rounds.exchange import answers, blocks, check_values, merge, with_prefix
 from fedloom.rounds.jobs import Engine, Job, Tensors
-from fedloom.rounds.metrics import over_clients, size_groups
+from fedloom.rounds.metrics import metric_values, over_clients, size_groups, value_of
 from fedloom.rounds.run_state import RunState
 
 SCORED_AT_ONCE = 2048
 """Clients whose models are in memory together while they are scored."""
+SCORED_WITH_METRICS = 256
+"""The same where metrics are asked for, whose sums can be long."""
 SCORED_SAMPLES = 4096
 """Samples of the global test set scored in one job."""
 
@@ -32,7 +34,7 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
     """Score the models as they stand: named numbers, and a row per scored client."""
     federation, name = run.task.federation.at(state.round), run.task.objective.score
     metrics = _score_shared_model(run, engine, state, federation)
-    ids, columns = _score_clients(run, engine, state, _scored_clients(run, federation))
+    ids, columns, totals = _score_clients(run, engine, state, _scored_clients(run, federation))
     if not ids:
         check_values(run, state.round, metrics.values())
         return metrics, []
@@ -46,6 +48,12 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
         metrics |= over_clients(f"client_model/own_test/{kind}", measured, sizes, groups, new)
     if "global" in columns:
         metrics |= over_clients(f"client_model/global_test/{name}", columns["global"], sizes, groups, new)
+    for metric in run.task.metrics:
+        for test in ("own", "global"):
+            if f"{test}/{metric.name}" in columns:
+                prefix, measured = f"client_model/{test}_test/{metric.name}", columns[f"{test}/{metric.name}"]
+                metrics |= over_clients(prefix, measured, sizes, groups, new, metric.higher_is_better)
+        metrics |= _defined(f"client_model/own_test/{metric.name}/pooled", value_of(metric, totals[metric.name]))
     if "recall" in columns:
         metrics |= over_clients("client_model/own_test/withheld_recall", columns["recall"], sizes, new=new)
     counts = (sizes, federation.test.sizes[index], federation.points[index])
@@ -67,7 +75,17 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
     if "global" in columns:
         for row, value in zip(rows, columns["global"].tolist(), strict=True):
             row[f"global_{name}"] = value
+    for metric in run.task.metrics:
+        for test, key in (("own", metric.name), ("global", f"global_{metric.name}")):
+            if f"{test}/{metric.name}" in columns:
+                for row, value in zip(rows, columns[f"{test}/{metric.name}"].tolist(), strict=True):
+                    row[key] = None if math.isnan(value) else value
     return metrics, rows
+
+
+def _defined(name: str, value: float) -> dict[str, float]:
+    """A metric under its name, unless it is undefined."""
+    return {} if math.isnan(value) else {name: value}
 
 
 def _score_shared_model(
@@ -83,10 +101,14 @@ def _score_shared_model(
     if len(results) < len(jobs):
         return {}
     sums = {key: sum(float(result[key]) for result in results) for key in ("loss", "score", "counts")}
-    return {
+    scored = {
         f"global_model/global_test/{run.task.objective.score}": sums["score"] / sums["counts"],
         "global_model/global_test/loss": sums["loss"] / sums["counts"],
     }
+    for metric in run.task.metrics:
+        added = torch.stack([result[f"metric/{metric.name}"][0] for result in results]).sum(0)
+        scored |= _defined(f"global_model/global_test/{metric.name}", value_of(metric, added))
+    return scored
 
 
 def _scored_clients(run: Composition, federation: FederationView) -> Sequence[int]:
@@ -98,20 +120,38 @@ def _scored_clients(run: Composition, federation: FederationView) -> Sequence[in
     return sorted(ids[place] for place in places.tolist())
 
 
-def _score_clients(run: Composition, engine: Engine, state: RunState, ids: Sequence[int]) -> tuple[list[int], Tensors]:
-    """Those of some clients who answer, and sums of loss, score and counts for each of them.
+def _score_clients(
+    run: Composition, engine: Engine, state: RunState, ids: Sequence[int]
+) -> tuple[list[int], Tensors, Tensors]:
+    """Those of some clients who answer, sums of loss, score and counts for each of them, and totals of metrics.
 
-    Clients' kept rows are read a few thousand at a time.
+    Clients' kept rows are read some thousands at a time. A client's metrics are its values (``own/NAME``): the sums
+    that they are made of are added up at once, over the clients who are not held out of training.
     """
-    who, parts = [], []
-    for some in (list(ids[start : start + SCORED_AT_ONCE]) for start in range(0, len(ids), SCORED_AT_ONCE)):
+    who, parts, at_once = [], [], SCORED_WITH_METRICS if run.task.metrics else SCORED_AT_ONCE
+    totals: Tensors = {}
+    for some in (list(ids[start : start + at_once]) for start in range(0, len(ids), at_once)):
         jobs = [Job("score", state.round, block, places) for block, places in blocks(some, run.scored_together)]
         message = run.algorithm.broadcast(state.server, some)
         jobs, results, answered = answers(jobs, engine.run(jobs, message, state.client_states.read(some)))
         if answered:
-            who += [some[place] for place in answered]
-            parts.append(merge(jobs, results))
-    return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+            these = [some[place] for place in answered]
+            who += these
+            parts.append(_with_values(run, these, merge(jobs, results), totals))
+    return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}, totals
+
+
+def _with_values(run: Composition, ids: Sequence[int], columns: Tensors, totals: Tensors) -> Tensors:
+    """The columns of some clients with values instead of sums of metrics; the sums are added to ``totals``."""
+    if not run.task.metrics:
+        return columns
+    sums, new_clients = with_prefix(columns, "metric/"), set(run.new_clients)
+    known = torch.tensor([client not in new_clients for client in ids])
+    for name, rows in sums.items():
+        totals[name] = rows[known].sum(0) + totals.get(name, 0)
+    values = metric_values(run.task.metrics, sums, columns["counts"])
+    kept = {name: column for name, column in columns.items() if not name.startswith("metric/")}
+    return kept | {f"own/{name}": column for name, column in values.items()}
 
 
 def local_metrics(run: Composition, number: int, measured: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
@@ -134,4 +174,9 @@ def local_metrics(run: Composition, number: int, measured: Mapping[int, Mapping[
             if f"{model}/{what}" in measured[ids[0]]:
                 values = torch.tensor([measured[client][f"{model}/{what}"] for client in ids])
                 metrics |= over_clients(f"{model}_model/own_test/{name}", values, samples, groups)
+        for metric in run.task.metrics:
+            if f"{model}/metric/{metric.name}" in measured[ids[0]]:
+                found = [measured[client][f"{model}/metric/{metric.name}"] for client in ids]
+                values, prefix = torch.tensor(found, dtype=torch.float64), f"{model}_model/own_test/{metric.name}"
+                metrics |= over_clients(prefix, values, samples, groups, None, metric.higher_is_better)
     return metrics

@@ -8,11 +8,12 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.local_work import LocalWork
+from fedloom.core.named_part import hyperparameters
 from fedloom.core.task import Task
+from fedloom.metrics.registry import complete_metrics
 from fedloom.runs.config_schema import DEFAULT_ROUNDS
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from
-from fedloom.runs.named_parts import hyperparameters
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
 from fedloom.runs.runner import Observer, execute
@@ -90,7 +91,11 @@ def resume(
 
 def task_section(task: Task) -> dict[str, Any]:
     """The config section of a task object: the settings that rebuild it, or else its name and number of clients."""
-    return dict(task.made_from) or {"name": task.name, "clients": task.federation.clients}
+    if task.made_from:
+        return dict(task.made_from)
+    metrics = [one for one in complete_metrics(task.metrics) if isinstance(one, dict)]
+    section = {"name": task.name, "clients": task.federation.clients}
+    return section | {"metrics": metrics} if metrics else section
 
 
 def method_section(method: Algorithm) -> dict[str, Any]:

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
+from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.engines import ENGINES
-from fedloom.runs.named_parts import PARTS, hyperparameters, without_none
+from fedloom.metrics.registry import metric_list
+from fedloom.runs.named_parts import PARTS
 from fedloom.selection.random import Random
 from fedloom.tasks.builder import TaskSettings
 from fedloom.training.execution import EXECUTIONS
@@ -57,6 +59,8 @@ class TaskConfig(Strict):
     drift: Drift | None = None
     options: dict[str, Any] = {}
     """Settings that only this kind of task has, for instance which label a flow task predicts."""
+    metrics: Annotated[list[str | dict[str, Any]], BeforeValidator(metric_list)] = []
+    """What models are measured by; the first is the task's score. None: the objective's score, accuracy."""
     seed: int | None = None
     """The seed of the partition and of the initial model; the run's seed by default."""
 

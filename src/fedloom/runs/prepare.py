@@ -25,6 +25,7 @@ from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.score import metric_notes
 from fedloom.selection.sampling import PerRound
 from fedloom.training.execution import decide
 
@@ -51,6 +52,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
     made_by |= _python_objects(task, algorithm, config) if made_of is None else {}
+    made_by |= metric_notes(task.metrics)
     config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
     if task.made_from:
         config = with_task_section(config, task.made_from)
@@ -147,7 +149,7 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
 def _check_round_size(config: RunConfig, clients: int) -> None:
     """Refuse an aggregator that needs more clients than a round has."""
     selection, least = config.selection, config.aggregation.least_clients
-    per_round = selection.per_round(clients) if isinstance(selection, PerRound) else clients
+    per_round = selection.per_round(clients) if isinstance(selection, PerRound) and clients > 1 else clients
     if per_round < least:
         raise FedloomError(
             f"the aggregator {type(config.aggregation).__name__.lower()} needs at least {least} clients in a round, "

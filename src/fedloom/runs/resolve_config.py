@@ -92,6 +92,7 @@ def task_settings(config: RunConfig) -> TaskSettings:
     values = {name: getattr(config.task, name) for name in type(config.task).model_fields}
     seed = config.seed if config.task.seed is None else config.task.seed
     values |= {"name": canonical_task(config.task.name), "ignore": tuple(config.task.ignore), "seed": seed}
+    values |= {"metrics": tuple(config.task.metrics)}
     return TaskSettings(**values)
 
 

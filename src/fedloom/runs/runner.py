@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedloom.core.threads import single_thread
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.loop import is_over, play_prelude, play_round
-from fedloom.rounds.metrics import accuracy_per_selected
+from fedloom.rounds.metrics import score_per_selected
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.atomic_write import write_atomic
@@ -24,6 +24,7 @@ from fedloom.runs.config_schema import to_toml
 from fedloom.runs.history import History
 from fedloom.runs.metrics_file import append_record, append_stop, compact_json, rewrite_records
 from fedloom.runs.prepare import Prepared
+from fedloom.runs.score import scores_of
 
 log = logging.getLogger("fedloom")
 Observer = Callable[[dict[str, Any]], None]
@@ -60,8 +61,10 @@ def resume(
     history = History.load(folder)
     if history.stopped is not None:
         raise FedloomError(f"{folder} has ended ({history.stopped}): there is nothing to resume.")
-    began_with = history.config.get("made_by", {}).get("task")
-    if began_with != prepared.plain["made_by"]["task"]:
+    began_with, now = history.config.get("made_by", {}), prepared.plain["made_by"]
+    if scores_of(history.config) != scores_of(prepared.plain):
+        raise FedloomError(f"{folder} was started with other metrics: give resume a task with the same ones.")
+    if began_with.get("task") != now["task"]:
         raise FedloomError(
             f"{folder} was started with other data, another partition or another model: give resume the same task, or "
             "restore the data."
@@ -113,7 +116,7 @@ def _run_rounds(
                     metrics, history.clients = score_models(run, cores, state)
                     record["metrics"] |= metrics
                     chosen = len(record["selected"]) + len(record.get("lost", ()))
-                    record["metrics"] |= accuracy_per_selected(metrics, chosen) if run.algorithm.communicates else {}
+                    record["metrics"] |= _efficiency(run, metrics, chosen)
                 _record_exclusions(cores, record)
                 _record_round(history, record, observers, time.perf_counter() - began)
                 if folder is not None and (last or state.round % config.checkpoint_every == 0):
@@ -129,6 +132,13 @@ def _run_rounds(
     if folder is not None:
         write_atomic(folder / "clients.json", compact_json(history.clients))
     return history
+
+
+def _efficiency(run: Composition, metrics: Mapping[str, float], selected: int) -> dict[str, float]:
+    """Accuracy, or the task's score, per selected client; nothing where less is better or nothing is sent."""
+    scores = ["accuracy", *(metric.name for metric in run.task.metrics[:1] if metric.higher_is_better)]
+    named = {key: value for score in scores for key, value in score_per_selected(metrics, score, selected).items()}
+    return named if run.algorithm.communicates else {}
 
 
 def _try_round(play: Callable[[], dict[str, Any]], run: Composition, number: int) -> dict[str, Any]:

@@ -18,12 +18,14 @@ from torch import nn
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.metric import Metric
 from fedloom.core.task import FederationView, Task
 from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.data.withheld_class import Withhold
+from fedloom.metrics.registry import MetricSpecs, complete_metrics
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class TaskSettings:
     """The column of a user's table that says whose sample it is."""
     ignore: Sequence[str] = ()
     """Columns of a user's table that are left out."""
+    metrics: MetricSpecs = ()
+    """What models are measured by; the first is the task's score. None: the objective's score."""
     seed: int = 0
 
     def complete(self, model: str, **others: Any) -> TaskSettings:
@@ -69,18 +73,21 @@ class TaskSettings:
             others["withhold"] = validate(Withhold, self.withhold, "withhold")
         if self.drift is not None:
             others["drift"] = validate(Drift, self.drift, "drift")
+        others["metrics"] = complete_metrics(self.metrics)
         return replace(self, model=self.model or model, **others)
 
     def section(self, clients: int | None) -> dict[str, Any]:
         """The section ``[task]`` of a config that builds the task again.
 
-        It has the settings that differ from their defaults, and always the seed. It is empty if the model or the
-        partition is a Python object, which no config can name.
+        It has the settings that differ from their defaults, and always the seed. It is empty if the model, the
+        partition or a metric is a Python object, which no config can name.
 
         Args:
             clients: How many clients the task has; None if its data say so.
         """
         if isinstance(self.model, nn.Module) or callable(self.partition):
+            return {}
+        if any(isinstance(metric, Metric) for metric in self.metrics):
             return {}
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("name", "clients", "seed")}
         usual = TaskSettings(self.name)

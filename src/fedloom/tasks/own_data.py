@@ -19,6 +19,7 @@ from fedloom.data.federation import Federation
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.data.read import read
+from fedloom.metrics.registry import MetricSpecs, with_metrics
 from fedloom.models import build
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
@@ -79,6 +80,7 @@ def task_of(
     seed: int = 0,
     model_options: Mapping[str, Any] | None = None,
     normalise: bool = True,
+    metrics: MetricSpecs = (),
 ) -> Task:
     """A task from a federation and a model.
 
@@ -91,6 +93,8 @@ def task_of(
         seed: The seed of a named model's initial weights.
         model_options: Options of a named model.
         normalise: Whether float and image inputs are normalised by the training data's mean and spread.
+        metrics: Names of ``fedloom list metrics``, ``{"name": ..., settings}`` or metrics; the first is the task's
+            score in tables, figures, sweeps and advice. Without any, it is the objective's score.
     """
     columns = federation.columns
     if isinstance(model, str):
@@ -101,4 +105,5 @@ def task_of(
             mean, std = input_statistics(federation, column)
             prepare[column.removeprefix(PREFIX)] = Normalise(tuple(mean.tolist()), tuple(std.tolist()))
     whole = prepare.get("x") if "x" in columns else prepare
-    return fit_inputs(Task(name, federation, model, objective=objective or CrossEntropy(), prepare=whole))
+    task = fit_inputs(Task(name, federation, model, objective=objective or CrossEntropy(), prepare=whole))
+    return with_metrics(task, metrics)

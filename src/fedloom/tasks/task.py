@@ -18,13 +18,15 @@ from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.registry import dirichlet
 from fedloom.data.withheld_class import Withhold
+from fedloom.metrics.registry import MetricSpecs, with_metrics
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import canonical_task, task_builder
 
 
 def build_task(settings: TaskSettings) -> Task:
     """The task that settings name."""
-    return task_builder(settings.name).build(replace(settings, name=canonical_task(settings.name)))
+    built = task_builder(settings.name).build(replace(settings, name=canonical_task(settings.name)))
+    return with_metrics(built, settings.metrics)
 
 
 def task(
@@ -43,6 +45,7 @@ def task(
     drift: Drift | Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     path: str | None = None,
+    metrics: MetricSpecs = (),
     seed: int = TaskSettings.seed,
 ) -> Task:
     """A named task.
@@ -62,6 +65,8 @@ def task(
         drift: ``{"rounds": [10]}`` lets clients exchange their data in round 10.
         options: Settings that only this kind of task has.
         path: The file or folder of a task that reads your data.
+        metrics: Names of ``fedloom list metrics``, ``{"name": ..., settings}`` or metrics; the first is the task's
+            score in tables, figures, sweeps and advice. Without any, it is accuracy.
         seed: The seed of the partition and of the initial model.
     """
     if alpha is not None:
@@ -82,6 +87,7 @@ def task(
         drift=drift,
         options=options or {},
         path=path,
+        metrics=metrics,
         seed=seed,
     )
     return build_task(settings)

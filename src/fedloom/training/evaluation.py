@@ -16,6 +16,7 @@ from fedloom.core.scores import Scores
 from fedloom.core.task import Task
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout
+from fedloom.training.metric_sums import MetricSums, Watch
 from fedloom.training.optimizer import clip_
 from fedloom.training.stacked import chain_of, run_stacked
 
@@ -87,15 +88,22 @@ class Evaluator:
         decay, trained = work.weight_decay * rows, layout.trained_columns
         return out + (decay if trained is None else decay * trained)
 
-    def scores(self, rows: Tensor, lists: Sequence[Tensor]) -> Scores:
-        """Loss and score of each row on its own list of samples, in batched passes where the model allows it."""
+    def scores(self, rows: Tensor, lists: Sequence[Tensor], metrics: MetricSums | None = None) -> Scores:
+        """Loss and score of each row on its own list of samples, in batched passes where the model allows it.
+
+        Args:
+            rows: A row per list.
+            lists: Positions of samples.
+            metrics: Where the sums of metrics are added, the row's place in ``rows`` being the client's.
+        """
         if self.execution != "loop" and self.chain is not None:
-            return self._scores_together(rows, list(lists))
-        sums = [[column.sum() for column in self.sample_scores(rows[i], lists[i])] for i in range(len(lists))]
+            return self._scores_together(rows, list(lists), metrics)
+        watch = [None if metrics is None else metrics.of_client(place) for place in range(len(lists))]
+        sums = [[column.sum() for column in self.sample_scores(rows[i], lists[i], watch[i])] for i in range(len(lists))]
         return Scores(*(torch.stack(column) for column in zip(*sums, strict=True)))
 
     @torch.no_grad()
-    def _scores_together(self, rows: Tensor, lists: list[Tensor]) -> Scores:
+    def _scores_together(self, rows: Tensor, lists: list[Tensor], metrics: MetricSums | None) -> Scores:
         """Loss and score of many rows, each on samples of its own, in batched passes."""
         task, sizes = self.task, torch.tensor([len(positions) for positions in lists])
         sums = torch.zeros(3, len(lists), dtype=torch.float64)
@@ -113,11 +121,18 @@ class Evaluator:
             real = (torch.arange(start, start + chunk.shape[1]) < sizes[some, None]).double()
             for row, values in zip(sums, (losses, scores, counts), strict=True):
                 row[places] += (values.view(chunk.shape).double() * real).sum(1)
+            if metrics is not None:
+                ends, wide = real.sum(1).long().tolist(), chunk.shape[1]
+                for i, place in enumerate(places.tolist()):
+                    own = slice(i * wide, i * wide + ends[i])
+                    metrics.add(place, outputs[own], targets[own])
         return Scores(*sums)
 
     @torch.no_grad()
-    def sample_scores(self, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, score and count of one row for each of some samples."""
+    def sample_scores(
+        self, row: Tensor, positions: Tensor, watch: Watch | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss, score and count of one row for each of some samples; ``watch`` sees each batch."""
         task = self.task
         self._load(row)
         columns: list[list[Tensor]] = [[], [], []]
@@ -129,6 +144,8 @@ class Evaluator:
             scores, _ = task.objective.scores(outputs, targets)
             for column, values in zip(columns, (losses, scores, counts), strict=True):
                 column.append(values.double())
+            if watch is not None:
+                watch(outputs, targets)
         empty = torch.zeros(0, dtype=torch.float64)
         loss, right, counts = (torch.cat(column) if column else empty for column in columns)
         return loss, right, counts

@@ -385,7 +385,7 @@ def failing(runtime: ClientRuntime, raises: Exception) -> Failing:
         runtime.setting,
         runtime.stages,
         runtime.clients_on_global,
-        raises,
+        raises=raises,
     )
 
 

@@ -29,6 +29,7 @@ from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.user_files import copy_user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.settings import SiteSettings
+from fedloom.metrics.registry import with_metrics
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_tensors
@@ -232,14 +233,14 @@ class Blueprint:
         return self._with_initial_model(replace(task, federation=federation))
 
     def _with_initial_model(self, task: Task) -> Task:
-        """The task with the blueprint's initial model."""
+        """The task with the blueprint's initial model and the metrics of its config."""
         if task.layout.width != len(self.initial):
             raise FedloomError(
                 f"the model of task {task.name} has {task.layout.width:,} parameters, but the blueprint has "
                 f"{len(self.initial):,}: make the deployment again with this version of fedloom."
             )
         task.layout.fill(task.model, self.initial)
-        return task
+        return with_metrics(task, tuple(self.config.task.metrics))
 
 
 def _check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites: Sequence[str]) -> None:

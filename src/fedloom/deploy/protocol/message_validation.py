@@ -22,6 +22,8 @@ ReplyForm = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 
 LARGEST = 1e30
 """The largest accepted number: its square still fits a double, so that no site can make a mean overflow."""
+OF_A_CLIENT = ("reply/", "received/", "trained/", "metric/")
+"""Prefixes of tensors that have a row per client."""
 MOST_STEPS = 1_000_000_000
 """Most optimiser steps in one answer."""
 
@@ -102,17 +104,16 @@ def _check_any_form(tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         if name.startswith("kept/"):
             raise RejectedMessage(f"{printable_line(name, 60)} is not part of the expected reply")
-        of_a_client = name.startswith(("reply/", "received/", "trained/")) or name in ("steps", "samples", "bytes")
-        if of_a_client and tuple(tensor.shape[:1]) != (1,):
+        if (name.startswith(OF_A_CLIENT) or name in ("steps", "samples", "bytes")) and tuple(tensor.shape[:1]) != (1,):
             raise RejectedMessage(f"{printable_line(name, 60)} must have one row, for one client")
 
 
 def _may_be_nan(name: str, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether a tensor may have NaN: a mean over test samples is NaN at a site without any. Sums never are, nor is the
-    mean that a selection asks for, which comes with ``samples``."""
+    """Whether a tensor may have NaN: a mean over test samples is NaN at a site without any, and a metric where it is
+    undefined. Sums never are, nor is the mean that a selection asks for, which comes with ``samples``."""
     if name in ("loss", "score"):
         return "counts" not in tensors and "samples" not in tensors
-    return name.startswith(("received/", "trained/")) or name == "recall"
+    return name.startswith(("received/", "trained/", "global/")) or name == "recall"
 
 
 def _check_numbers(name: str, tensor: Tensor, may_be_nan: bool) -> None:

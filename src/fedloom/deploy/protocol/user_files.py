@@ -16,8 +16,9 @@ from fedloom.runs.named_parts import PARTS
 
 
 def class_parts(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The parts of a config that name a class: the method, and those of ``PARTS``."""
+    """The parts of a config that name a class: the method, the task's metrics, and those of ``PARTS``."""
     yield plain.get("method", {})
+    yield from plain.get("task", {}).get("metrics", [])
     for kind in PARTS:
         yield from plain.get(kind.key, []) if kind.is_list else [plain.get(kind.key, {})]
 

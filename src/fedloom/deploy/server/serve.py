@@ -156,7 +156,7 @@ def _cross_site_scores(
     answers = engine.send(list(rows), "judge", dict.fromkeys(rows, models))
     answers = {client: answer for client, answer in answers.items() if _shape(answer, "score") == (len(rows),)}
     return {
-        "what": f"{run.task.objective.score} of the model of each site (row) on the test part of each site (column)",
+        "what": f"{run.task.score_name} of the model of each site (row) on the test part of each site (column)",
         "models": [roster.names[client] for client in rows],
         "sites": [roster.names[client] for client in answers],
         "scores": [[_number(answer["score"][place]) for answer in answers.values()] for place in range(len(rows))],

@@ -32,6 +32,8 @@ from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.rounds.client_runtime import PREDICTING, ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.metrics import metric_values
+from fedloom.training.metric_sums import MetricSums
 
 log = logging.getLogger("fedloom")
 LARGEST = 1 << 40
@@ -161,10 +163,12 @@ class SiteProcess:
         return (rows[0] if rows.dim() == 2 else rows).clone()
 
     def _evaluate_rows(self, rows: Tensor) -> Tensors:
-        """Evaluate some model rows on this site's test part: mean score and loss of each."""
-        mine = self.runtime.scoring.task.federation.test[self.client]
-        scores = self.runtime.scoring.scores(rows, [mine] * len(rows))
-        return {"score": scores.mean_score, "loss": scores.mean_loss}
+        """Evaluate some model rows on this site's test part: the task's score and the mean loss of each."""
+        runtime, mine = self.runtime, self.runtime.scoring.task.federation.test[self.client]
+        metrics = MetricSums(runtime.metrics[:1], len(rows)) if runtime.metrics else None
+        scores = runtime.scoring.scores(rows, [mine] * len(rows), metrics)
+        values = metric_values(runtime.metrics[:1], runtime.sums(metrics, rows[0]), scores.counts)
+        return {"score": next(iter(values.values()), scores.mean_score), "loss": scores.mean_loss}
 
 
 def _once(action: Callable[[], None]) -> Callable[[], None]:

@@ -17,13 +17,14 @@ from typing import Any
 import fedloom
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
 from fedloom.runs.api import task_section
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config_schema import RunConfig, to_toml
 from fedloom.runs.history import History
-from fedloom.runs.named_parts import PARTS, hyperparameters, without_none
+from fedloom.runs.named_parts import PARTS
 from fedloom.runs.old_folders import refuse_other_version
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config

@@ -15,12 +15,12 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
 from fedloom.runs.api import method_section
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from, with_method
-from fedloom.runs.named_parts import hyperparameters, without_none
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
 from fedloom.runs.plans.plan import (
     Member,

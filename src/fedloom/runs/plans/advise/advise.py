@@ -20,6 +20,7 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.named_part import hyperparameters
 from fedloom.core.task import Task
 from fedloom.rounds.metrics import GROUPS
 from fedloom.runs.atomic_write import write_atomic
@@ -27,7 +28,6 @@ from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import split_methods, with_method
-from fedloom.runs.named_parts import hyperparameters
 from fedloom.runs.plans.advise.advice import Advice, Cost, picks
 from fedloom.runs.plans.advise.candidates import ANCHOR, Candidate, candidates, families, method_of
 from fedloom.runs.plans.advise.halving import MOST_SEEDS, Budget, Move, Outcome, Tournament, schedule

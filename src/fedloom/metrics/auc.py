@@ -1,0 +1,76 @@
+"""Area under the ROC curve, from histograms of scores.
+
+The exact area needs all scores in order, and these do not add up. Histograms do: the area is then that of scores
+rounded to their bins, to the last digit. Scores are log-odds x = log p / (1 - p), and bins are equal steps of
+x / (|x| + 4): fine where most predictions are, and without an end where they are sure. Rounding moves the area by less
+than 0.001 where a thousand samples are tested; it can be 0.01 for a few dozen samples whose scores hardly differ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.metrics.class_targets import ClassMetric, flat_samples
+
+SPREAD = 4.0
+"""Half of the bins are for log-odds within this distance of 0."""
+
+
+@dataclass(frozen=True)
+class AUC(ClassMetric):
+    """The area under the ROC curve: the probability that a sample of a class has a higher score than another sample.
+
+    With two classes it is the area of the second one. With more, it is the mean over classes of each against the rest;
+    a class that no sample has, or that all have, does not count.
+
+    Args:
+        bins: How many bins the scores of a class are counted in. A client sends two numbers per bin and class.
+    """
+
+    bins: int = 2048
+
+    def sums(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """For each class, how many samples of it are in each bin, and how many others."""
+        outputs, targets = flat_samples(outputs, targets)
+        scores = self.bin_of(log_odds(outputs))
+        classes = range(1, 2) if outputs.shape[1] == 2 else range(outputs.shape[1])
+        counts = torch.zeros(len(classes), 2, self.bins, dtype=torch.float64)
+        for place, label in enumerate(classes):
+            mine = targets == label
+            counts[place, 0] = torch.bincount(scores[mine, label], minlength=self.bins)
+            counts[place, 1] = torch.bincount(scores[~mine, label], minlength=self.bins)
+        return counts.flatten()
+
+    def value(self, sums: Tensor) -> float:
+        """The mean area of the classes that some samples have and others have not; NaN if there is none."""
+        positive, negative = sums.view(-1, 2, self.bins).unbind(1)
+        pairs = positive.sum(1) * negative.sum(1)
+        won = (positive * (negative.cumsum(1) - negative / 2)).sum(1)  # a tie is half a pair
+        there = pairs > 0
+        return float((won[there] / pairs[there]).mean()) if bool(there.any()) else math.nan
+
+    def bin_of(self, scores: Tensor) -> Tensor:
+        """The bin of each log-odds."""
+        scores = scores.nan_to_num(0.0).clamp(-1e9, 1e9)
+        place = (scores / (scores.abs() + SPREAD) + 1) * (self.bins / 2)
+        return place.long().clamp(max=self.bins - 1)
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without classes, and too few bins."""
+        super().check(task)
+        if self.bins < 2:
+            raise FedloomError(f"metric auc: bins={self.bins}: it must be at least 2.")
+
+
+def log_odds(outputs: Tensor) -> Tensor:
+    """The log-odds of each class against all others, log p - log (1 - p), also where p is 1 to the last digit."""
+    logs = outputs.double().log_softmax(1)
+    top = logs.argmax(1, keepdim=True)
+    rest = logs.scatter(1, top, -math.inf).logsumexp(1, keepdim=True)
+    return logs - torch.log1p(-logs.exp()).scatter(1, top, rest)

@@ -1,0 +1,60 @@
+"""Metrics by name (``task.metrics`` in a config)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.metric import Metric
+from fedloom.core.named_part import PartKind, is_named, part_values
+from fedloom.core.task import Task
+from fedloom.metrics.accuracy import Accuracy
+from fedloom.metrics.auc import AUC
+from fedloom.metrics.macro_f1 import MacroF1
+from fedloom.metrics.mae import MAE
+
+METRICS: dict[str, type[Metric]] = {"accuracy": Accuracy, "mae": MAE, "macro_f1": MacroF1, "auc": AUC}
+
+METRIC = PartKind("task.metrics", METRICS, Metric, "metric", is_list=True)
+
+MetricSpecs = Sequence[Metric | type[Metric] | str | Mapping[str, Any]] | str
+"""Metrics, or what names them: ``["macro_f1", {"name": "auc", "bins": 512}]``, or ``"macro_f1,auc"``."""
+
+TAKEN = ("loss", "score")
+
+
+def make_metrics(specs: MetricSpecs) -> list[Metric]:
+    """The metrics that a config or a call names; the first is the score."""
+    values = metric_list(specs)
+    metrics: list[Metric] = METRIC.make(values)
+    names = [metric.name for metric in metrics]
+    for place, name in enumerate(names):
+        if name in TAKEN or not re.fullmatch(r"\w[\w.-]*", name):
+            raise FedloomError(f"a metric cannot be called {name!r}: use letters, digits and underscores.")
+        if name in names[:place]:
+            raise FedloomError(f"task.metrics has two metrics called {name}: name each one once.")
+    return metrics
+
+
+def metric_list(specs: Any) -> Any:
+    """Metrics as a list; a text has names between commas."""
+    if isinstance(specs, str):
+        return [name.strip() for name in specs.split(",") if name.strip()]
+    return list(specs) if isinstance(specs, tuple) else specs
+
+
+def complete_metrics(specs: MetricSpecs) -> tuple[Metric | dict[str, Any], ...]:
+    """The sections that make the metrics again, with every setting; a metric that no config can name stays itself."""
+    metrics = make_metrics(specs)
+    return tuple(part_values(one, METRICS) if is_named(type(one), METRICS) else one for one in metrics)
+
+
+def with_metrics(task: Task, specs: MetricSpecs) -> Task:
+    """The task with these metrics; a metric that it cannot have is refused."""
+    metrics = make_metrics(specs)
+    for metric in metrics:
+        metric.check(task)
+    return replace(task, metrics=tuple(metrics))

@@ -1,0 +1,101 @@
+"""The score of a run: the metric that tables, figures, sweeps and advice show, and which of its values are better.
+
+A run notes the metrics of its task in its config (``made_by``), so that its folder can be read without the task and
+without the files of user-defined metrics. Without metrics, the score is accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedloom.core.metric import Metric
+
+NOTE = "metric/"
+"""The prefix of a metric's note in ``made_by``."""
+HIGHER, LOWER, PERCENT = "higher is better", "lower is better", ", in per cent"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric as results show it.
+
+    Args:
+        name: The name of the metric.
+        higher_is_better: Whether a higher value is better.
+        is_share: Whether its values are shares, shown in per cent.
+    """
+
+    name: str = "accuracy"
+    higher_is_better: bool = True
+    is_share: bool = True
+
+    @property
+    def clients(self) -> str:
+        """The record of clients' models on their own test parts, mean of clients."""
+        return f"client_model/own_test/{self.name}/mean"
+
+    def over_clients(self, aggregate: str) -> str:
+        """The same, but another aggregate of clients: ``std``, ``worst_decile``, ``new`` ..."""
+        return f"client_model/own_test/{self.name}/{aggregate}"
+
+    @property
+    def shared(self) -> str:
+        """The record of the shared model on the global test set."""
+        return f"global_model/global_test/{self.name}"
+
+    @property
+    def title(self) -> str:
+        """The name in words: ``macro F1`` of ``macro_f1``."""
+        return " ".join(word.upper() if word in ("f1", "auc", "mae") else word for word in self.name.split("_"))
+
+    @property
+    def axis(self) -> str:
+        """The name and the unit, for an axis."""
+        return f"{self.title} (%)" if self.is_share else self.title
+
+    @property
+    def best(self) -> str:
+        """What the best value is called."""
+        return "highest" if self.higher_is_better else "lowest"
+
+    def rank(self, value: float) -> float:
+        """A number that is higher the better a value is."""
+        return value if self.higher_is_better else -value
+
+    def text(self, mean: float, std: float | None = None) -> str:
+        """A value for people: ``87.3 ± 0.6 %``, or ``0.4182 ± 0.01``."""
+        if self.is_share:
+            return f"{100 * mean:.1f}{'' if std is None else f' ± {100 * std:.1f}'} %"
+        return f"{mean:.4g}{'' if std is None else f' ± {std:.2g}'}"
+
+    def gap_text(self, gap: float) -> str:
+        """A difference of two values for people: ``1.2 points``, or ``0.013``."""
+        return f"{100 * gap:.1f} points" if self.is_share else f"{gap:.3g}"
+
+
+ACCURACY = Score()
+
+
+def metric_notes(metrics: Sequence[Metric]) -> dict[str, str]:
+    """What a run's config notes of its task's metrics, the score first."""
+    return {
+        f"{NOTE}{metric.name}": (HIGHER if metric.higher_is_better else LOWER) + (PERCENT if metric.is_share else "")
+        for metric in metrics
+    }
+
+
+def scores_of(config: Mapping[str, Any]) -> list[Score]:
+    """The metrics that a run's config notes, the score first; empty without any."""
+    notes = config.get("made_by", {})
+    return [
+        Score(name.removeprefix(NOTE), not words.startswith(LOWER), words.endswith(PERCENT))
+        for name, words in notes.items()
+        if name.startswith(NOTE)
+    ]
+
+
+def score_of(config: Mapping[str, Any]) -> Score:
+    """The score of a run."""
+    return next(iter(scores_of(config)), ACCURACY)

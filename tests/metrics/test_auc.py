@@ -1,0 +1,71 @@
+"""AUC: scikit-learn's of the binned scores to the last digits, and of the scores themselves to a stated tolerance."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+import fedloom as fl
+from fedloom.core.errors import FedloomError
+from fedloom.metrics.auc import AUC, log_odds
+from support.metric_batches import classified, totals
+
+
+def at_once(scores, targets) -> float:
+    """The mean of scikit-learn's areas over the classes that some samples have and others have not."""
+    classes = range(1, 2) if scores.shape[1] == 2 else range(scores.shape[1])
+    mixed = [label for label in classes if 0 < int((targets == label).sum()) < len(targets)]
+    areas = [roc_auc_score(targets == label, scores[:, label]) for label in mixed]
+    return float(np.mean(areas)) if areas else float("nan")
+
+
+@given(
+    st.integers(1, 200),
+    st.integers(2, 5),
+    st.integers(1, 8),
+    st.sampled_from([0.01, 1.0, 30.0]),
+    st.sampled_from([2, 16, 2048]),
+    st.integers(0, 10_000),
+)
+def test_it_is_scikit_learns_of_the_binned_scores_over_any_batches(samples, classes, parts, scale, bins, seed):
+    outputs, targets = classified(samples, classes, seed, scale)
+    metric = AUC(bins=bins)
+    found = metric.value(totals(metric, outputs, targets, parts, seed))
+    assert found == pytest.approx(at_once(metric.bin_of(log_odds(outputs)), targets), abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 3.0, 10.0])
+def test_a_thousand_samples_are_within_a_thousandth_of_scikit_learns(classes, scale):
+    for seed in range(5):
+        outputs, targets = classified(1000, classes, seed, scale)
+        found = AUC().value(AUC().sums(outputs, targets))
+        assert found == pytest.approx(at_once(log_odds(outputs), targets), abs=1e-3)
+
+
+def test_it_is_scikit_learns_own_mean_of_one_against_the_rest():
+    outputs, targets = classified(2000, 4, seed=3)
+    expected = roc_auc_score(targets, outputs.double().softmax(1), multi_class="ovr", average="macro")
+    assert AUC().value(AUC().sums(outputs, targets)) == pytest.approx(expected, abs=1e-3)
+
+
+def test_very_sure_predictions_are_told_apart():
+    outputs = torch.tensor([[0.0, 60.0], [0.0, 80.0], [0.0, 70.0], [0.0, 50.0]])
+    assert AUC().value(AUC().sums(outputs, torch.tensor([0, 1, 1, 0]))) == 1.0
+
+
+def test_one_class_alone_has_no_area():
+    outputs, _ = classified(20, 2, seed=0)
+    assert np.isnan(AUC().value(AUC().sums(outputs, torch.ones(20, dtype=torch.int64))))
+
+
+def test_outputs_that_are_not_finite_are_counted_all_the_same():
+    outputs = torch.tensor([[float("nan"), 0.0], [float("inf"), 0.0], [1.0, float("-inf")]])
+    assert float(AUC().sums(outputs, torch.tensor([0, 1, 0])).sum()) == 3
+
+
+def test_bins_are_at_least_two():
+    with pytest.raises(FedloomError, match="bins=1: it must be at least 2"):
+        fl.task("digits", clients=2, metrics=[{"name": "auc", "bins": 1}])
