@@ -23,7 +23,7 @@ from fedloom.runs.client_model import client_model
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import method_from_config, task_from_config
 from fedloom.runs.runner import execute
-from support import small_tables
+from support import phones, small_tables
 from support.command_line import json_output, output, refusal
 
 FEATURES = list(small_tables.FEATURES)
@@ -241,3 +241,34 @@ def test_what_goes_wrong_is_one_sentence(
 def test_a_mistake_ends_with_exit_code_2(folder: Path, fedloom) -> None:
     result = fedloom("predict", "north", "missing.csv", cwd=folder)
     assert refusal(result).startswith("error: missing.csv has no column 'bmi'")
+
+
+@pytest.mark.parametrize("model", ["late-fusion", "mlp"])
+def test_samples_with_several_input_columns_are_predicted_as_the_task_does(tmp_path: Path, model: str) -> None:
+    path = phones.write(tmp_path / "phones.npz")
+    task = fl.task("own", path=str(path), model=model)
+    fl.run(task, "fedavg", rounds=2, out=tmp_path / "run")
+    found = json_output(app, tmp_path / "run", path)
+    trained = client_model(tmp_path / "run", None)
+    task.layout.fill(task.model, trained.row)
+    with torch.no_grad():
+        wanted = task.model.eval()(task.inputs(torch.arange(120))).argmax(1)
+    assert [int(one["class"]) for one in found["predictions"]] == wanted.tolist()
+    assert found["accuracy"]["over"] == found["samples"] == 120
+
+
+def test_samples_that_lack_an_input_column_are_refused(tmp_path: Path) -> None:
+    path = phones.write(tmp_path / "phones.npz")
+    fl.run(fl.task("own", path=str(path), model="late-fusion"), "fedavg", rounds=1, out=tmp_path / "run")
+    x, y, _ = phones.arrays(5)
+    np.savez(tmp_path / "new.npz", accelerometer=x["accelerometer"], y=y)
+    with pytest.raises(FedloomError, match="has no array 'gyroscope'"):
+        output(app, tmp_path / "run", tmp_path / "new.npz")
+    np.savez(tmp_path / "new.npz", accelerometer=x["accelerometer"], gyroscope=x["gyroscope"][:4])
+    with pytest.raises(FedloomError, match=r"differ in length \(accelerometer has 5, gyroscope has 4\)"):
+        output(app, tmp_path / "run", tmp_path / "new.npz")
+    (tmp_path / "new.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(
+        FedloomError, match="this model needs the input columns accelerometer, gyroscope"
+    ):
+        output(app, tmp_path / "run", tmp_path / "new.csv")

@@ -12,6 +12,7 @@ import torch
 
 import fedloom.data as fd
 from fedloom.core.errors import FedloomError
+from support import phones
 
 
 def csv_file(path: Path, rows: int = 40, client: bool = True) -> Path:
@@ -202,3 +203,56 @@ def test_an_old_name_of_the_data_package_is_refused_with_the_new_one(old, new):
     with pytest.raises(ImportError, match=re.escape(f"fedloom.data.{old} is now fedloom.data.{new}")):
         getattr(fd, old)
     assert new.split("[")[0] in fd.__all__
+
+
+# -- several input columns
+
+
+def test_a_dict_of_arrays_becomes_input_columns_in_its_order() -> None:
+    x, y, phone = phones.arrays()
+    made, plain = fd.from_arrays(x, y, phone), phones.joined_federation()
+    assert list(made.columns) == ["x/accelerometer", "x/gyroscope", "y"]
+    for part in ("train", "test", "valid"):
+        assert torch.equal(getattr(made, part).order, getattr(plain, part).order)
+    mean, std = fd.input_statistics(made, "x/gyroscope")
+    whole_mean, whole_std = fd.input_statistics(plain)
+    assert torch.equal(mean, whole_mean[4:])
+    assert torch.equal(std, whole_std[4:])
+
+
+def test_an_npz_without_x_has_its_other_arrays_as_columns(tmp_path: Path) -> None:
+    path = phones.write(tmp_path / "phones.npz", subject_height=np.zeros((120, 1)))
+    made = fd.read(path, ignore=["subject_height"])
+    wanted = phones.federation()
+    assert all(torch.equal(made.columns[name], wanted.columns[name]) for name in wanted.columns)
+    assert list(made.columns) == list(wanted.columns)
+    assert "x/subject_height" in fd.read(path).columns
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"gyroscope": np.zeros((119, 3))}, r"differ in length \(accelerometer has 120, gyroscope has 119\)"),
+        ({"gyroscope": np.zeros(120)}, r"column gyroscope: gyroscope has shape \(120,\)"),
+        ({"gyroscope": np.full((120, 3), "a")}, "column gyroscope: the inputs are <U1, not numbers"),
+        ({"gyroscope": np.full((120, 3), np.inf)}, "gyroscope: column 0, row 1 is infinite"),
+        ({"y": np.zeros((120, 2))}, "'y' cannot be the name of an input column"),
+        ({"a/b": np.zeros((120, 2))}, "'a/b' cannot be the name of an input column"),
+        ({"a.b": np.zeros((120, 2))}, "'a.b' cannot be the name of an input column"),
+    ],
+)
+def test_columns_that_are_none_are_refused(change: dict[str, np.ndarray], sentence: str) -> None:
+    x, y, phone = phones.arrays()
+    with pytest.raises(FedloomError, match=sentence):
+        fd.from_arrays({**x, **change}, y, phone)
+
+
+def test_no_columns_are_refused() -> None:
+    with pytest.raises(FedloomError, match="x has no input columns"):
+        fd.from_arrays({}, np.zeros(3))
+
+
+def test_an_npz_with_one_array_that_is_not_called_x_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", inputs=np.zeros((4, 2)), y=np.zeros(4))
+    with pytest.raises(FedloomError, match="has no array 'x'"):
+        fd.read(tmp_path / "a.npz")

@@ -8,6 +8,8 @@ from fedloom.core.message import Message
 from fedloom.data.schema import ClientSizes
 from fedloom.deploy.settings import SiteSettings
 from fedloom.rounds.jobs import Job
+from support import phones
+from support.local_transport import Local, Plan, quick, simulate
 from support.site_tasks import blueprint_of, check_refused, south, write_image
 from support.small_tables import write_rows
 
@@ -263,3 +265,68 @@ def test_folders_without_images_and_tables_for_images_are_refused(digits, pets, 
     check_refused(
         digits, south("mine.csv"), tmp_path, "mine.csv is a table, but the task needs inputs of shape (1, 8, 8)"
     )
+
+
+# -- several input columns
+
+
+@pytest.fixture(scope="module")
+def phone_plan(tmp_path_factory):
+    """The task of an NPZ file with an array per sensor, under a network with a branch per column."""
+    path = phones.write(tmp_path_factory.mktemp("operator") / "phones.npz")
+    task = {"name": "own", "path": str(path), "clients": 3, "partition": "iid", "model": "late-fusion"}
+    local = {"epochs": 1, "batch_size": 16, "lr": 0.1}
+    return lambda spec, **more: Plan.of(spec, task={**task, **more}, local=local)
+
+
+@pytest.mark.usefixtures(quick.__name__)
+@pytest.mark.parametrize(
+    ("method", "model"), [("fedavg", "late-fusion"), ("scaffold", "mlp"), ("fedrep", "late-fusion")]
+)
+def test_sites_with_columns_give_the_simulators_bytes(phone_plan, tmp_path, method, model):
+    plan = phone_plan(method, model=model, communal_per_class=2)
+    played, simulated = Local(plan, tmp_path).play(), simulate(plan)
+    assert torch.equal(played.row, simulated.row)
+    assert not torch.equal(played.row, plan.blueprint.initial)
+
+
+def test_a_sites_own_columns_are_read_by_name_and_normalised_by_the_schema(phone_plan, tmp_path):
+    blueprint = phone_plan("fedavg").blueprint
+    x, y, _ = phones.arrays(30)
+    np.savez(tmp_path / "mine.npz", gyroscope=100 + x["gyroscope"], y=y, accelerometer=x["accelerometer"])
+    task = blueprint.site_task(south("mine.npz"), tmp_path)
+    assert list(task.federation.columns) == ["x/accelerometer", "x/gyroscope", "y"]
+    found = task.inputs(torch.arange(30))
+    for column, raw in zip(blueprint.schema.inputs, (x["accelerometer"], 100 + x["gyroscope"]), strict=True):
+        expected = (torch.from_numpy(raw) - torch.tensor(column.mean)) / torch.tensor(column.std)
+        assert torch.allclose(found[column.name], expected, atol=1e-4)
+    answer = blueprint.runtime(task).do(Job("score", 1, [1], [0]), Message({"row": blueprint.initial}), {})
+    assert float(answer["counts"]) == len(task.federation.test[1])
+
+
+def test_a_plain_schema_is_written_as_before(pets, phone_plan):
+    assert "inputs" not in pets.schema.model_dump()
+    assert [one["name"] for one in phone_plan("fedavg").blueprint.schema.model_dump()["inputs"]] == list(phones.COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"gyroscope": None}, "has no array 'gyroscope'"),
+        ({"gyroscope": np.zeros((9, 3))}, "differ in length (accelerometer has 12, gyroscope has 9)"),
+        ({"gyroscope": np.zeros((12, 5))}, "column gyroscope: an input has shape (5,), but the task needs (3,)"),
+        ({"gyroscope": np.full((12, 3), np.nan)}, "gyroscope: column 0, row 1 is not a number"),
+        ({"y": np.full(12, 7)}, "7"),
+    ],
+)
+def test_columns_that_do_not_conform_are_refused(phone_plan, tmp_path, change, reason):
+    x, y, _ = phones.arrays(12)
+    arrays = {name: array for name, array in {**x, "y": y, **change}.items() if array is not None}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    check_refused(phone_plan("fedavg").blueprint, south("mine.npz"), tmp_path, reason)
+
+
+def test_a_table_is_refused_where_the_task_has_columns(phone_plan, tmp_path):
+    write_rows(tmp_path / "mine.csv", HEADER, ROWS)
+    reason = "mine.csv: the task has the input columns accelerometer, gyroscope: give an .npz file"
+    check_refused(phone_plan("fedavg").blueprint, south("mine.csv"), tmp_path, reason)
