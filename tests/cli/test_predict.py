@@ -268,7 +268,5 @@ def test_samples_that_lack_an_input_column_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FedloomError, match=r"differ in length \(accelerometer has 5, gyroscope has 4\)"):
         output(app, tmp_path / "run", tmp_path / "new.npz")
     (tmp_path / "new.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(
-        FedloomError, match="this model needs the input columns accelerometer, gyroscope"
-    ):
+    with pytest.raises(FedloomError, match="this model needs the input columns accelerometer, gyroscope"):
         output(app, tmp_path / "run", tmp_path / "new.csv")
