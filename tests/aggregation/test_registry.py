@@ -1,5 +1,7 @@
 """Aggregators by name, and what a config may not say."""
 
+from dataclasses import dataclass
+
 import pytest
 
 import fedloom as fl
@@ -20,7 +22,8 @@ def test_every_aggregator_runs_from_its_name():
         ("medien", "Did you mean 'median'"),
         ({"name": "trimmedmean", "share": 0.7}, "below 0.5"),
         ({"name": "median", "share": 0.1}, "unknown key"),
-        (3, "is not a aggregator"),
+        (3, "is not an aggregator"),
+        ({"share": 0.1}, "There are none"),
     ],
 )
 def test_what_is_wrong_is_said(value, said):
@@ -32,3 +35,19 @@ def test_what_is_wrong_is_said(value, said):
 def test_a_method_that_makes_no_mean_refuses_another_aggregator(method):
     with pytest.raises(FedloomError, match="would change nothing"):
         fl.run("digits", method, rounds=1, aggregation="median")
+
+
+def test_an_aggregator_that_makes_no_single_row_is_refused():
+    @dataclass(frozen=True)
+    class Both(fl.Aggregator):
+        def __call__(self, rows, weights, context):
+            return rows[:2]
+
+    with pytest.raises(FedloomError, match="return one row"):
+        fl.run(fl.task("digits", clients=3), "fedavg", rounds=1, aggregation=Both())
+
+
+def test_a_comparison_runs_baselines_that_send_nothing_without_it(tmp_path):
+    results = fl.compare("digits", ["fedavg", "local"], rounds=1, aggregation="median", channel=["topk"], out=tmp_path)
+    assert [runs[0].config["aggregation"]["name"] for runs in results.values()] == ["median", "mean"]
+    assert [len(runs[0].config["channel"]) for runs in results.values()] == [1, 0]

@@ -19,7 +19,11 @@ def test_every_step_runs_from_its_name():
         (["topc"], "Did you mean 'topk'"),
         ("topk", "give a list"),
         ([{"name": "topk", "fraction": 0}], "above 0"),
-        ([{"fraction": 0.5}], "needs a name"),
+        ([{"fraction": 0.5}], "a channel step needs a name"),
+        ({}, "give a list"),
+        (0, "give a list"),
+        ("", "give a list"),
+        (False, "give a list"),
     ],
 )
 def test_what_is_wrong_is_said(value, said):

@@ -12,9 +12,12 @@ from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
+from fedloom.engines.inline import Inline
 from fedloom.methods.registry import make_method
 from fedloom.rounds.channel import Channel
 from fedloom.rounds.jobs import Job
+from fedloom.rounds.loop import play_prelude, play_round
+from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import resolve
 
@@ -99,3 +102,51 @@ def test_a_base_that_is_missing_is_named():
 
     with pytest.raises(FedloomError, match=r"name one with of= or like="):
         fl.run(fl.task("digits", clients=2), Nameless(), rounds=1, channel=["topk"])
+
+
+def test_a_reply_without_updates_keeps_its_own_byte_count():
+    reply = Reply({"anchors": torch.zeros(1, 10, 3)}, bytes=torch.tensor([12]))
+    assert Channel(fl.FedGala(), (TopK(),)).encode(reply, Message({"ask": torch.tensor(True)}), _cohort()) is reply
+
+
+def test_a_probe_leaves_nothing_of_its_channel_to_the_run():
+    task = fl.task("digits", clients=4, alpha=1.0, valid_share=0.2)
+    probed, cut = [], 0.0
+    for threshold in ("auto", None):
+        method = fl.FedHybridAvgLG(threshold=threshold or cut, probe_rounds=2)
+        run = prepare(task, method, resolve({"rounds": 2, "channel": ["topk"]}, task=task))
+        state, engine = initial_state(run.composition), Inline(run.composition.runtime())
+        play_prelude(run.composition, engine, state)
+        cut = float(state.server.get("threshold", cut))
+        play_round(run.composition, engine, state)
+        probed.append(state.server["row"])
+    assert torch.equal(*probed)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("narrow", r"width\(\) says 15010"),
+        ("scalar", "sends scale without an entry per client"),
+    ],
+)
+def test_a_step_that_encodes_wrongly_is_refused_in_a_sentence(step, said):
+    @dataclass(frozen=True)
+    class Wrong(ChannelStep):
+        def encode(self, rows, sender):
+            return (rows[:, 1:], {}) if step == "narrow" else (rows, {"scale": torch.tensor(1.0)})
+
+    with pytest.raises(FedloomError, match=said):
+        fl.run(fl.task("digits", clients=2), "fedavg", rounds=1, channel=[Wrong()])
+
+
+def test_a_declared_update_that_is_no_row_is_refused():
+    class Deep(fl.FedAvg):
+        sends = {"row": fl.Model("the model"), "deep": fl.Update("a change in two layers")}  # noqa: RUF012
+
+        def client_update(self, cohort, message):
+            row = super().client_update(cohort, message).tensors["row"]
+            return Reply({"row": row, "deep": torch.stack([row, row], dim=1)})
+
+    with pytest.raises(FedloomError, match="declare it as a Statistic"):
+        fl.run(fl.task("digits", clients=2), Deep(), rounds=1, channel=["topk"])

@@ -15,6 +15,7 @@ import pytest
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.channel_step import ChannelStep
 from fedloom.core.selector import Choice
 from fedloom.deploy.flower import NodeInfo, ReceivedMessage
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -151,6 +152,8 @@ class Local:
         self.run = folder / "run"
         self.method: Algorithm | None = None
         """A method that the config does not name."""
+        self.steps: tuple[ChannelStep, ...] = ()
+        """Steps of the channel that the config does not name."""
         self.engine: DeployedEngine | None = None
         self.roster: Roster | None = None
 
@@ -180,8 +183,9 @@ class Local:
         self.roster = Roster(self.transport, self.settings, node_keys(3), made.digest, made.digest)
         self.roster.wait_for_all(lambda _: None)
         prepared = prepare_deployed_run(made, self.roster, self.settings)
-        if self.method is not None:
-            prepared = replace(prepared, composition=replace(prepared.composition, algorithm=self.method))
+        run = prepared.composition
+        changed = replace(run, algorithm=self.method or run.algorithm, steps=self.steps or run.steps)
+        prepared = replace(prepared, composition=changed)
         tickets = Tickets(self.run / "tickets.json", None if checkpoint is None else checkpoint.round)
         self.engine = DeployedEngine(
             self.transport, self.roster, tickets, self.settings, prepared.composition.runtime()

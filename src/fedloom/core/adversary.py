@@ -32,12 +32,14 @@ class Adversary:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    clients: tuple[int, ...] | None = None
+    clients: list[int] | None = None
     fraction: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.fraction <= 1:
-            raise FedloomError(f"adversary: fraction={self.fraction} must be at least 0 and at most 1.")
+        if not 0 < self.fraction <= 1:
+            raise FedloomError(f"adversary: fraction={self.fraction} must be above 0 and at most 1.")
+        if self.clients is not None and not self.clients:
+            raise FedloomError("adversary: clients is an empty list: name at least one client, or leave it out.")
 
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
         """The hostile clients among those who may take part.

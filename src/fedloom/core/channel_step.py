@@ -66,12 +66,13 @@ class ChannelStep:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    def check(self, algorithm: Algorithm, task: Task) -> None:
-        """Raise a ``FedloomError`` for a method or a task that this step cannot serve, before any work is done.
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
+        """Raise a ``FedloomError`` for a combination that this step cannot serve, before any work is done.
 
         Args:
             algorithm: The method of the run.
             task: The task of the run.
+            before: The steps before this one, in order.
         """
 
     def width(self, width: int) -> int:

@@ -27,4 +27,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> FedloomError:
     known = sorted(known)
     close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    return FedloomError(f"unknown {kind} '{name}'.{hint} Known: {', '.join(known)}.")
+    listed = f"Known: {', '.join(known)}" if known else "There are none"
+    return FedloomError(f"unknown {kind} '{name}'.{hint} {listed}.")

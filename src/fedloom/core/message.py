@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.aggregator import Aggregator
+from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
 from fedloom.core.server_context import ServerContext
 
@@ -163,7 +164,13 @@ class Replies:
             rows: A row per client.
             weights: The weights of the rows; they sum to one.
         """
-        return self.aggregator(rows, weights, self.context)
+        row = self.aggregator(rows, weights, self.context)
+        if row.shape != rows.shape[1:]:
+            raise FedloomError(
+                f"aggregator {type(self.aggregator).__name__} makes {tuple(row.shape)} of rows of shape "
+                f"{tuple(rows.shape)}: return one row."
+            )
+        return row
 
     def only(self, mask: Tensor) -> Replies:
         """The replies of some clients, whose weights again sum to one.

@@ -45,11 +45,12 @@ class PartKind:
             if value is None:
                 return None if self.default is None else self.known[self.default]()
             return make_part(value, self)
-        if not isinstance(value or [], list | tuple):
+        value = [] if value is None else value
+        if not isinstance(value, list | tuple):
             raise FedloomError(
                 f"{self.key}={value!r} in {where}: give a list, for instance [{{name='{next(iter(self.known))}'}}]."
             )
-        return [make_part(one, self) for one in value or []]
+        return [make_part(one, self) for one in value]
 
     def plain(self, part: Any) -> Any:
         """The plain values that make the part, or the list of parts, again; None if there is none."""
@@ -70,14 +71,14 @@ def make_part(value: Any, kind: PartKind) -> Any:
         part = value() if isinstance(value, type) and issubclass(value, base) else value
         if not isinstance(part, base):
             raise FedloomError(
-                f"{value!r} is not a {what}: give one of {', '.join(known)}, or an object of a subclass of "
+                f"{value!r} is not {_article(what)}: give one of {', '.join(known)}, or an object of a subclass of "
                 f"{base.__name__}."
             )
         return part
     settings = {"name": value} if isinstance(value, str) else dict(value)
     name = settings.pop("name", kind.default)
     if not isinstance(name, str):
-        raise FedloomError(f"a {what} needs a name: one of {', '.join(known)}.")
+        raise FedloomError(f"{_article(what)} needs a name: one of {', '.join(known)}.")
     if ":" in name:
         own: type = user_class(name, base, what)
         _check_settings(own, settings, what)
@@ -86,6 +87,10 @@ def make_part(value: Any, kind: PartKind) -> Any:
     if registered not in known:
         raise unknown(what, name, known)
     return validate(known[registered], settings, f"{what} {registered}")
+
+
+def _article(what: str) -> str:
+    return f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
 
 
 def _check_settings(kind: type, settings: Mapping[str, Any], what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -13,6 +14,8 @@ from fedloom.core.errors import FedloomError
 
 Kind = TypeVar("Kind")
 _PREFIX = "fedloom_user_"
+_CONTENTS: dict[str, bytes] = {}
+"""The content of each user's file when it was last run."""
 
 
 def user_class(name: str, base: type[Kind], what: str) -> type[Kind]:
@@ -33,6 +36,11 @@ def user_class(name: str, base: type[Kind], what: str) -> type[Kind]:
     except Exception as error:  # whatever the user's file raises
         raise FedloomError(f"{what} '{name}': {where} cannot be imported ({type(error).__name__}: {error}).") from error
     found = getattr(module, class_name, None)
+    if found is None and (where == "__main__" or "<locals>" in class_name):
+        raise FedloomError(
+            f"{what} '{class_name}' was defined in a script or inside a function, where nobody else finds it: put it "
+            "at the top of a file and name it file.py:Class, or continue from the script that defines it."
+        )
     if not (isinstance(found, type) and issubclass(found, base)):
         described = "a fedloom " + base.__name__ if base is not object else f"a {what}"
         raise FedloomError(f"{what} '{name}': {where} has no class {class_name} that is {described}.")
@@ -40,11 +48,16 @@ def user_class(name: str, base: type[Kind], what: str) -> type[Kind]:
 
 
 def _load_file(path: Path, called: str) -> ModuleType:
-    """Run a Python file as a module whose name no other module has."""
-    name = f"{_PREFIX}{path.stem}"
+    """Run a Python file as a module whose name no other module has; a file that has not changed is run once."""
+    path = path.resolve()
+    name = f"{_PREFIX}{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FedloomError(f"{called}: there is no file {path}.")
+    content = path.read_bytes()
+    if name in sys.modules and _CONTENTS.get(name) == content:
+        return sys.modules[name]
+    _CONTENTS[name] = content
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.declarations import Scalar
+from fedloom.core.declarations import Declared, Model, Scalar
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.server_context import ServerContext
@@ -40,7 +40,8 @@ class SizeCurve:
 
 THRESHOLD = Scalar("the number of samples from which a site is large")
 PROBE = Scalar("how long a site trains alone")
-PROBE_REPLIES = {
+PROBE_REPLIES: Declared = {
+    "probed": Model("the model that the site trained for the probe", of="row"),
     "shared": Scalar("the shared model's accuracy, own valid. part", single=True),
     "local": Scalar("accuracy of a model trained alone", single=True),
     "size": Scalar("number of its samples in all parts", single=True),
@@ -70,7 +71,7 @@ def measure_threshold(server: State, context: ServerContext, rounds: int) -> Rou
         answered = torch.isin(torch.tensor(clients), torch.tensor(replies.ids))
         clients, accuracies = replies.ids, [earlier[answered] for earlier in accuracies]
         if turn < rounds:
-            row = replies.mean("row")
+            row = replies.mean("probed")
             accuracies.append(replies["shared"])
     shared = torch.stack([*accuracies[1:], replies["shared"]])[-LAST:].mean(0)  # the first is that of the initial model
     curve = torch.stack([replies["size"], replies["local"], shared])[:, replies["points"] > 0]
@@ -85,7 +86,7 @@ def probe_clients(cohort: Cohort, message: Message) -> Reply:
     received, rounds = cohort.spread(message["row"]), int(message["probe"])
     shared = _accuracy(cohort, received)
     if rounds == 0:
-        return Reply({"row": cohort.train(received), "shared": shared})
+        return Reply({"probed": cohort.train(received), "shared": shared})
     rows, accuracies = cohort.spread(cohort.task.initial_row()), []
     for _ in range(rounds):
         rows = cohort.train(rows)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.channel_step import ChannelStep, Sender
+from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Model, Update
 from fedloom.core.errors import FedloomError
@@ -39,13 +39,17 @@ class Channel:
             return reply
         self._refuse_undeclared(reply.tensors, message)
         names = self.update_names(reply.tensors, message)
+        if not names:
+            return reply
         tensors = {name: tensor for name, tensor in reply.tensors.items() if name not in names}
         plain = Reply(tensors).cost(len(cohort)) if tensors else torch.zeros(len(cohort), dtype=torch.int64)
         sent: dict[str, Tensor] = {}
         for name in names:
             rows = change_of(self.algorithm, name, message, reply.tensors)
             for number, step in enumerate(self.steps):
+                width = rows.shape[1]
                 rows, extras = step.encode(rows, Sender(cohort, f"channel/{number}/{name}"))
+                _check_encoded(step, rows, extras, len(cohort), width)
                 sent |= {f"{name}@{number}/{extra}": tensor for extra, tensor in extras.items()}
             sent[name] = rows
         return Reply(tensors | sent, bytes=plain + Reply(sent).cost(len(cohort)))
@@ -81,12 +85,19 @@ class Channel:
 
     def update_names(self, tensors: Mapping[str, Tensor], message: Message) -> list[str]:
         """The names of the replies that steps act on: rows that are declared a ``Model`` or an ``Update``."""
-        kinds = {name: self.algorithm.declaration(name, message) for name in tensors}
-        return [
-            name
-            for name, kind in kinds.items()
-            if isinstance(kind, Model | Update) and tensors[name].dim() == 2 and tensors[name].is_floating_point()
-        ]
+        found = []
+        for name, tensor in tensors.items():
+            kind = self.algorithm.declaration(name, message)
+            if not isinstance(kind, Model | Update):
+                continue
+            if tensor.dim() == 2 and tensor.is_floating_point():
+                found.append(name)
+            elif name in self.algorithm.sends:
+                raise FedloomError(
+                    f"{type(self.algorithm).__name__} declares its reply {name} as a {type(kind).__name__}, which is a "
+                    f"row of numbers per client, and it has the shape {tuple(tensor.shape)}: declare it as a Statistic."
+                )
+        return found
 
     def _width(self, name: str, message: Message, tensors: Mapping[str, Tensor]) -> int:
         """The width of a reply's rows before any step: that of what the clients started from, or of the model."""
@@ -102,6 +113,9 @@ class Channel:
 
     def _refuse_undeclared(self, tensors: Mapping[str, Tensor], message: Message) -> None:
         """Refuse a reply that passes the channel by, because nobody says what it is."""
+        strange = [name for name in tensors if "@" in name]
+        if strange:
+            raise FedloomError(f"{type(self.algorithm).__name__} replies with {strange[0]}: a name must not contain @.")
         strange = [name for name in tensors if name not in self.algorithm.sends and name not in message]
         if strange:
             raise FedloomError(
@@ -119,6 +133,19 @@ class Channel:
             extras = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
             rows = step.decode(rows, extras, widths[number])
         return rows
+
+
+def _check_encoded(step: ChannelStep, rows: Tensor, extras: Extras, clients: int, width: int) -> None:
+    """Refuse what a user-defined step may get wrong."""
+    name = type(step).__name__
+    if tuple(rows.shape) != (clients, step.width(width)):
+        raise FedloomError(
+            f"channel step {name} encodes {clients} rows of {width} numbers as {tuple(rows.shape)}, and its width() "
+            f"says {step.width(width)}: return a row per client, and say in width() how wide it is."
+        )
+    for extra, tensor in extras.items():
+        if tensor.dim() == 0 or len(tensor) != clients:
+            raise FedloomError(f"channel step {name} sends {extra} without an entry per client: give it one for each.")
 
 
 def change_of(algorithm: Algorithm, name: str, message: Message, tensors: Mapping[str, Tensor]) -> Tensor:

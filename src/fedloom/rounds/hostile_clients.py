@@ -23,13 +23,17 @@ class HostileClients:
     def attack(self, algorithm: Algorithm, reply: Reply, message: Message, cohort: Cohort) -> Reply:
         """The reply of a cohort with the updates of its hostile clients changed; the other rows keep their bytes."""
         hostile = torch.tensor([client in self.members for client in cohort.ids])
-        if not bool(hostile.any()):
+        if not algorithm.sends_updates or not bool(hostile.any()):
             return reply
         tensors = dict(reply.tensors)
         for name in Channel(algorithm).update_names(tensors, message):
             changes = change_of(algorithm, name, message, reply.tensors)
             poisoned = self.adversary.poison_update(name, changes, cohort, hostile)
-            tensors[name] = torch.where(hostile[:, None], tensors[name] - changes + poisoned, tensors[name])
+            if poisoned is changes:
+                continue
+            base = algorithm.base(name, message, reply.tensors)
+            poisoned = poisoned if base is None else base + poisoned
+            tensors[name] = torch.where(hostile[:, None], poisoned, tensors[name])
         return replace(reply, tensors=tensors)
 
     def look(self, wave: Wave, replies: Replies) -> None:

@@ -147,4 +147,7 @@ def as_plain(config: RunConfig, algorithm: Algorithm) -> dict[str, Any]:
 
 def to_toml(values: Mapping[str, Any]) -> bytes:
     """Plain values as TOML."""
-    return tomli_w.dumps(dict(values)).encode()
+    try:
+        return tomli_w.dumps(dict(values)).encode()
+    except TypeError as error:
+        raise FedloomError(f"these settings cannot be written to a file ({error}): give plain values.") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +55,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
     if task.made_from:
         config = with_task_section(config, task.made_from)
-    new = _new_clients(task, config)
+    new = held_out_clients(config, task.federation.clients)
     clients = algorithm.trains_on(task.federation, new).clients
     if clients > 1 and isinstance(config.selection, CheckedSelector):
         config.selection.check(clients - len(new), task, algorithm)
@@ -75,10 +74,11 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     for number, stage in enumerate(config.prediction):
         stage.check(algorithm, task, tuple(config.prediction[:number]))
     _check_updates(algorithm, config, task)
-    _check_round_size(config, clients - len(new))
+    if clients > 1:
+        _check_round_size(config, clients - len(new))
     optimizer = _server_step(algorithm, config, task)
-    hostile = hostile_clients(config, [client for client in range(clients) if client not in new])
-    if hostile is not None:
+    hostile = hostile_clients(config, task.federation.clients)
+    if hostile is not None and made_of is None:  # a server without data has none to poison
         task = hostile.adversary.poison_task(task, hostile.members, config.seed)
     composition = Composition(
         task=task,
@@ -110,24 +110,31 @@ def _python_objects(task: Task, algorithm: Algorithm, config: RunConfig) -> dict
     return marks
 
 
-def _new_clients(task: Task, config: RunConfig) -> tuple[int, ...]:
-    """Clients held out of training, drawn by the run's seed."""
-    clients, number = task.federation.clients, config.new_clients
+def held_out_clients(config: RunConfig, clients: int) -> tuple[int, ...]:
+    """Clients held out of training, drawn by the run's seed.
+
+    Args:
+        config: The config of the run.
+        clients: How many clients the federation has.
+    """
+    number = config.new_clients
     if number >= clients:
         raise FedloomError(f"new_clients={number} holds out all of the {clients} clients: leave at least one to train.")
     drawn = numpy_generator(config.seed, "new clients").choice(clients, number, replace=False)
     return tuple(sorted(int(client) for client in drawn))
 
 
-def hostile_clients(config: RunConfig, participants: Sequence[int]) -> HostileClients | None:
+def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
     """The hostile clients of a run, if it has an adversary.
 
     Args:
         config: The config of the run.
-        participants: The clients who may take part in training.
+        clients: How many clients the federation has.
     """
     if config.adversary is None:
         return None
+    held_out = held_out_clients(config, clients)
+    participants = [client for client in range(clients) if client not in held_out]
     return HostileClients(config.adversary, config.adversary.members(participants, config.seed))
 
 
@@ -142,8 +149,10 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
         )
     if config.channel and not algorithm.sends_updates:
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
-    for part in (*config.channel, *([] if config.adversary is None else [config.adversary])):
-        part.check(algorithm, task)
+    for number, step in enumerate(config.channel):
+        step.check(algorithm, task, tuple(config.channel[:number]))
+    if config.adversary is not None:
+        config.adversary.check(algorithm, task)
 
 
 def _check_round_size(config: RunConfig, clients: int) -> None:

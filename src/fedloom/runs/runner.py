@@ -45,10 +45,11 @@ def execute(
     if folder is not None:
         if (folder / "config.toml").exists():
             raise FedloomError(f"{folder} already contains a run: resume it, or name another folder.")
+        config = to_toml(prepared.plain)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / "partition.json", compact_json(history.partition))
-            write_atomic(folder / "config.toml", to_toml(prepared.plain))
+            write_atomic(folder / "config.toml", config)
         except OSError as error:
             raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
     return _run_rounds(prepared, initial_state(prepared.composition), history, observers, cores)

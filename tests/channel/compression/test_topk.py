@@ -73,3 +73,10 @@ def test_error_feedback_reaches_what_plain_top_k_loses():
         run = fl.run(task, "fedavg", rounds=12, channel=[TopK(0.01, error_feedback=memory)])
         loss[memory] = run.last("global_model/global_test/loss")
     assert loss[True] < loss[False] - 0.05
+
+
+def test_error_feedback_behind_a_step_that_moves_entries_is_refused():
+    task = fl.task("digits", clients=3)
+    with pytest.raises(FedloomError, match="put topk first"):
+        fl.run(task, "fedavg", rounds=1, channel=[TopK(0.25, error_feedback=False), TopK(0.5)])
+    fl.run(task, "fedavg", rounds=1, channel=[TopK(0.25), TopK(0.5, error_feedback=False)])

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from fedloom.core.algorithm import State
+from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
@@ -119,6 +120,48 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(spec
     ends = [load_checkpoint(one.folder, 3) for one in (history, simulate(made, folder=tmp_path / "simulated"))]
     for name, tensor in ends[1].server.items():
         assert torch.equal(ends[0].server[name], tensor), name
+
+
+def test_the_same_clients_are_hostile_at_sites_and_in_the_simulation(tmp_path):
+    for seed in range(6):
+        made = Plan.of(
+            "fedavg", seed=seed, new_clients=1, adversary={"name": "signflipping", "fraction": 0.3}, rounds=1
+        )
+        hostile = made.prepared.composition.hostile
+        assert made.runtime.hostile.members == hostile.members
+        assert not hostile.members & set(made.prepared.composition.new_clients)
+    assert same(Local(made, tmp_path).play(), simulate(made))
+
+
+def test_the_state_of_an_answer_that_does_not_count_does_not_count_either(tmp_path):
+    made = Plan.of("fedavg", channel=[{"name": "topk", "fraction": 0.1}], rounds=2)
+    local = Local(made, tmp_path)
+    local.transport.meddle = tamper_with(SOUTH, 2, change_answer_of("reply/row", lambda row: row * math.nan))
+    kept: list[torch.Tensor] = []
+    local.play(after={1: lambda: kept.append(local.state(SOUTH)["channel/0/row/error"])})
+    assert torch.equal(local.state(SOUTH)["channel/0/row/error"], kept[0])
+
+
+@dataclass(frozen=True)
+class Fragile(ChannelStep):
+    """A step whose decoder fails on a zero, as a user's may."""
+
+    def encode(self, rows: torch.Tensor, sender: Sender) -> tuple[torch.Tensor, Extras]:
+        return rows, {"scale": torch.ones(len(rows), 1)}
+
+    def decode(self, rows: torch.Tensor, extras: Extras, width: int) -> torch.Tensor:
+        return rows * (1 / float(extras["scale"][0]))
+
+
+def test_a_decoder_that_fails_costs_one_answer_and_not_the_run(tmp_path):
+    made = Plan.of("fedavg")
+    broken = replace(made, runtime=replace(made.runtime, steps=(Fragile(),)))
+    local = Local(broken, tmp_path)
+    local.steps = (Fragile(),)
+    local.transport.meddle = tamper_with(SOUTH, 2, change_answer_of("reply/row@0/scale", torch.zeros_like))
+    history = local.play()
+    assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
+    assert exclusions(history)[0][3].startswith("its reply cannot be decoded (float division by zero)")
 
 
 def test_a_robust_rule_gives_a_round_up_that_has_too_few_answers_for_it(tmp_path):

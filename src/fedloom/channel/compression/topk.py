@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,15 @@ class TopK(ChannelStep):
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise FedloomError(f"fraction={self.fraction}: the share of entries sent must be above 0 and at most 1.")
+
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
+        """Refuse error feedback behind a step that sends other entries in every round."""
+        width = task.layout.width
+        if self.error_feedback and any(step.width(width) != width for step in before):
+            raise FedloomError(
+                "topk with error feedback keeps what it did not send by position, and a step before it changes the "
+                "positions: put topk first, or set error_feedback=false."
+            )
 
     def width(self, width: int) -> int:
         """How many entries are sent."""

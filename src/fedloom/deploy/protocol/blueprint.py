@@ -196,7 +196,7 @@ class Blueprint:
         sizes; a single site cannot.
         """
         config, work = self.config, self.config.local or LocalWork()
-        hostile = hostile_clients(config, range(len(self.sites)))
+        hostile = hostile_clients(config, len(self.sites))
         if hostile is not None:
             task = hostile.adversary.poison_task(task, hostile.members, config.seed)
         trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)

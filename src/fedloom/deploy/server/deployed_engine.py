@@ -98,6 +98,8 @@ class DeployedEngine:
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
         self.overdue: Pending = {}
+        self.accepted: dict[int, str] = {}
+        """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
         self.wire = {"messages": 0, "bytes_down": 0, "bytes_up": 0}
 
     # -- the engine's interface
@@ -151,6 +153,7 @@ class DeployedEngine:
         Returns:
             The results of the accepted answers, by client.
         """
+        self.accepted.clear()
         waiting = self._send_all(requests, form, received or {})
         results: dict[int, Tensors] = {}
         delay, end = PollDelay(POLL / 2), time.monotonic() + self.settings.deadline
@@ -172,6 +175,9 @@ class DeployedEngine:
             self._give_up(name, waiting, late if sent.gone_since is None else sent.gone_reason)
         if form is None:
             self._exclude_odd_forms(requests, results)
+        for client, ticket in self.accepted.items():
+            if client in results:  # the state of an answer that does not count must not count either
+                self.tickets.take(client, ticket)
         return {client: results[client] for client in sorted(results)}
 
     def _exclude_odd_forms(self, requests: Mapping[int, tuple[SiteRequest, Any]], results: dict[int, Tensors]) -> None:
@@ -265,7 +271,7 @@ class DeployedEngine:
             del waiting[other]  # the same request, sent again
         results[sent.client] = tensors
         if sent.request.kind == "update":
-            self.tickets.take(sent.client, sent.request.ticket if answer.keeps else "")
+            self.accepted[sent.client] = sent.request.ticket if answer.keeps else ""
 
     def _check_connections(self, waiting: Pending) -> None:
         """Send again to sites that have restarted, and give up sites that do not return."""

@@ -80,7 +80,7 @@ class FedSeq(Algorithm):
 
     receives: ClassVar[Declared] = {**Algorithm.receives, "initial": Model("the initial model")}
     sends: ClassVar[Declared] = {
-        **Algorithm.sends,
+        "row": Model("the model that the site trained", single=True),
         "pretrained": Statistic("a model trained alone, or its last layer", single=True),
     }
 

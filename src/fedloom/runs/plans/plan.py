@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import fedloom
+from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.named_part import hyperparameters, without_none
@@ -77,7 +78,8 @@ class RunFactory:
         if self.workers is not None:
             config = config.model_copy(update={"workers": self.workers})
         task = self.task(config) if given is None else given
-        return prepare(self.task_view(task), member.method or method_from_config(config), config)
+        algorithm = member.method or method_from_config(config)
+        return prepare(self.task_view(task), algorithm, without_idle_parts(config, algorithm))
 
     def task(self, config: RunConfig) -> Task:
         """The task that a config names."""
@@ -96,6 +98,20 @@ class RunFactory:
             known = make()
             self.tasks.append((key, known))
         return known
+
+
+def without_idle_parts(config: RunConfig, algorithm: Algorithm) -> RunConfig:
+    """The config without the parts that act on updates, for a baseline whose clients send none.
+
+    Local and centralised training are compared with methods that have a channel or another aggregator; they would be
+    the same with them. An attack on data stays.
+    """
+    if algorithm.communicates:
+        return config
+    idle: dict[str, Any] = {"channel": [], "aggregation": RunConfig().aggregation}
+    if config.adversary is not None and type(config.adversary).poison_task is Adversary.poison_task:
+        idle["adversary"] = None
+    return config.model_copy(update=idle)
 
 
 @dataclass(frozen=True)
@@ -155,10 +171,7 @@ def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
     """The content of a plan's file, including the version of fedloom."""
     made_by = {"fedloom": fedloom.__version__, **plan.get("made_by", {})}
     given = {} if task_is_named else {"task_is_an_object": True}
-    try:
-        return to_toml({**plan, **given, "config": plain_values(plan["config"]), "made_by": made_by})
-    except TypeError as error:
-        raise FedloomError(f"these settings cannot be written to a file ({error}): give plain values.") from None
+    return to_toml({**plan, **given, "config": plain_values(plan["config"]), "made_by": made_by})
 
 
 def read_plan(folder: Path, file: str) -> dict[str, Any]:
