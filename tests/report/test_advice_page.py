@@ -32,6 +32,7 @@ def test_the_page_is_whole_and_escapes_what_it_shows(advice: Advice, tmp_path) -
 
 def test_the_figure_shows_losses_as_losses(advice: Advice) -> None:
     standing = Standing("local lr=0.1", -1.5, -1.25, 0.5, 2)
-    lossy = replace(advice, score="loss", groups=(replace(PICK, use=standing, runner_up=None, local=None),))
+    groups = (replace(PICK, use=standing, runner_up=None, local=None),)
+    lossy = replace(advice, score="loss", higher_is_better=False, is_share=False, groups=groups)
     axes = advice_figure(lossy).axes[0]
     assert axes.lines[0].get_xdata()[0] == 1.25

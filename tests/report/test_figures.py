@@ -22,7 +22,7 @@ def lines(figure: Figure, panel: int = 0) -> dict[str, tuple[list[float], list[f
 
 
 def test_accuracy_lines_are_the_means_over_seeds() -> None:
-    figure = figures.accuracy_figure(
+    figure = figures.score_figure(
         "round", {"a": [history([0.1, 0.4]), history([0.3, 0.6])], "b": [history([0.5, 0.7])]}
     )
     x, y = lines(figure)["a"]
@@ -34,16 +34,16 @@ def test_accuracy_lines_are_the_means_over_seeds() -> None:
 
 @pytest.mark.parametrize(("axis", "places"), [("round", [0, 1, 2]), ("megabytes", [0, 3, 6]), ("steps", [0, 7, 14])])
 def test_axes_count_rounds_megabytes_and_steps_so_far(axis: str, places: list[float]) -> None:
-    assert lines(figures.accuracy_figure(axis, {"a": [history([0.1, 0.2, 0.3])]}))["a"][0] == pytest.approx(places)
+    assert lines(figures.score_figure(axis, {"a": [history([0.1, 0.2, 0.3])]}))["a"][0] == pytest.approx(places)
 
 
 def test_an_unknown_axis_is_named() -> None:
     with pytest.raises(FedloomError, match="unknown axis 'rounds'"):
-        figures.accuracy_figure("rounds", {"a": [history([0.1])]})
+        figures.score_figure("rounds", {"a": [history([0.1])]})
 
 
 def test_a_single_run_shows_the_spread_over_clients() -> None:
-    figure = figures.accuracy_figure("round", {"a": [history([0.4, 0.8])]})
+    figure = figures.score_figure("round", {"a": [history([0.4, 0.8])]})
     assert len(figure.axes[0].collections) == 0
     (band,) = figure.axes[1].collections
     assert band.get_paths()[0].get_extents().ymin == pytest.approx(0.1)
@@ -52,7 +52,7 @@ def test_a_single_run_shows_the_spread_over_clients() -> None:
 
 def test_seeds_of_different_length_are_averaged_where_all_were_measured() -> None:
     runs = [history([0.2, 0.4, 0.6]), history([0.4, float("nan")], stopped="loss is NaN")]
-    x, y = lines(figures.accuracy_figure("round", {"a": runs}))["a"]
+    x, y = lines(figures.score_figure("round", {"a": runs}))["a"]
     assert (x, y) == ([0], pytest.approx([0.3]))
 
 
@@ -60,7 +60,7 @@ def test_a_method_that_sends_nothing_is_a_point_at_zero_megabytes() -> None:
     local = history([0.1, 0.6])
     for record in local.records:
         record |= {"bytes_up": 0, "bytes_down": 0}
-    assert lines(figures.accuracy_figure("megabytes", {"local": [local], "a": [history([0.1, 0.2])]}))["local"] == (
+    assert lines(figures.score_figure("megabytes", {"local": [local], "a": [history([0.1, 0.2])]}))["local"] == (
         [0],
         [0.6],
     )
@@ -87,7 +87,7 @@ def test_what_clients_send_to_each_other_is_a_third_bar_and_counts_as_sent() -> 
         record["bytes_between"] = 4_000_000 * bool(record["round"])
     bars = figures.traffic_figure({"a": [history([0.1, 0.2, 0.3])], "chain": [chain]}).axes[0].patches
     assert [bar.get_width() for bar in bars] == [2.0, 4.0, 0.0, 2.0, 4.0, 8.0]
-    assert lines(figures.accuracy_figure("megabytes", {"chain": [chain]}))["chain"][0] == pytest.approx([0, 7, 14])
+    assert lines(figures.score_figure("megabytes", {"chain": [chain]}))["chain"][0] == pytest.approx([0, 7, 14])
 
 
 def test_client_groups_show_the_groups_means() -> None:

@@ -13,18 +13,27 @@ from fedloom.cli import options as o
 if TYPE_CHECKING:
     from rich.table import Table
 
-ACCURACIES = {
-    "global_accuracy": "global model,\nglobal test",
-    "client_accuracy": "clients' models,\nown tests",
-    "worst_decile": "worst\ntenth",
-    "client_spread": "spread over\nclients",
-}
-OPTIONAL_COLUMNS = {
-    "new_accuracy": "new clients' models,\nown tests",
-    "withheld_recall": "recall of\nwithheld class",
-    "efficiency": "accuracy per selected\nclient, mean of rounds",
-}
-"""Columns of a second table; each is shown only if it was measured."""
+    from fedloom.runs.score import Score
+
+
+def _columns(score: Score) -> dict[str, str]:
+    """The scores of a table, and their headings."""
+    return {
+        f"global_{score.name}": "global model,\nglobal test",
+        f"client_{score.name}": "clients' models,\nown tests",
+        "worst_decile": "worst\ntenth",
+        "client_spread": "spread over\nclients",
+    }
+
+
+def _optional_columns(score: Score) -> dict[str, str]:
+    """The columns of a second table; each is shown only if it was measured."""
+    return {
+        f"new_{score.name}": "new clients' models,\nown tests",
+        "pooled": f"{score.title} over the\nsamples of all clients",
+        "withheld_recall": "recall of\nwithheld class",
+        "efficiency": f"{score.title} per selected\nclient, mean of rounds",
+    }
 
 
 @o.takes_settings(without=("engine", "ray_address"))
@@ -36,7 +45,7 @@ def compare(
     config: o.Config = None,  # noqa: ARG001  takes_settings reads it
     seeds: o.Seeds = 1,
     reach: Annotated[
-        float | None, typer.Option("--reach", help="Also report after how many rounds clients reached this accuracy.")
+        float | None, typer.Option("--reach", help="Also report after how many rounds clients reached this score.")
     ] = None,
     values: o.Values,
     out: o.Out = None,
@@ -59,51 +68,56 @@ def compare(
 
 def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Run the unfinished runs of a comparison, then print its table and verdict and write its report."""
-    from fedloom.cli.live import LiveTable
+    from fedloom.cli.live import LiveTable, planned_score
     from fedloom.report.run_page import write_report
     from fedloom.report.summary_table import summary, verdict
     from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.compare import PLAN, resume_comparison
     from fedloom.runs.plans.plan import read_plan
+    from fedloom.runs.statistics import common_score
 
     plan = read_plan(folder, PLAN)
     rounds = int(plan["config"].get("rounds", RunConfig().rounds))
     try:
-        with LiveTable(plan["methods"], plan["seeds"], rounds, quiet or as_json) as live:
+        with LiveTable(plan["methods"], plan["seeds"], rounds, quiet or as_json, score=planned_score(plan)) as live:
             results = resume_comparison(folder, lambda spec, seed: [live.observer(spec, seed)], workers)
     except KeyboardInterrupt:
         typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
-    rows = summary(results, plan.get("reach"))
+    rows, score = summary(results, plan.get("reach")), common_score(results)
+    words = verdict(rows, score)
     if any(record["metrics"] for runs in results.values() for history in runs for record in history.records):
         write_report(results, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": verdict(rows)}))
+        typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": words}))
         return
-    print_table(rows, verdict(rows))
+    print_table(rows, words, score)
     if (folder / "report.html").exists():
         typer.echo(f"Report: {folder / 'report.html'}")
 
 
-def print_table(rows: list[dict[str, Any]], words: str) -> None:
-    """Print the comparison: a table of accuracies and costs, a table of optional columns, and the verdict."""
+def print_table(rows: list[dict[str, Any]], words: str, score: Score) -> None:
+    """Print the comparison: a table of scores and costs, a table of optional columns, and the verdict."""
     from fedloom.cli.progress import printer
-    from fedloom.report.summary_table import accuracy_text
+    from fedloom.report.summary_table import cell_text
 
     console = printer()
     cells = []
     for row in rows:
         end = f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else "")
         costs = [f"{row['megabytes_sent']:,.1f}", f"{row['steps']:,.0f}"]
-        cells.append([*(accuracy_text(row, key) for key in ACCURACIES), *costs, end])
-    headings = [*ACCURACIES.values(), "MB\nsent", "local\nsteps", "rounds"]
-    caption = "mean ± standard deviation over seeds; accuracies in %; sent: down, up and between clients"
+        cells.append([*(cell_text(row, key, score) for key in _columns(score)), *costs, end])
+    headings = [*_columns(score).values(), "MB\nsent", "local\nsteps", "rounds"]
+    what = "accuracies in %" if score.name == "accuracy" else f"scores: {score.axis}, {score.best} is best"
+    caption = f"mean ± standard deviation over seeds; {what}; sent: down, up and between clients"
     console.print(_table(rows, headings, cells, caption))
-    there = {key: heading for key, heading in OPTIONAL_COLUMNS.items() if any(row[key] is not None for row in rows)}
+    optional = _optional_columns(score)
+    there = {key: heading for key, heading in optional.items() if any(row[key] is not None for row in rows)}
     reach = rows[0].get("reach")
     if there or reach is not None:
-        asked = [] if reach is None else [f"rounds to {100 * reach:g} %\non own tests"]
-        more = [[*(accuracy_text(row, k) for k in there), *(_rounds_to_text(row) for _ in asked)] for row in rows]
+        target = "" if reach is None else f"{100 * reach:g} %" if score.is_share else f"{reach:g}"
+        asked = [] if reach is None else [f"rounds to {target}\non own tests"]
+        more = [[*(cell_text(row, k, score) for k in there), *(_rounds_to_text(row) for _ in asked)] for row in rows]
         console.print(_table(rows, [*there.values(), *asked], more, ""))
     for row in rows:
         if row["stopped"]:
@@ -124,7 +138,7 @@ def _table(rows: list[dict[str, Any]], headings: list[str], cells: list[list[str
 
 
 def _rounds_to_text(row: dict[str, Any]) -> str:
-    """After how many rounds a method reached the target accuracy, and with how many of its seeds."""
+    """After how many rounds a method reached the target, and with how many of its seeds."""
     if row["rounds_to"] is None:
         return "never"
     return f"{row['rounds_to']:.3g}" + (f" ({row['reached']}/{row['seeds']})" if row["reached"] < row["seeds"] else "")

@@ -113,15 +113,18 @@ def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None
     stops watching; the run goes on, and the same command watches it again. [b]fedloom deploy stop[/b] ends it.
     """
     from fedloom.cli.progress import bars, observer
-    from fedloom.core.validation import read_toml
     from fedloom.deploy.operate.commands import run as play
+    from fedloom.deploy.protocol.blueprint import Blueprint
     from fedloom.deploy.settings import load_server
+    from fedloom.metrics.registry import make_metrics
+    from fedloom.runs.score import score_from
 
     load_server(folder)
-    rounds = int(read_toml(folder / "config.toml")["rounds"])
+    config = Blueprint.load(folder).config
+    score = score_from(make_metrics(tuple(config.task.metrics)))
     try:
         with bars(quiet or as_json) as progress:
-            show = observer(progress, folder.resolve().parent.name, rounds)
+            show = observer(progress, folder.resolve().parent.name, config.rounds, score)
             done = play(folder, _say if not (quiet or as_json) else lambda _: None, show)
     except KeyboardInterrupt:
         typer.echo(f"the run goes on: watch it again with  fedloom deploy run {folder}", err=True)
@@ -175,7 +178,8 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
     if found["round"] is not None:
         lines.append(f"run: {'at work' if found['at_work'] else 'not at work'}, {found['round']} rounds done")
     for name, value in found["metrics"].items():
-        if name.endswith(("accuracy", "accuracy/mean")):
+        what = name.split("/")
+        if not {"loss", "withheld_recall"} & set(what) and (len(what) == 3 or what[-1] == "mean"):
             lines.append(f"  {name}: {value:.4g}")
     for one in found["excluded"][-10:]:
         lines.append(f"  round {one['round']}: {one['name']} left out of '{one['what']}': {one['reason']}")

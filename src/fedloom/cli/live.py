@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from fedloom.runs.statistics import CLIENTS, GLOBAL
+from fedloom.metrics.registry import make_metrics
+from fedloom.runs.score import ACCURACY, Score, score_from
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -28,10 +29,17 @@ class LiveTable:
     """A live table of what a comparison or a sweep has measured so far."""
 
     def __init__(
-        self, methods: Sequence[str], seeds: int, rounds: int | Mapping[str, int], quiet: bool, what: str = "method"
+        self,
+        methods: Sequence[str],
+        seeds: int,
+        rounds: int | Mapping[str, int],
+        quiet: bool,
+        what: str = "method",
+        score: Score = ACCURACY,
     ) -> None:
         from rich.console import Console
 
+        self.score, self.names = score, (score.shared, score.clients)
         self.seeds, self.what, self.began, self.touched = seeds, what, time.monotonic(), 0
         self.rounds = dict.fromkeys(methods, rounds) if isinstance(rounds, int) else rounds
         self.rows: dict[str, dict[str, Any]] = {method: {"seed": 0, "round": 0, "touched": 0} for method in methods}
@@ -61,7 +69,7 @@ class LiveTable:
         def observe(record: dict[str, Any]) -> None:
             self.touched += 1
             row.update(round=record["round"], touched=self.touched)
-            row.update({name: value for name, value in record["metrics"].items() if name in (CLIENTS, GLOBAL)})
+            row.update({name: value for name, value in record["metrics"].items() if name in self.names})
             if self.live is not None:
                 self.live.update(self.table(), refresh=True)
 
@@ -77,10 +85,21 @@ class LiveTable:
         newest = sorted(self.rows, key=lambda name: -self.rows[name]["touched"])[:MOST_ROWS]
         more = f"; {len(newest)} of {len(self.rows)} shown" if len(newest) < len(self.rows) else ""
         table = Table(caption=f"{share:.0%} done, about {left:.0f} s left{more}")
-        for heading in (self.what, "seed", "round", "global model,\nglobal test", "clients' models,\nown tests"):
+        tests = ("global model,\nglobal test", "clients' models,\nown tests")
+        if self.score != ACCURACY:
+            tests = (f"{tests[0]}\n{self.score.title}", f"{tests[1]}\n{self.score.title}")
+        for heading in (self.what, "seed", "round", *tests):
             table.add_column(heading, justify="left" if heading == self.what else "right")
         for name in (name for name in self.rows if name in newest):
             row = self.rows[name]
-            scores = [f"{row[metric]:.1%}" if metric in row else "" for metric in (GLOBAL, CLIENTS)]
+            scores = [self._text(row[metric]) if metric in row else "" for metric in self.names]
             table.add_row(name, f"{row['seed']}/{self.seeds}", f"{row['round']}/{self.rounds[name]}", *scores)
         return table
+
+    def _text(self, value: float) -> str:
+        return f"{value:.1%}" if self.score.is_share else f"{value:.4g}"
+
+
+def planned_score(plan: Mapping[str, Any]) -> Score:
+    """The score of the runs of a plan."""
+    return score_from(make_metrics(plan["config"].get("task", {}).get("metrics", ())))

@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from fedloom.runs.score import Score
 
-def headline(metrics: dict[str, float]) -> str:
+
+def headline(metrics: dict[str, float], score: Score) -> str:
     """The metric to show beside a progress bar."""
+    called = "" if score.name == "accuracy" else f" {score.title}"
+    form = "{:.1%}" if score.is_share else "{:.4g}"
     for name, words in (
-        ("client_model/own_test/accuracy/mean", "clients {:.1%}"),
-        ("global_model/global_test/accuracy", "global {:.1%}"),
+        (score.clients, f"clients{called} {form}"),
+        (score.shared, f"global{called} {form}"),
         ("client_model/own_test/loss/mean", "loss {:.3g}"),
     ):
         if name in metrics:
@@ -52,13 +56,13 @@ def bars(quiet: bool, unit: str = "round") -> Iterator[Progress]:
         yield progress
 
 
-def observer(progress: Progress, label: str, rounds: int) -> Any:
-    """An observer that advances one bar."""
+def observer(progress: Progress, label: str, rounds: int, score: Score) -> Any:
+    """An observer that advances one bar and shows the score."""
     bar = progress.add_task(label, total=rounds, headline="")
 
     def observe(record: dict[str, Any]) -> None:
         progress.update(bar, completed=record["round"])
-        seen = headline(record["metrics"])
+        seen = headline(record["metrics"], score)
         if seen:
             progress.update(bar, headline=seen)
         progress.refresh()

@@ -13,6 +13,7 @@ from fedloom.cli import options as o
 
 if TYPE_CHECKING:
     from fedloom.runs.history import History
+    from fedloom.runs.score import Score
 
 
 @o.takes_settings()
@@ -39,6 +40,7 @@ def run(
     from fedloom.runs.prepare import prepare
     from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
     from fedloom.runs.runner import execute
+    from fedloom.runs.score import score_of
 
     if method is not None:
         values = with_method(values, method)
@@ -46,7 +48,8 @@ def run(
     prepared = prepare(task_from_config(config), method_from_config(config), config)
     name = History(prepared.plain).label.rpartition(":")[2]
     folder = out or fresh_folder(f"{config.task.name}-{name}-seed{config.seed}")
-    _finish(lambda observers: execute(prepared, folder, observers), folder, config.rounds, track, as_json, quiet)
+    score = score_of(prepared.plain)
+    _finish(lambda observers: execute(prepared, folder, observers), folder, config.rounds, score, track, as_json, quiet)
 
 
 @o.declares_settings
@@ -73,10 +76,14 @@ def resume(
         return
     from fedloom.runs.api import resume as resume_run
     from fedloom.runs.resolve_config import load_config_to_resume
+    from fedloom.runs.score import score_of
 
-    rounds = load_config_to_resume(folder).rounds
+    config = load_config_to_resume(folder)
+    rounds, score = config.rounds, score_of({"made_by": config.made_by})
     where: dict[str, Any] = {"workers": workers, "engine": engine, "ray_address": ray_address}
-    _finish(lambda observers: resume_run(folder, observers=observers, **where), folder, rounds, track, as_json, quiet)
+    _finish(
+        lambda observers: resume_run(folder, observers=observers, **where), folder, rounds, score, track, as_json, quiet
+    )
 
 
 def _finish_plan(kind: str, folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
@@ -110,7 +117,9 @@ def fresh_plan_folder(kind: str, values: Mapping[str, Any]) -> Path:
     return fresh_folder(f"{kind}-{values.get('task', {}).get('name', DEFAULT_TASK)}")
 
 
-def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_json: bool, quiet: bool) -> None:
+def _finish(
+    work: Any, folder: Path, rounds: int, score: Score, track: list[str] | None, as_json: bool, quiet: bool
+) -> None:
     """Run with a progress bar and trackers, then write the report and print the result."""
     from fedloom.cli.progress import bars, observer
     from fedloom.runs.trackers import tracker
@@ -118,7 +127,7 @@ def _finish(work: Any, folder: Path, rounds: int, track: list[str] | None, as_js
     trackers = [tracker(name, folder, folder.name, rounds) for name in track or []]
     try:
         with bars(quiet or as_json) as progress:
-            history: History = work([observer(progress, folder.name, rounds), *trackers])
+            history: History = work([observer(progress, folder.name, rounds, score), *trackers])
     except KeyboardInterrupt:
         typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise

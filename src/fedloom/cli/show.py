@@ -29,12 +29,13 @@ def report(
     from fedloom.report.run_page import write_report
     from fedloom.report.summary_table import summary, verdict
     from fedloom.runs.plans.compare import histories
+    from fedloom.runs.statistics import common_score
 
     found = histories(folders)
     page = write_report(found, out or folders[0] / "report.html")
-    rows = summary(found)
+    rows, score = summary(found), common_score(found)
     if as_json:
-        typer.echo(json.dumps({"report": str(page), "methods": rows, "verdict": verdict(rows)}))
+        typer.echo(json.dumps({"report": str(page), "methods": rows, "verdict": verdict(rows, score)}))
         return
-    print_table(rows, verdict(rows) if len(rows) > 1 else "")
+    print_table(rows, verdict(rows, score) if len(rows) > 1 else "", score)
     typer.echo(f"Report: {page}")

@@ -63,7 +63,7 @@ def sweep(
 
 def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Run the unfinished runs of a sweep, then print its table and write its figure and report."""
-    from fedloom.cli.live import LiveTable
+    from fedloom.cli.live import LiveTable, planned_score
     from fedloom.report.sweep_page import write_sweep_page
     from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.plan import RunFactory, read_plan
@@ -73,7 +73,8 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     plan = read_plan(folder, PLAN)
     rounds = {m.label: int(m.values.get("rounds", RunConfig().rounds)) for m in members(plan)}
     try:
-        with LiveTable(list(rounds), plan["seeds"], rounds, quiet or as_json, "combination") as live:
+        score = planned_score(plan)
+        with LiveTable(list(rounds), plan["seeds"], rounds, quiet or as_json, "combination", score) as live:
             runs = RunFactory(workers=workers)
             swept = run_sweep(folder, plan, lambda name, seed: [live.observer(name, seed)], runs)
     except KeyboardInterrupt:

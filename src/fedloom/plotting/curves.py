@@ -1,4 +1,4 @@
-"""Accuracy curves of several methods, side by side in panels, with each method's name at the end of its line."""
+"""Curves of the score of several methods, side by side in panels, with each method's name at the end of its line."""
 
 from __future__ import annotations
 
@@ -53,12 +53,17 @@ class MethodCurve:
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """The lines of one panel, what they show, what their bands mean, and which of ``UNITS`` they run along."""
+    """The lines of one panel, what they show, what their bands mean, and which of ``UNITS`` they run along.
+
+    ``unit`` is the label of the other axis, and ``share`` says whether its values are shares, shown in per cent.
+    """
 
     title: str
     note: str
     axis: str
     lines: tuple[MethodCurve, ...]
+    unit: str = "accuracy (%)"
+    share: bool = True
 
 
 @with_style
@@ -76,11 +81,12 @@ def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
     totals = [line.x[-1] for line in panel.lines if line.x[-1] > 0]
     logarithmic = bool(totals) and max(totals) > FAR_APART * min(totals)
     for line in panel.lines:
-        _draw_line(axes, line, logarithmic)
+        _draw_line(axes, line, logarithmic, panel.share)
     set_heading(axes, panel.title, panel.note)
     axes.set_xlabel(UNITS[panel.axis])
-    axes.set_ylabel("accuracy (%)")
-    show_percent(axes.yaxis)
+    axes.set_ylabel(panel.unit)
+    if panel.share:
+        show_percent(axes.yaxis)
     axes.margins(x=0.02)
     if logarithmic:
         from matplotlib.ticker import StrMethodFormatter
@@ -93,7 +99,7 @@ def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
     name_ends(axes, [(line.name, colour(line.place), float(line.x[-1]), float(line.mean[-1])) for line in panel.lines])
 
 
-def _draw_line(axes: Axes, line: MethodCurve, logarithmic: bool) -> None:
+def _draw_line(axes: Axes, line: MethodCurve, logarithmic: bool, share: bool) -> None:
     hue = colour(line.place)
     x = np.where(line.x > 0, line.x, np.nan) if logarithmic else line.x
     moves = line.x[-1] > line.x[0]
@@ -101,7 +107,7 @@ def _draw_line(axes: Axes, line: MethodCurve, logarithmic: bool) -> None:
     marker = "" if len(x) > 1 and moves else "o"
     axes.plot(x[start:], line.mean[start:], color=hue, linestyle=dash(line.place), marker=marker, label=line.name)
     if line.band is not None and moves:
-        low, high = np.clip([line.mean - line.band, line.mean + line.band], 0, 1)
+        low, high = np.clip([line.mean - line.band, line.mean + line.band], *((0, 1) if share else (-np.inf, np.inf)))
         axes.fill_between(x, low, high, color=hue, alpha=0.10 if line.faint else 0.16, linewidth=0)
     if line.stopped:
         axes.plot(x[-1], line.mean[-1], marker="x", color=hue, markersize=7, markeredgewidth=1.8, zorder=5)

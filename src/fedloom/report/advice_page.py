@@ -47,7 +47,7 @@ def advice_figure(advice: Advice) -> Figure:
     left = 0.3 + 0.078 * max(map(len, names))
     figure = new_figure(left + 5.6, 1.2 + 0.27 * (len(rows) + len(advice.groups)), left=left, right=1.1)
     axes = figure.add_subplot()
-    sign = 1 if advice.score == "accuracy" else -1
+    score = advice.shown
     place, ticks, before = -1.0, [], None
     for pick, role in rows:
         standing, hue = getattr(pick, role), COLOURS[role]
@@ -56,14 +56,14 @@ def advice_figure(advice: Advice) -> Figure:
             axes.text(1.02, place, pick.group, transform=axes.get_yaxis_transform(), va="center", color=INK)
         before = pick
         ticks.append(place)
-        axes.errorbar(sign * standing.test, place, xerr=standing.std or 0.0, color=hue, fmt="o", capsize=3)
+        axes.errorbar(score.rank(standing.test), place, xerr=standing.std or 0.0, color=hue, fmt="o", capsize=3)
     axes.set_yticks(ticks, names, color=INK)
     axes.set_ylim(place + 0.7, -0.7)
     axes.grid(axis="x")
     axes.grid(visible=False, axis="y")
-    if advice.score == "accuracy":
+    if score.is_share:
         show_percent(axes.xaxis)
-    axes.set_xlabel(f"{advice.score} on the clients' test parts{' (%)' if advice.score == 'accuracy' else ''}")
+    axes.set_xlabel(f"{score.title} on the clients' test parts{' (%)' if score.is_share else ''}")
     set_heading(
         axes, "What to use, by client size", "blue: use; orange: runner-up; grey: alone; bar: ± 1 std over seeds"
     )
@@ -84,7 +84,7 @@ def _body(advice: Advice) -> Iterator[str]:
     yield f'<p class="lead">{escape(title(advice))}</p><div class="cards">'
     for pick in (*advice.groups, advice.overall):
         yield card(
-            pick.use.candidate, whom(pick).partition(":")[0], f"{score_text(pick.use, advice.score)} on test data"
+            pick.use.candidate, whom(pick).partition(":")[0], f"{score_text(pick.use, advice.shown)} on test data"
         )
     yield "</div>"
     yield from section("groups", "By client size", [partial(advice_figure, advice)])
@@ -110,9 +110,9 @@ def _body(advice: Advice) -> Iterator[str]:
 
 def _line(advice: Advice, pick: Pick, name: str, standing: Standing) -> str:
     price = advice.costs[standing.candidate]
-    valid = f"{100 * standing.valid:.1f} %" if advice.score == "accuracy" else f"{-standing.valid:.4g}"
+    valid = advice.shown.text(advice.shown.rank(standing.valid))
     sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
-    cells = [pick.group, name, standing.candidate, score_text(standing, advice.score), valid]
+    cells = [pick.group, name, standing.candidate, score_text(standing, advice.shown), valid]
     cells += ["" if sure is None else probability_text(sure)]
     cells += [bytes_text(number) for number in (price.bytes_up, price.bytes_down, price.bytes_between)]
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in (*cells, f"{price.steps:.3g}")) + "</tr>"

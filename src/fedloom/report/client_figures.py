@@ -31,7 +31,7 @@ from fedloom.plotting.style import (
     with_style,
 )
 from fedloom.runs.history import History
-from fedloom.runs.statistics import GROUPS, Floats, Histories, client_accuracies, client_count, over_seeds
+from fedloom.runs.statistics import GROUPS, Floats, Histories, client_count, client_scores, common_score, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,10 +46,11 @@ GOLDEN = 0.6180339887498949
 
 @with_style
 def spread_figure(histories: Histories) -> Figure:
-    """How the final accuracy is distributed over clients, one line per method."""
-    found = {name: np.sort(client_accuracies(runs)) for name, runs in histories.items()}
+    """How the final score is distributed over clients, one line per method."""
+    found = {name: np.sort(client_scores(runs)) for name, runs in histories.items()}
+    score = common_score(histories)
     if not any(len(values) for values in found.values()):
-        raise FedloomError("Accuracy of single clients was not measured at the end of these runs.")
+        raise FedloomError(f"{score.heading} of single clients was not measured at the end of these runs.")
     figure = new_figure(10.0, 1.1 + 0.5 * len(found), left=name_width(found))
     axes = figure.add_subplot()
     thinned = any(len(values) > MOST_DOTS for values in found.values())
@@ -67,12 +68,13 @@ def spread_figure(histories: Histories) -> Figure:
     )
     axes.set_yticks(range(len(found)), [shorten(name) for name in found], color=INK)
     axes.set_ylim(len(found) - 0.5, -0.5)
-    axes.set_xlabel("accuracy (%)")
+    axes.set_xlabel(score.axis)
     axes.grid(axis="x")
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.02)
-    axes.set_xlim(widen_limits(axes.get_xlim()))
-    show_percent(axes.xaxis)
+    if score.is_share:
+        axes.set_xlim(widen_limits(axes.get_xlim()))
+        show_percent(axes.xaxis)
     return figure
 
 
@@ -88,10 +90,11 @@ def _draw_strip(axes: Axes, place: int, values: Floats, hue: str) -> None:
 
 @with_style
 def size_group_figure(histories: Histories) -> Figure:
-    """Final accuracy of small, intermediate and big clients."""
-    groups = [g for g in GROUPS if any(len(client_accuracies(runs, g)) for runs in histories.values())]
+    """The final score of small, intermediate and big clients."""
+    groups = [g for g in GROUPS if any(len(client_scores(runs, g)) for runs in histories.values())]
+    score = common_score(histories)
     if not groups:
-        raise FedloomError("Accuracy of single clients was not measured at the end of these runs.")
+        raise FedloomError(f"{score.heading} of single clients was not measured at the end of these runs.")
     several = min(len(runs) for runs in histories.values()) > 1
     figure = new_figure(10.0, 3.5, right=name_width(histories) + 0.2)
     axes = figure.add_subplot()
@@ -118,24 +121,25 @@ def size_group_figure(histories: Histories) -> Figure:
         }
         axes.annotate(_group_size(histories, group), (place, 0), ha="center", color=MUTED, fontsize=8.5, **below)
     axes.set_xlim(-0.5, len(groups) - 0.5)
-    axes.set_ylabel("accuracy (%)")
-    axes.set_ylim(widen_limits(axes.get_ylim()))
-    show_percent(axes.yaxis)
+    axes.set_ylabel(score.axis)
+    if score.is_share:
+        axes.set_ylim(widen_limits(axes.get_ylim()))
+        show_percent(axes.yaxis)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return figure
 
 
 def _group_mark(runs: Sequence[History], group: str, several: bool) -> tuple[float, float]:
-    means = [values.mean() for values in (client_accuracies([run], group) for run in runs) if len(values)]
+    means = [values.mean() for values in (client_scores([run], group) for run in runs) if len(values)]
     mean, over = over_seeds(means)
     if not several:
-        values = client_accuracies(runs, group)
+        values = client_scores(runs, group)
         over = float(values.std(ddof=1)) if len(values) > 1 else None
     return np.nan if mean is None else mean, 0.0 if over is None else over
 
 
 def _group_size(histories: Histories, group: str) -> str:
-    history = next(run for runs in histories.values() for run in runs if len(client_accuracies([run], group)))
+    history = next(run for runs in histories.values() for run in runs if len(client_scores([run], group)))
     sizes = [row["train"] for row in history.clients if row.get("group") == group]
     clients = "1 client" if len(sizes) == 1 else f"{len(sizes):,} clients"
     span = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"

@@ -1,4 +1,4 @@
-"""The figures of a run or a comparison: accuracy, before and after local training, and traffic.
+"""The figures of a run or a comparison: the score, before and after local training, and traffic.
 
 Each function takes histories (a list of seeds per method, by the method's name) and returns a matplotlib ``Figure``,
 or raises a ``FedloomError`` if nothing was measured that it could show. Figures of single clients are in
@@ -30,31 +30,31 @@ from fedloom.plotting.style import (
     with_style,
 )
 from fedloom.runs.history import History
-from fedloom.runs.statistics import Histories, accuracy_panels, curve, traffic, values_by_round
+from fedloom.runs.statistics import Histories, curve, score_panels, traffic, values_by_round
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BEFORE, AFTER = "received_model/own_test/accuracy/", "trained_model/own_test/accuracy/"
+BEFORE, AFTER = "received_model/own_test/{}/", "trained_model/own_test/{}/"
 
 
-def accuracy_figure(axis: str, histories: Histories) -> Figure:
-    """Accuracy by ``round``, ``megabytes`` or ``steps``: of the global model, and of the clients' models."""
-    return curves_figure(accuracy_panels(axis, histories), list(histories))
+def score_figure(axis: str, histories: Histories) -> Figure:
+    """The score by ``round``, ``megabytes`` or ``steps``: of the global model, and of the clients' models."""
+    return curves_figure(score_panels(axis, histories), list(histories))
 
 
 @with_style
 def before_after_figure(history: History, limits: tuple[float, float] | None = None, name: str | None = None) -> Figure:
-    """The selected clients' accuracy on their own tests, before and after each round's local training.
+    """The selected clients' score on their own tests, before and after each round's local training.
 
-    ``limits`` of the accuracy axis make several methods' figures comparable; ``name`` stands for the run's own.
+    ``limits`` of the score's axis make several methods' figures comparable; ``name`` stands for the run's own.
     """
-    lines = [
-        (curve([history], BEFORE + "mean"), curve([history], BEFORE + "std"), "before", MUTED),
-        (curve([history], AFTER + "mean"), curve([history], AFTER + "std"), "after", BLUE),
-    ]
+    score = history.score
+    lines = []
+    for metric, when, hue in ((BEFORE.format(score.name), "before", MUTED), (AFTER.format(score.name), "after", BLUE)):
+        lines.append((curve([history], metric + "mean"), curve([history], metric + "std"), when, hue))
     if not any(mean for mean, *_ in lines):
-        raise FedloomError("Accuracy before and after local training was not measured in this run.")
+        raise FedloomError(f"{score.heading} before and after local training was not measured in this run.")
     figure = new_figure(5.0, 2.9, right=name_width(["before"]))
     axes = figure.add_subplot()
     ends = []
@@ -63,32 +63,40 @@ def before_after_figure(history: History, limits: tuple[float, float] | None = N
             continue
         axes.plot(mean.x, mean.mean, color=hue, marker="" if len(mean.x) > 1 else "o", label=when)
         if std is not None and len(std.x) == len(mean.x):
-            low, high = np.clip([mean.mean - std.mean, mean.mean + std.mean], 0, 1)
+            low, high = mean.mean - std.mean, mean.mean + std.mean
+            if score.is_share:
+                low, high = np.clip([low, high], 0, 1)
             axes.fill_between(mean.x, low, high, color=hue, alpha=0.10, linewidth=0)
         ends.append((when, hue, float(mean.x[-1]), float(mean.mean[-1])))
     set_heading(axes, shorten(name or history.label, 40), "mean of the selected clients; band: ± 1 std over them")
     axes.set_xlabel("round")
-    axes.set_ylabel("accuracy (%)")
+    axes.set_ylabel(score.axis)
     axes.set_ylim(limits)
     axes.margins(x=0.02)
     if all(len(mean.x) == 1 for mean, *_ in lines if mean):
         axes.set_xlim(ends[0][2] - 0.5, ends[0][2] + 0.5)
-    show_percent(axes.yaxis)
+    if score.is_share:
+        show_percent(axes.yaxis)
     show_whole_numbers(axes.xaxis)
     name_ends(axes, ends)
     return figure
 
 
 def common_limits(runs: Sequence[History]) -> tuple[float, float] | None:
-    """The accuracies that ``before_after`` shows for any of these runs, so that their figures share an axis."""
+    """The scores that ``before_after`` shows for any of these runs, so that their figures share an axis."""
     low, high = [], []
     for run in runs:
-        for metric in (BEFORE, AFTER):
+        for metric in (BEFORE.format(run.score.name), AFTER.format(run.score.name)):
             std = values_by_round(run, metric + "std")
             for number, mean in values_by_round(run, metric + "mean").items():
                 low.append(mean - std.get(number, 0.0))
                 high.append(mean + std.get(number, 0.0))
-    return (max(0.0, min(low) - 0.02), min(1.02, max(high) + 0.02)) if low else None
+    if not low:
+        return None
+    if all(run.score.is_share for run in runs):
+        return max(0.0, min(low) - 0.02), min(1.02, max(high) + 0.02)
+    margin = 0.04 * (max(high) - min(low)) or 1.0
+    return min(low) - margin, max(high) + margin
 
 
 @with_style

@@ -16,9 +16,10 @@ from fedloom.report import client_figures, figures
 from fedloom.report.crossover_figure import crossover_figure
 from fedloom.report.left_out_sites import left_out_table
 from fedloom.report.page import card, config_toml, document, save_page, section
-from fedloom.report.summary_table import SummaryRow, accuracy_text, differences, summary, verdict
+from fedloom.report.summary_table import SummaryRow, cell_text, differences, summary, verdict
 from fedloom.runs.history import History
-from fedloom.runs.statistics import Histories, client_count
+from fedloom.runs.score import Score
+from fedloom.runs.statistics import Histories, client_count, common_score
 
 COLUMNS = {
     "Method": "",
@@ -54,16 +55,16 @@ def write_report(histories: Histories, path: str | Path, title: str | None = Non
 
 def report_page(histories: Histories, title: str | None = None) -> str:
     """The report as text."""
-    rows = summary(histories)
+    rows, score = summary(histories), common_score(histories)
     first = next(iter(histories.values()))[0]
     name = (
         title or f"{', '.join(histories) if len(histories) < 4 else f'{len(histories)} methods'} on {_task_name(first)}"
     )
     body = (
         _lead(histories, first),
-        *_headline(rows),
-        *_verdict(histories, rows),
-        *_table(rows),
+        *_headline(rows, score),
+        *_verdict(histories, rows, score),
+        *_table(rows, score),
         *left_out_table(histories),
         *_figures(histories),
         *_config(histories),
@@ -92,22 +93,23 @@ def _lead(histories: Histories, first: History) -> str:
     return f'<p class="lead">{escape(" · ".join(parts))}</p>'
 
 
-def _headline(rows: Sequence[SummaryRow]) -> Iterator[str]:
+def _headline(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
     yield '<h2 id="headline">Headline numbers</h2>'
     yield '<div class="cards">'
     for key, what, over in (
-        ("client_accuracy", "Client mean", "accuracy of each client's model on its own test set, mean of clients"),
-        ("global_accuracy", "Global test", "accuracy of the server's model on the global test set"),
-        ("worst_decile", "Worst decile", "accuracy of the worst-off tenth of clients, own models on own tests"),
+        (f"client_{score.name}", "Client mean", "each client's model on its own test set, mean of clients"),
+        (f"global_{score.name}", "Global test", "the server's model on the global test set"),
+        ("worst_decile", "Worst decile", "the worst-off tenth of clients, own models on own tests"),
     ):
+        over = f"{score.title} of {over}"
         measured = [row for row in rows if row[key] is not None]
         if not measured:
             yield card("not measured", what, over)
             continue
-        best = max(measured, key=lambda row: float(row[key]))
+        best = max(measured, key=lambda row: score.rank(float(row[key])))
         seeds = "one seed" if best["seeds"] == 1 else f"mean ± standard deviation of {best['seeds']} seeds"
-        highest = f"highest of {len(rows)} methods: {best['method']}; " if len(rows) > 1 else ""
-        yield card(accuracy_text(best, key), what, f"{highest}{over}; after round {best['last_measured']}; {seeds}")
+        highest = f"{score.best} of {len(rows)} methods: {best['method']}; " if len(rows) > 1 else ""
+        yield card(cell_text(best, key, score), what, f"{highest}{over}; after round {best['last_measured']}; {seeds}")
     traffic = [row["megabytes_sent"] for row in rows]
     steps = [row["steps"] for row in rows]
     over = f"up, down and between clients, whole run{_over(rows, traffic)}"
@@ -132,24 +134,26 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:.3g}"
 
 
-def _verdict(histories: Histories, rows: Sequence[SummaryRow]) -> Iterator[str]:
+def _verdict(histories: Histories, rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
     if len(rows) > 1:
         yield '<h2 id="verdict">Verdict</h2>'
-        yield f'<p class="verdict">{escape(verdict(rows)).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")}</p>'
+        words = escape(verdict(rows, score)).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
+        yield f'<p class="verdict">{words}</p>'
     differ = differences(histories)
     if differ:
         keys = ", ".join(f"<code>{escape(key)}</code>" for key in differ[:12]) + (", …" if len(differ) > 12 else "")
         yield f'<p class="verdict warning">Beside method and seed these runs differ in {keys}: compare with care.</p>'
 
 
-def _table(rows: Sequence[SummaryRow]) -> Iterator[str]:
+def _table(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
     heads = [f"<th>{head}{f'<small>{small}</small>' if small else ''}</th>" for head, small in COLUMNS.items()]
     yield '<h2 id="numbers">Numbers</h2>'
     yield '<div class="wide"><table><thead><tr>' + "".join(heads) + "</tr></thead><tbody>"
     for row in rows:
         cells = [str(row["method"]), str(row["seeds"])]
-        cells += [accuracy_text(row, key) for key in ("global_accuracy", "client_accuracy", "worst_decile")]
-        cells += [accuracy_text(row, "client_spread").removesuffix(" %")]
+        keys = (f"global_{score.name}", f"client_{score.name}", "worst_decile")
+        cells += [cell_text(row, key, score) for key in keys]
+        cells += [cell_text(row, "client_spread", score).removesuffix(" %")]
         cells += [_number(row[f"megabytes_{way}"]) for way in ("up", "down", "between")]
         cells += [_number(row[key]) for key in ("steps", "rounds")]
         yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
@@ -159,20 +163,23 @@ def _table(rows: Sequence[SummaryRow]) -> Iterator[str]:
             kept = f"after round {row['last_measured']}" if row["last_measured"] is not None else "never"
             reason = f"{row['method']} stopped early ({row['stopped'].rstrip('.')}); it was last measured {kept}."
             yield f'<p class="verdict warning">{escape(reason)}</p>'
+    what = "Accuracies" if score.name == "accuracy" else f"Values of {score.title}"
+    points = ", in points" if score.is_share else ""
     yield (
-        '<p class="note">Accuracies are the last ones measured. With several seeds, a number is the mean over seeds '
+        f'<p class="note">{what} are the last ones measured. With several seeds, a number is the mean over seeds '
         "and what follows ± is the sample standard deviation over them; with one seed that deviation is unknown. "
         "<em>Client mean</em>: every client's model scored on that client's own test set, each client counting "
         "the same. <em>Worst decile</em>: the worst-off tenth of these clients. <em>Std over clients</em>: how far "
-        "clients lie from each other, in points. <em>MB between</em>: what clients of a chain hand to each other "
+        f"clients lie from each other{points}. <em>MB between</em>: what clients of a chain hand to each other "
         "without the server; it is no part of up or down. 1 MB = 10⁶ bytes.</p>"
     )
 
 
 def _figures(histories: Histories) -> Iterator[str]:
-    by = {"round": "Accuracy by round", "megabytes": "Accuracy by megabytes", "steps": "Accuracy by local steps"}
-    for axis, heading in by.items():
-        yield from section(f"by-{axis}", heading, [partial(figures.accuracy_figure, axis, histories)])
+    by = {"round": "by round", "megabytes": "by megabytes", "steps": "by local steps"}
+    for axis, words in by.items():
+        heading = f"{common_score(histories).heading} {words}"
+        yield from section(f"by-{axis}", heading, [partial(figures.score_figure, axis, histories)])
     yield from _before_after(histories)
     yield from section("spread", "Spread over clients", [partial(client_figures.spread_figure, histories)])
     yield from section("size", "Client-size groups", [partial(client_figures.size_group_figure, histories)])

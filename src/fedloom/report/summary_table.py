@@ -1,6 +1,6 @@
 """The summary table of a comparison, and the verdict on it.
 
-There is a row per method. Every accuracy is the last one measured, averaged over the method's seeds. The verdict names
+There is a row per method. Every score is the last one measured, averaged over the method's seeds. The verdict names
 the best method, and claims a lead only if it exceeds the spread over seeds.
 """
 
@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedloom.runs.history import History
+from fedloom.runs.score import ACCURACY, Score
 from fedloom.runs.statistics import (
-    CLIENTS,
-    CLIENTS_STD,
-    GLOBAL,
     Histories,
     client_count,
+    common_score,
     join_names,
     last_value,
     over_seeds,
@@ -26,38 +25,43 @@ from fedloom.runs.statistics import (
 
 SummaryRow = dict[str, Any]
 
-METRICS = {
-    "global_accuracy": GLOBAL,
-    "client_accuracy": CLIENTS,
-    "worst_decile": CLIENTS.removesuffix("mean") + "worst_decile",
-    "client_spread": CLIENTS_STD,
-    "new_accuracy": CLIENTS.removesuffix("mean") + "new",
-    "withheld_recall": "client_model/own_test/withheld_recall/mean",
-}
-EFFICIENCY = CLIENTS.removesuffix("mean") + "per_selected"
-TESTS = {
-    "client_accuracy": "On the clients' own test sets (mean of clients)",
-    "global_accuracy": "On the global test set",
-}
+RECALL = "withheld_recall"
+TESTS = {"client": "On the clients' own test sets (mean of clients)", "global": "On the global test set"}
 WHERE = ("workers", "engine", "ray_address")
 MAY_DIFFER = ("method", "prediction", "seed", "out", *WHERE, "checkpoint_every", "made_by.task")
 
 
+def row_metrics(score: Score) -> dict[str, str]:
+    """The scores of a row by their keys (``client_accuracy``, ``client_macro_f1`` ...), and the metric of each."""
+    return {
+        f"global_{score.name}": score.shared,
+        f"client_{score.name}": score.clients,
+        "worst_decile": score.over_clients("worst_decile"),
+        "client_spread": score.over_clients("std"),
+        f"new_{score.name}": score.over_clients("new"),
+        "pooled": score.over_clients("pooled"),
+        RECALL: f"client_model/own_test/{RECALL}/mean",
+    }
+
+
 def summary(histories: Histories, reach: float | None = None) -> list[SummaryRow]:
-    """One row per method: final accuracies (mean and standard deviation over seeds), traffic, steps, why it stopped.
+    """One row per method: final scores (mean and standard deviation over seeds), traffic, steps, why it stopped.
 
-    ``<accuracy>_std`` is None with a single seed: one run does not say how much runs vary. With ``reach``, also after
-    how many rounds clients' mean accuracy reached it (``rounds_to``, over the ``reached`` seeds that did).
+    ``<score>_std`` is None with a single seed: one run does not say how much runs vary. With ``reach``, also after
+    how many rounds clients' mean score reached it (``rounds_to``, over the ``reached`` seeds that did).
     """
-    return [_row(name, runs) | _rounds_to_reach(runs, reach) for name, runs in histories.items()]
+    score = common_score(histories)
+    return [_row(name, runs, score) | _rounds_to_reach(runs, reach) for name, runs in histories.items()]
 
 
-def _row(name: str, runs: Sequence[History]) -> SummaryRow:
+def _row(name: str, runs: Sequence[History], score: Score) -> SummaryRow:
     row: SummaryRow = {"method": name, "seeds": len(runs)}
-    for key, metric in METRICS.items():
+    for key, metric in row_metrics(score).items():
         row[key], row[f"{key}_std"] = over_seeds([last_value(run, metric) for run in runs])
-    row["efficiency"], row["efficiency_std"] = over_seeds([_efficiency(run) for run in runs])
-    measured = [max((*values_by_round(run, GLOBAL), *values_by_round(run, CLIENTS)), default=None) for run in runs]
+    row["efficiency"], row["efficiency_std"] = over_seeds([_efficiency(run, score) for run in runs])
+    measured = [
+        max((*values_by_round(run, score.shared), *values_by_round(run, score.clients)), default=None) for run in runs
+    ]
     return row | {
         **traffic(runs),
         "steps": sum(run.total("steps") for run in runs) / len(runs),
@@ -67,11 +71,11 @@ def _row(name: str, runs: Sequence[History]) -> SummaryRow:
     }
 
 
-def _efficiency(run: History) -> float | None:
-    """Accuracy per selected client, mean over rounds; None if all clients took part in every round."""
+def _efficiency(run: History, score: Score) -> float | None:
+    """The score per selected client, mean over rounds; None if all clients took part in every round."""
     chosen = [len(r["selected"]) + len(r.get("lost", ())) for r in run.records if r["round"]]
     there = client_count(run) - int(run.config.get("new_clients", 0))
-    return run.mean(EFFICIENCY) if chosen and min(chosen) < there else None
+    return run.mean(score.over_clients("per_selected")) if chosen and min(chosen) < there else None
 
 
 def _rounds_to_reach(runs: Sequence[History], reach: float | None) -> SummaryRow:
@@ -81,14 +85,19 @@ def _rounds_to_reach(runs: Sequence[History], reach: float | None) -> SummaryRow
     return {"reach": reach, "reached": len(rounds), "rounds_to": sum(rounds) / len(rounds) if rounds else None}
 
 
-def verdict(rows: Sequence[SummaryRow]) -> str:
-    """Which method is ahead on the clients' tests and on the global test, and whether the lead is established."""
+def verdict(rows: Sequence[SummaryRow], score: Score = ACCURACY) -> str:
+    """Which method is ahead on the clients' tests and on the global test, and whether the lead is established.
+
+    Args:
+        rows: What ``summary`` returned.
+        score: The score of the runs.
+    """
     finished = [row for row in rows if not row["stopped"]]
-    found = [_lead([row for row in finished if row[key] is not None], key) for key in TESTS]
+    found = [_lead([row for row in finished if row[f"{test}_{score.name}"] is not None], test, score) for test in TESTS]
     sentences = [sentence for sentence, _ in filter(None, found)]
     if not sentences:
         sentences = [
-            "Fewer than two methods ran to their end with a measured accuracy, so there is nothing to compare."
+            f"Fewer than two methods ran to their end with a measured {score.title}, so there is nothing to compare."
         ]
     elif any(open_ for _, open_ in filter(None, found)):
         more = max(5, 2 * max(row["seeds"] for row in finished))
@@ -101,35 +110,36 @@ def verdict(rows: Sequence[SummaryRow]) -> str:
     return " ".join(sentences)
 
 
-def _lead(rows: Sequence[SummaryRow], key: str) -> tuple[str, bool] | None:
+def _lead(rows: Sequence[SummaryRow], test: str, score: Score) -> tuple[str, bool] | None:
     """The sentence on one test, and whether the lead is still open."""
     if len(rows) < 2:
         return None
-    first, second, *rest = sorted(rows, key=lambda row: -row[key])
-    lead = f"{100 * (first[key] - second[key]):.1f} points"
+    key, on = f"{test}_{score.name}", TESTS[test] + ("" if score == ACCURACY else f", by {score.title},")
+    first, second, *rest = sorted(rows, key=lambda row: -score.rank(row[key]))
+    best, away = cell_text(first, key, score), "above" if score.higher_is_better else "below"
+    lead = f"{score.gap_text(abs(first[key] - second[key]))} {away} {second['method']}"
     if first[key] == second[key]:
-        return f"{TESTS[key]} {first['method']} and {second['method']} are level at {accuracy_text(first, key)}.", True
+        return f"{on} {first['method']} and {second['method']} are level at {best}.", True
     if any(row[f"{key}_std"] is None for row in rows):
         once = "in this one run" if max(row["seeds"] for row in rows) == 1 else "in these runs"
         return (
-            f"{TESTS[key]} {first['method']} is ahead {once} ({accuracy_text(first, key)}, {lead} above "
-            f"{second['method']}), but with a single seed the lead is not established.",
+            f"{on} {first['method']} is ahead {once} ({best}, {lead}), but with a single seed the lead is not "
+            "established.",
             True,
         )
-    unclear = [row for row in (second, *rest) if first[key] - row[key] <= _combined_std(first, row, key)]
+    unclear = [row for row in (second, *rest) if abs(first[key] - row[key]) <= _combined_std(first, row, key)]
     if unclear:
         names = join_names([str(row["method"]) for row in unclear])
         widest = max(_combined_std(first, row, key) for row in unclear)
         return (
-            f"{TESTS[key]} {first['method']} has the highest mean ({accuracy_text(first, key)}, {lead} above "
-            f"{second['method']}), but its lead over {names} is not established: it is within the combined "
-            f"standard deviation over seeds ({100 * widest:.1f} points).",
+            f"{on} {first['method']} has the {score.best} mean ({best}, {lead}), but its lead over {names} is not "
+            f"established: it is within the combined standard deviation over seeds ({score.gap_text(widest)}).",
             True,
         )
     return (
-        f"{TESTS[key]} {first['method']} is best: {accuracy_text(first, key)}, {lead} above {second['method']} "
-        f"({accuracy_text(second, key)}), which is more than the combined standard deviation over "
-        f"{min(first['seeds'], second['seeds'])} seeds ({100 * _combined_std(first, second, key):.1f} points).",
+        f"{on} {first['method']} is best: {best}, {lead} ({cell_text(second, key, score)}), which is more than the "
+        f"combined standard deviation over {min(first['seeds'], second['seeds'])} seeds "
+        f"({score.gap_text(_combined_std(first, second, key))}).",
         False,
     )
 
@@ -138,12 +148,12 @@ def _combined_std(one: SummaryRow, other: SummaryRow, key: str) -> float:
     return float((one[f"{key}_std"] ** 2 + other[f"{key}_std"] ** 2) ** 0.5)
 
 
-def accuracy_text(row: SummaryRow, key: str) -> str:
-    """A row's accuracy as text: ``87.3 ± 0.6 %``."""
+def cell_text(row: SummaryRow, key: str, score: Score = ACCURACY) -> str:
+    """A row's value for people, as ``87.3 ± 0.6 %``."""
     if row[key] is None:
         return "not measured"
-    std = row[f"{key}_std"]
-    return f"{100 * row[key]:.1f}{'' if std is None else f' ± {100 * std:.1f}'} %"
+    shown = ACCURACY if key == RECALL else score
+    return shown.text(row[key], row[f"{key}_std"])
 
 
 def differences(histories: Histories) -> list[str]:

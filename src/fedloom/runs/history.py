@@ -18,7 +18,8 @@ from fedloom.core.nested_keys import select_prefix
 from fedloom.plotting.curves import curves_figure
 from fedloom.runs.checkpoint import load_tensors
 from fedloom.runs.old_folders import read_run_values
-from fedloom.runs.statistics import BYTES, CLIENTS, accuracy_panels, bytes_sent
+from fedloom.runs.score import Score, score_of
+from fedloom.runs.statistics import BYTES, bytes_sent, score_panels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,11 @@ class History:
         stages = [str(stage["name"]).rpartition(":")[2] for stage in self.config.get("prediction", ())]
         return "+".join([str(self.config["method"]["name"]), *stages])
 
+    @property
+    def score(self) -> Score:
+        """The score of the run's task: its first metric, or accuracy."""
+        return score_of(self.config)
+
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """The rounds at which a metric was measured, and its values.
 
@@ -84,21 +90,24 @@ class History:
         values = [r["metrics"][metric] for r in self.records if r["round"] and metric in r["metrics"]]
         return sum(values) / len(values) if values else None
 
-    def rounds_to(self, target: float, metric: str = CLIENTS, window: int = 1) -> int | None:
+    def rounds_to(self, target: float, metric: str | None = None, window: int = 1) -> int | None:
         """The first round at which the mean of the last ``window`` measured values is at least ``target``.
 
         None if that never happens, or if fewer than ``window`` values were measured.
 
         Args:
             target: The value to reach.
-            metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``.
+            metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``; None is the mean score of
+                clients' models, which must be at most ``target`` where lower is better.
             window: How many measured values are averaged.
         """
         if window < 1:
             raise FedloomError(f"window={window}: it must be at least 1.")
-        rounds, values = self.series(metric)
+        rounds, values = self.series(metric or self.score.clients)
+        sign = 1 if metric is not None or self.score.higher_is_better else -1
         means = (sum(values[end - window : end]) / window for end in range(window, len(values) + 1))
-        return next((r for r, mean in zip(rounds[window - 1 :], means, strict=True) if mean >= target), None)
+        later = zip(rounds[window - 1 :], means, strict=True)
+        return next((number for number, mean in later if sign * mean >= sign * target), None)
 
     def total(self, what: str, upto: int | None = None) -> int:
         """The sum of a cost over rounds.
@@ -123,12 +132,12 @@ class History:
         return pd.DataFrame([line | r["metrics"] for line, r in zip(lines, self.records, strict=True)])
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Accuracy by round as a matplotlib figure, also saved to ``path`` if given.
+        """The score by round as a matplotlib figure, also saved to ``path`` if given.
 
         Args:
             path: The file; its ending names the format.
         """
-        figure = curves_figure(accuracy_panels("round", {self.label: [self]}), [self.label])
+        figure = curves_figure(score_panels("round", {self.label: [self]}), [self.label])
         if path is not None:
             figure.savefig(path, bbox_inches="tight")
         return figure

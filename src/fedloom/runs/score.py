@@ -51,6 +51,11 @@ class Score:
         return " ".join(word.upper() if word in ("f1", "auc", "mae") else word for word in self.name.split("_"))
 
     @property
+    def heading(self) -> str:
+        """The name in words, as a sentence begins with it."""
+        return self.title[0].upper() + self.title[1:]
+
+    @property
     def axis(self) -> str:
         """The name and the unit, for an axis."""
         return f"{self.title} (%)" if self.is_share else self.title
@@ -76,6 +81,11 @@ class Score:
 
 
 ACCURACY = Score()
+
+
+def score_from(metrics: Sequence[Metric]) -> Score:
+    """The score of a task with these metrics."""
+    return next((Score(one.name, one.higher_is_better, one.is_share) for one in metrics), ACCURACY)
 
 
 def metric_notes(metrics: Sequence[Metric]) -> dict[str, str]:

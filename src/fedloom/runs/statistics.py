@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.plotting.curves import CurvePanel, MethodCurve
+from fedloom.runs.score import ACCURACY, Score, score_of
 
 if TYPE_CHECKING:
     from fedloom.runs.history import History
@@ -24,14 +25,11 @@ Histories = Mapping[str, Sequence["History"]]
 """The runs of each method, one per seed, by the method's name."""
 Floats = NDArray[np.float64]
 
-CLIENTS = "client_model/own_test/accuracy/mean"
-CLIENTS_STD = CLIENTS.removesuffix("mean") + "std"
-GLOBAL = "global_model/global_test/accuracy"
+CLIENTS, GLOBAL = ACCURACY.clients, ACCURACY.shared
 BYTES = ("bytes_down", "bytes_up", "bytes_between")
 """The bytes of a round: from the server, to the server, and between clients."""
 GROUPS = ("small", "intermediate", "big")
 AXES = ("round", "megabytes", "steps")
-PANELS = {GLOBAL: "Global model on the global test set", CLIENTS: "Clients' models on their own test sets (mean)"}
 
 
 @dataclass(frozen=True)
@@ -114,36 +112,46 @@ def curve(runs: Sequence[History], metric: str, axis: str = "round") -> MetricCu
     return MetricCurve(places.mean(axis=0), values.mean(axis=0), std)
 
 
-def accuracy_panels(axis: str, histories: Histories) -> list[CurvePanel]:
-    """Accuracy by ``round``, ``megabytes`` or ``steps``: a panel for the global model, one for the clients' models.
+def common_score(histories: Histories) -> Score:
+    """The score of some runs, which is that of the first."""
+    return next((score_of(run.config) for runs in histories.values() for run in runs), ACCURACY)
+
+
+def score_panels(axis: str, histories: Histories) -> list[CurvePanel]:
+    """The score by ``round``, ``megabytes`` or ``steps``: a panel for the global model, one for the clients' models.
 
     The band is the standard deviation over seeds, or over clients if there is only one run.
     """
     if axis not in AXES:
         raise unknown("axis", axis, AXES)
     alone = sum(len(runs) for runs in histories.values()) == 1
-    panels = []
-    for metric, title in PANELS.items():
-        over_clients = alone and metric == CLIENTS
+    panels, score = [], common_score(histories)
+    for metric, title in (
+        (score.shared, "Global model on the global test set"),
+        (score.clients, "Clients' models on their own test sets (mean)"),
+    ):
+        over_clients = alone and metric == score.clients
+        spread = score.over_clients("std") if over_clients else None
         curves = [
-            _method_curve(name, place, runs, metric, axis, over_clients)
+            _method_curve(name, place, runs, metric, axis, spread)
             for place, (name, runs) in enumerate(histories.items())
         ]
         known = tuple(line for line in curves if line is not None)
         if known:
-            panels.append(CurvePanel(title, _band_note(histories, alone, over_clients), axis, known))
+            note = _band_note(histories, alone, over_clients)
+            panels.append(CurvePanel(title, note, axis, known, score.axis, score.is_share))
     if not panels:
-        raise FedloomError("Accuracy was not measured in these runs.")
+        raise FedloomError(f"{score.heading} was not measured in these runs.")
     return panels
 
 
 def _method_curve(
-    name: str, place: int, runs: Sequence[History], metric: str, axis: str, over_clients: bool
+    name: str, place: int, runs: Sequence[History], metric: str, axis: str, spread_metric: str | None
 ) -> MethodCurve | None:
     line = curve(runs, metric, axis)
     if line is None:
         return None
-    spread = curve(runs, CLIENTS_STD, axis) if over_clients else None
+    spread = None if spread_metric is None else curve(runs, spread_metric, axis)
     band = spread.mean if spread and len(spread.mean) == len(line.x) else line.std
     stopped = any(run.stopped for run in runs)
     return MethodCurve(name, place, line.x, line.mean, band, faint=spread is not None, stopped=stopped)
@@ -160,10 +168,10 @@ def _band_note(histories: Histories, alone: bool, over_clients: bool) -> str:
     return f"one seed{'' if alone else ' per method'}, so no spread over seeds{cross}"
 
 
-def client_accuracies(runs: Sequence[History], group: str | None = None) -> Floats:
-    """The final accuracy of every client (of one size group), for all seeds together."""
-    rows = [row for run in runs for row in run.clients if group is None or row.get("group") == group]
-    return np.array([row["accuracy"] for row in rows if is_finite(row.get("accuracy"))], dtype=np.float64)
+def client_scores(runs: Sequence[History], group: str | None = None) -> Floats:
+    """The final score of every client (of one size group), for all seeds together."""
+    rows = [(row, run.score.name) for run in runs for row in run.clients if group is None or row.get("group") == group]
+    return np.array([row[name] for row, name in rows if is_finite(row.get(name))], dtype=np.float64)
 
 
 def client_count(history: History) -> int:

@@ -135,11 +135,11 @@ def test_what_cannot_be_swept_is_refused_before_anything_is_written(task, tmp_pa
 
 
 def test_metrics_have_short_names_and_full_ones():
-    assert s.full_name("clients", "accuracy") == ACCURACY
-    assert s.full_name("clients", "squared_error") == "client_model/own_test/squared_error/mean"
-    assert s.full_name("trained_model/own_test/loss/big", "accuracy") == "trained_model/own_test/loss/big"
+    assert s.full_name("clients", ["accuracy"]) == ACCURACY
+    assert s.full_name("clients", ["squared_error"]) == "client_model/own_test/squared_error/mean"
+    assert s.full_name("trained_model/own_test/loss/big", ["accuracy"]) == "trained_model/own_test/loss/big"
     for short, full in s.METRICS.items():
-        assert s.full_name(full.format(score="accuracy"), "accuracy") == s.full_name(short, "accuracy")
+        assert s.full_name(full.format(score="accuracy"), ["accuracy"]) == s.full_name(short, ["accuracy"])
 
 
 def test_a_folder_that_is_written_says_what_was_swept(task, tmp_path):

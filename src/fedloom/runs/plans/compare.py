@@ -34,6 +34,7 @@ from fedloom.runs.plans.plan import (
     write_plan,
 )
 from fedloom.runs.runner import Observer
+from fedloom.runs.score import score_of
 
 PLAN = "comparison.toml"
 
@@ -90,7 +91,7 @@ def make_plan(
         values: The values of a config, without a method.
         methods: The methods' specs.
         seeds: How many seeds each method is run with.
-        reach: An accuracy; the comparison then also reports after how many rounds each method reached it.
+        reach: A value of the score; the comparison then also reports after how many rounds each method reached it.
         task_of: The task as a function of the seed, if the values do not name it.
         objects: Methods that are Python objects, by their specs.
     """
@@ -99,13 +100,15 @@ def make_plan(
         raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each method once.")
     if seeds < 1:
         raise FedloomError(f"seeds={seeds}: it must be at least 1.")
-    if reach is not None and not 0 < reach <= 1:
-        raise FedloomError(f"reach={reach:g}: it must be an accuracy above 0 and at most 1, for instance 0.8.")
     asked = {} if reach is None else {"reach": reach}
     plan = {"methods": methods, "seeds": seeds, **asked, "config": dict(values)}
     runs = RunFactory(task_of)
     for member in _members(plan, objects):
-        runs.prepare(member, first_seed(plan))
+        prepared = runs.prepare(member, first_seed(plan))
+        score = score_of(prepared.plain)
+        if reach is not None and score.is_share and not 0 < reach <= 1:
+            what = "an accuracy" if score.name == "accuracy" else f"a value of {score.title}"
+            raise FedloomError(f"reach={reach:g}: it must be {what} above 0 and at most 1, for instance 0.8.")
     return plan
 
 

@@ -49,7 +49,7 @@ METRICS = {
     "loss": "client_model/own_test/loss/mean",
 }
 """Short names of metrics; full names are accepted too."""
-AGGREGATES = "mean|std|weighted|worst_decile|small|intermediate|big|new|per_selected"
+AGGREGATES = "mean|pooled|std|weighted|worst_decile|small|intermediate|big|new|per_selected"
 
 
 @dataclass(frozen=True)
@@ -149,24 +149,27 @@ def make_plan(
     if seeds < 1:
         raise FedloomError(f"seeds={seeds}: it must be at least 1.")
     plan: dict[str, Any] = {"grid": grid, "seeds": seeds, "config": dict(values)}
-    runs, scores = RunFactory(task_of), set()
+    runs, scores = RunFactory(task_of), list[str]()
     for member in members(plan, method):
         prepared = runs.prepare(member, first_seed(plan))
-        scores.add(prepared.composition.task.objective.score)
+        task = prepared.composition.task
+        names = [task.score_name, task.objective.score, *(metric.name for metric in task.metrics)]
+        scores += [name for name in names if name not in scores]
         if prepared.config.eval_every == 0:
             raise FedloomError("eval_every=0 measures nothing, and a sweep needs scores: leave it out.")
-    names = [full_name(metric, sorted(scores)[0]) for metric in metrics]
+    names = [full_name(metric, scores) for metric in metrics]
     if not names:
         raise FedloomError("a sweep needs a metric: name one of " + ", ".join(METRICS) + ".")
     return {"grid": grid, "seeds": seeds, "metrics": list(dict.fromkeys(names)), "config": dict(values)}
 
 
-def full_name(metric: str, score: str) -> str:
-    """The full name of a metric; ``score`` is the name of the task's score."""
+def full_name(metric: str, scores: Sequence[str]) -> str:
+    """The full name of a metric; ``scores`` are the names that the task measures, its score first."""
     if metric in METRICS:
-        return METRICS[metric].format(score=score)
-    own = f"(client|received|trained)_model/own_test/({score}|loss|withheld_recall)/({AGGREGATES})"
-    if not re.fullmatch(f"global_model/global_test/({score}|loss)|{own}", metric):
+        return METRICS[metric].format(score=scores[0])
+    known = "|".join(re.escape(name) for name in scores)
+    own = f"(client|received|trained)_model/own_test/({known}|loss|withheld_recall)/({AGGREGATES})"
+    if not re.fullmatch(f"global_model/global_test/({known}|loss)|{own}", metric):
         raise unknown("metric", metric, METRICS)
     return metric
 

@@ -14,6 +14,7 @@ import numpy as np
 from fedloom.core.errors import FedloomError
 from fedloom.plotting.grid import GridMetric, GridPoint, grid_figure, is_number
 from fedloom.runs.history import History
+from fedloom.runs.score import Score, scores_of
 from fedloom.runs.statistics import join_names, last_value, over_seeds, stop_reason, traffic
 
 if TYPE_CHECKING:
@@ -38,8 +39,12 @@ def sweep_rows(
         metrics: The metrics of a row; the first one decides the order.
     """
     metric = metrics[0]
-    sign = 1 if lower_is_better(metric) else -1
+    known = next((scores_of(run.config) for some in runs.values() for run in some), [])
+    sign = 1 if lower_is_better(metric, known) else -1
     rows = [_row(label, chosen, runs[label], metrics) for label, chosen in settings.items()]
+    for row in rows:
+        row["lower_is_better"] = {name: lower_is_better(name, known) for name in metrics}
+        row["in_percent"] = {name: is_share(name, known) for name in metrics}
     rows.sort(key=lambda row: (row["mark"] == "left out", sign * (row["means"][metric] or 0)))
     if rows[0]["mark"] == "":
         rows[0]["mark"] = "best"
@@ -79,14 +84,23 @@ def best_row(rows: Sequence[SweepRow]) -> SweepRow:
     return rows[0]
 
 
-def lower_is_better(metric: str) -> bool:
-    """Whether a lower value of a metric is better: losses, errors and spreads."""
-    return "loss" in metric or "error" in metric or metric.endswith("/std")
+def lower_is_better(metric: str, known: Sequence[Score] = ()) -> bool:
+    """Whether a lower value of a metric is better: losses, errors and spreads, and what the task says of its own."""
+    if metric.endswith("/std"):
+        return True
+    own = _own_score(metric, known)
+    return "loss" in metric or "error" in metric if own is None else not own.higher_is_better
 
 
-def is_share(metric: str) -> bool:
+def is_share(metric: str, known: Sequence[Score] = ()) -> bool:
     """Whether a metric is a share, shown in per cent."""
-    return "accuracy" in metric or "recall" in metric
+    own = _own_score(metric, known)
+    return "accuracy" in metric or "recall" in metric if own is None else own.is_share
+
+
+def _own_score(metric: str, known: Sequence[Score]) -> Score | None:
+    """What is known of the metric that a full name is about."""
+    return next((score for score in known if f"/{score.name}/" in f"{metric}/"), None)
 
 
 def value_text(row: SweepRow, metric: str) -> str:
@@ -94,7 +108,7 @@ def value_text(row: SweepRow, metric: str) -> str:
     mean, std = row["means"][metric], row["stds"][metric]
     if mean is None:
         return "not measured"
-    scale, unit, form = (100, " %", ".1f") if is_share(metric) else (1, "", ".4g")
+    scale, unit, form = (100, " %", ".1f") if row["in_percent"][metric] else (1, "", ".4g")
     return f"{scale * mean:{form}}{'' if std is None else f' ± {scale * std:{form}}'}{unit}"
 
 
@@ -143,5 +157,5 @@ def sweep_figure(grid: Mapping[str, Sequence[Any]], rows: Sequence[SweepRow], me
     ]
     if not points:
         raise FedloomError("No combination of this sweep ran to its end with a measured score.")
-    shown = GridMetric(metric, is_share(metric), lower_is_better(metric))
+    shown = GridMetric(metric, rows[0]["in_percent"][metric], rows[0]["lower_is_better"][metric])
     return grid_figure(grid, points, shown, rows[0]["seeds"])

@@ -11,6 +11,7 @@ import torch
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
+from fedloom.core.task import SquaredError
 from fedloom.runs.history import History
 from fedloom.runs.plans.advise import advise as a
 from fedloom.runs.plans.advise import candidates as c
@@ -112,10 +113,11 @@ def test_clients_of_one_size_are_one_group():
     screening = a.Screening(None, {"task": {"seed": 3}}, {}, one_task=True)
     screening.tasks.tasks.append((None, fl.task_of(federation([5, 5, 5]), mlp())))
     assert screening.by_group(rows, 2) == {"all": {"0": 0.5, "1": 0.5, "2": 0.5}}
-    losses = [{"client": 0, "group": "small", "squared_error": 4.0, "loss": 2.0}]
-    assert screening.by_group(losses, 0) == {"all": {"0": -2.0}}
     new = [*rows, {"client": 3, "group": "new", "accuracy": 0.1, "loss": 1.0}]
     assert "3" not in screening.by_group(new, 0)["all"]
+    screening.tasks.tasks[0] = (None, fl.task_of(federation([5, 5, 5]), mlp(), objective=SquaredError()))
+    losses = [{"client": 0, "group": "small", "squared_error": 4.0, "loss": 2.0}]
+    assert screening.by_group(losses, 0) == {"all": {"0": -2.0}}
 
 
 def short(monkeypatch, rungs):

@@ -9,6 +9,7 @@ import pytest
 from fedloom.runs.plans.advise.advice import Advice, Cost, Standing
 from fedloom.runs.plans.advise.halving import Rung
 from fedloom.runs.plans.advise.text import caveats, cost_text, probability_text, score_text, why
+from fedloom.runs.score import Score
 from support.advices import DITTO, PICK, example_advice
 
 
@@ -77,7 +78,7 @@ def test_doubts_are_only_raised_where_there_is_reason(advice: Advice) -> None:
 
 
 def test_losses_are_shown_as_losses() -> None:
-    assert score_text(Standing("local lr=0.1", -1.5, -1.25, 0.5, 2), "loss") == "loss 1.25 ± 0.5"
+    assert score_text(Standing("local lr=0.1", -1.5, -1.25, 0.5, 2), Score("loss", False, False)) == "loss 1.25 ± 0.5"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from fedloom.runs.plans.advise.evidence import SURE, Scores, probability_better
 from fedloom.runs.plans.advise.halving import OVERALL, Outcome, Rung, Tournament
 from fedloom.runs.plans.advise.text import advice_text
+from fedloom.runs.score import Score
 from fedloom.runs.statistics import mean_and_std
 
 LEVEL = 0.01
@@ -47,7 +48,8 @@ class Cost:
 class Standing:
     """A candidate's scores in a group of clients: on validation data, and on test data with the spread over seeds.
 
-    Scores are accuracies, or negative losses if the task has no accuracy. ``std`` is None with a single seed.
+    Higher is better: where the score itself is better when it is lower, as a loss is, these are its negatives. ``std``
+    is None with a single seed.
     """
 
     candidate: str
@@ -85,6 +87,8 @@ class Advice:
     Args:
         task: The name of the task.
         score: The name of the task's score.
+        higher_is_better: Whether a higher score is better.
+        is_share: Whether the score is a share, shown in per cent.
         groups: The advice for each group of clients.
         overall: The advice if all clients must use the same method.
         regrets: How far the method for all clients is from the best one in each group, on validation data.
@@ -111,6 +115,13 @@ class Advice:
     minutes: float
     seconds: float
     folder: Path | None = None
+    higher_is_better: bool = True
+    is_share: bool = True
+
+    @property
+    def shown(self) -> Score:
+        """The score, and how it is shown."""
+        return Score(self.score, self.higher_is_better, self.is_share)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain values."""

@@ -43,6 +43,7 @@ from fedloom.runs.plans.plan import (
 )
 from fedloom.runs.resolve_config import resolve
 from fedloom.runs.runner import rescore
+from fedloom.runs.score import ACCURACY, Score, score_from
 
 PLAN = "advice.toml"
 
@@ -223,11 +224,20 @@ class Screening:
         groups = [group for group in GROUPS if any(row["group"] == group for row in rows)]
         found: dict[str, dict[str, float]] = {"all": {}} if len(groups) == 1 else {group: {} for group in groups}
         for row in rows:
-            score = row["accuracy"] if "accuracy" in row else row["loss"] and -row["loss"]
+            value = row.get(self.score.name)
+            score = None if value is None else self.score.rank(value)
             if score is not None and row["group"] in groups:
                 client = str(row["client"]) if self.same_clients else f"{seed}/{row['client']}"
                 found["all" if len(groups) == 1 else row["group"]][client] = score
         return {group: scores for group, scores in found.items() if scores}
+
+    @property
+    def score(self) -> Score:
+        """What candidates are compared by: the task's first metric, or accuracy, or the loss."""
+        _, task = self.tasks.tasks[0]
+        if task.metrics or task.objective.score == ACCURACY.name:
+            return score_from(task.metrics)
+        return Score("loss", higher_is_better=False, is_share=False)
 
     @property
     def same_clients(self) -> bool:
@@ -264,7 +274,9 @@ class Screening:
         task = self.tasks.tasks[0][1]
         return Advice(
             task=task.name,
-            score="accuracy" if task.objective.score == "accuracy" else "loss",
+            score=self.score.name,
+            higher_is_better=self.score.higher_is_better,
+            is_share=self.score.is_share,
             groups=tuple(groups),
             overall=overall,
             regrets=regrets,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedloom.runs.plans.advise.candidates import method_of
 from fedloom.runs.plans.advise.evidence import SURE
+from fedloom.runs.score import ACCURACY, Score
 from fedloom.runs.statistics import join_names
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _pick_lines(advice: Advice, pick: Pick) -> Iterator[str]:
         if standing is not None:
             sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
             words = "" if sure is None else f"   {probability_text(sure)} sure to be worse"
-            yield f"  {name:9}  {standing.candidate:{wide}}  {score_text(standing, advice.score)}{words}"
+            yield f"  {name:9}  {standing.candidate:{wide}}  {score_text(standing, advice.shown)}{words}"
     yield f"  {'cost':9}  {cost_text(advice.costs[pick.use.candidate])}"
     yield from _wrap(f"  {'why':9}  {why(advice, pick)}", "", " " * 13)
 
@@ -66,12 +67,13 @@ def whom(pick: Pick) -> str:
     return f"{called}: {pick.clients} with {span} training samples"
 
 
-def score_text(standing: Standing, score: str) -> str:
-    """A candidate's test score as text."""
-    std = standing.std
-    if score == "accuracy":
-        return f"{100 * standing.test:5.1f}{'' if std is None else f' ± {100 * std:.1f}'} %"
-    return f"loss {-standing.test:.4g}{'' if std is None else f' ± {std:.2g}'}"
+def score_text(standing: Standing, score: Score) -> str:
+    """A candidate's test score as text, with its name unless it is accuracy."""
+    text = score.text(score.rank(standing.test), standing.std)
+    if score.name != ACCURACY.name:
+        return f"{score.title} {text}"
+    number, _, rest = text.partition(" ")
+    return f"{number:>5} {rest}"
 
 
 def probability_text(sure: float) -> str:
@@ -125,7 +127,7 @@ def why(advice: Advice, pick: Pick) -> str:
 
 
 def _gap_text(advice: Advice, gap: float) -> str:
-    return f"{100 * gap:.1f} points" if advice.score == "accuracy" else f"{gap:.3g}"
+    return advice.shown.gap_text(gap)
 
 
 def tournament_sentences(advice: Advice) -> Iterator[str]:
