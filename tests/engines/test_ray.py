@@ -22,6 +22,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.runs import prepare as prepare_module
 from fedloom.runs.resolve_config import resolve
 from fedloom.training.execution import Execution
+from support import phones
 from support.engine_runs import (
     FEDLOOM,
     Faulty,
@@ -95,6 +96,13 @@ def test_two_ray_workers_leave_the_bytes_of_one_process(tmp_path, monkeypatch, c
     there = run(tmp_path / "ray", method, engine="ray", ray_address=cluster, workers=2, **settings)
     assert there == alone
     assert {"metrics.jsonl", "clients.json"} < set(alone)
+
+
+@pytest.mark.slow
+def test_ray_workers_hold_several_input_columns(tmp_path, cluster):
+    settings = {"task": phones.task(), "execution": "loop"}
+    alone = run(tmp_path / "inline", "moon", engine="inline", **settings)
+    assert run(tmp_path / "ray", "moon", engine="ray", ray_address=cluster, workers=2, **settings) == alone
 
 
 @pytest.mark.slow

@@ -63,15 +63,12 @@ def plain_network(dropout: float = 0.0) -> nn.Module:
 
 
 def scores(task: Task, method: str, **settings: Any) -> list[float]:
-    """Everything that a short run measures."""
+    """Everything that a short run measures, and its last shared model."""
     history = fl.run(task, method, **{"rounds": 3, "seed": 5, "local": WORK, "workers": 1, **settings})
-    skipped = ("seconds", "execution")
-    return [
-        value
-        for record in history.records
-        for name, value in sorted(record.items())
-        if isinstance(value, float) and not any(word in name for word in skipped)
-    ]
+    found = [value for record in history.records for _, value in sorted(record["metrics"].items())]
+    found += [] if history.row is None else history.row.tolist()
+    assert len(found) > 10
+    return found
 
 
 # -- columns and one tensor
@@ -79,8 +76,9 @@ def scores(task: Task, method: str, **settings: Any) -> list[float]:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_model_that_concatenates_the_columns_is_the_plain_task_to_the_byte(dropout):
-    whole = fl.task_of(phones.joined_federation(), plain_network(dropout))
-    columns = fl.task_of(phones.federation(), Joining(plain_network(dropout)))
+    metrics = ["accuracy", "macro_f1", "auc"]
+    whole = fl.task_of(phones.joined_federation(), plain_network(dropout), metrics=metrics)
+    columns = fl.task_of(phones.federation(), Joining(plain_network(dropout)), metrics=metrics)
     assert columns.has_named_inputs
     assert scores(columns, "fedavg", execution="loop") == scores(whole, "fedavg", execution="loop")
 
@@ -180,7 +178,7 @@ def test_a_resumed_run_notices_a_change_in_any_column():
         changed = replace(task.federation, columns=columns | {name: columns[name] + 1})
         found.add(fingerprint(replace(task, federation=changed)))
     renamed = {name.replace("gyroscope", "compass"): column for name, column in columns.items()}
-    found.add(fingerprint(replace(task, federation=replace(task.federation, columns=renamed))))
+    found.add(fingerprint(replace(task, prepare=None, federation=replace(task.federation, columns=renamed))))
     assert len(found) == 4
 
 
@@ -211,6 +209,17 @@ def test_a_model_of_columns_is_refused_for_one_tensor():
 def test_augmentation_is_for_one_column():
     with pytest.raises(FedloomError, match="augment changes one input column, and there are several"):
         replace(phones.task(), augment=CropFlip())
+
+
+def test_a_transform_of_a_column_that_is_not_there_is_refused():
+    task = phones.task()
+    with pytest.raises(FedloomError, match="prepare names the column 'compass', and the input columns are acc"):
+        replace(task, prepare={"compass": torch.neg})
+    whole = fl.task_of(phones.joined_federation(), plain_network())
+    with pytest.raises(FedloomError, match="prepare names the column 'gyroscope', and the input columns are x"):
+        replace(whole, prepare={"gyroscope": torch.neg})
+    every = replace(task, prepare=torch.neg).inputs(torch.arange(3))
+    assert torch.equal(every["gyroscope"], -task.federation.columns["x/gyroscope"][:3])
 
 
 # -- UCI HAR

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
-from fedloom.core.inputs import Inputs, Transform, map_inputs, named_inputs, prepare_inputs
+from fedloom.core.inputs import PREFIX, Inputs, Transform, input_names, map_inputs, named_inputs, prepare_inputs
 from fedloom.core.layout import Layout
 from fedloom.core.metric import Metric
 
@@ -160,6 +160,14 @@ class Task:
             raise FedloomError(
                 f"task {self.name}: augment changes one input column, and there are several: leave it off."
             )
+        if isinstance(self.prepare, Mapping):
+            names = [name.removeprefix(PREFIX) for name in input_names(self.federation.columns)]
+            strange = [name for name in self.prepare if name not in names or name == "x"]
+            if strange:
+                raise FedloomError(
+                    f"task {self.name}: prepare names the column '{strange[0]}', and the input columns are "
+                    f"{', '.join(names)}: prepare one input with a function, and several by their names."
+                )
 
     @cached_property
     def layout(self) -> Layout:

@@ -116,7 +116,10 @@ def samples_from_arrays(
     if samples < 2:
         raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
     for name, inputs in columns.items():
-        check_finite(inputs, features, where if name == "x" else f"{where}, {name.removeprefix(PREFIX)}")
+        if name == "x":
+            check_finite(inputs, features, where)
+        else:
+            check_finite(inputs, (), f"{where}, {name.removeprefix(PREFIX)}")
     labels, names, count = number_labels(targets, classes, where)
     natural, clients = None, list[str]()
     if client is not None:

@@ -100,7 +100,9 @@ def build(name: str, input_shape: Shape | Mapping[str, Shape], classes: int, see
     if not (isinstance(input_shape, Mapping) and kind.columns):
         shape = one = _one_shape(name, input_shape)
         if not kind.fits(one):
-            fitting = ", ".join(other for other, k in MODELS.items() if k.fits(one)) or "none"
+            several = isinstance(input_shape, Mapping)
+            able = [other for other, k in MODELS.items() if k.fits(one) or (several and k.columns)]
+            fitting = ", ".join(able) or "none"
             raise FedloomError(
                 f"model '{name}' takes {kind.takes}, and the inputs have shape {one}: models that fit are {fitting}."
             )

@@ -190,7 +190,7 @@ _ALL = [
     ),
     Dataset(
         "har-columns",
-        "the same in two input columns: accelerometer, 6 × 128, and gyroscope, 3 × 128",
+        "human activity in two input columns, accelerometer 6 × 128 and gyroscope 3 × 128",
         "free with citation (Anguita 2013, Reyes-Ortiz 2015)",
         "signal",
         {name: (len(channels), 128) for name, channels in HAR_COLUMNS.items()},
