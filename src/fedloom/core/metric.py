@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from fedloom.core.errors import FedloomError
+
 if TYPE_CHECKING:
     from fedloom.core.task import Task
 
@@ -50,6 +52,10 @@ class Metric:
         Args:
             sums: The sum of these vectors, in double precision.
         """
+        if len(sums) != 2:
+            raise FedloomError(
+                f"metric {self.name}: write value(self, sums): without it there must be two sums, got {len(sums)}."
+            )
         total, count = sums.tolist()
         return total / count if count else math.nan
 

@@ -31,10 +31,10 @@ class MetricSums:
         for metric in self.metrics:
             found, rows = metric.sums(outputs, targets).double(), self.sums[metric.name]
             before = rows.get(place)
-            if found.dim() != 1 or (before is not None and len(found) != len(before)):
+            if found.dim() != 1 or len(found) != len(next(iter(rows.values()), found)):
                 raise FedloomError(
-                    f"metric {metric.name}: sums must give a vector of the same length for every batch, got the shape "
-                    f"{list(found.shape)}."
+                    f"metric {metric.name}: sums must give a vector of the same length for every batch, got one of the "
+                    f"shape {list(found.shape)}."
                 )
             rows[place] = found if before is None else before + found
 

@@ -24,6 +24,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.deploy.explain import explain
 from fedloom.deploy.flower import ReceivedMessage
+from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.site.state import SiteState
 from fedloom.methods.fedavg import FedAvg
@@ -32,7 +33,7 @@ from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.prepare import prepare
 from fedloom.runs.runner import execute
-from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate, tamper_with
+from support.local_transport import TINY, Local, Plan, Sent, change_answer, quick, simulate, tamper_with
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ALL, BUT_SOUTH, SOUTH = [0, 1, 2], [0, 2], 1
@@ -627,3 +628,85 @@ def test_what_passed_on_the_wire_is_counted(tmp_path):
     assert local.engine.wire == {
         "messages": 9, "bytes_down": down, "bytes_up": sum(len(sent.answer) for sent in updates)
     }  # fmt: skip
+
+
+# -- metrics
+
+
+def metric_plan(spec: str = "fedavg", metrics: Any = ("macro_f1", "auc")) -> Plan:
+    task = {**TINY["task"], "metrics": list(metrics)}  # type: ignore[dict-item]
+    return Plan.of(spec, task=task, eval_every=1)
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "fedper", "fedavg+finetune"])
+def test_metrics_over_sites_are_the_simulators(spec, tmp_path):
+    made = metric_plan(spec)
+    history, expected = Local(made, tmp_path).play(), simulate(made)
+    assert exclusions(history) == []
+    assert [r["metrics"] for r in history.records] == [r["metrics"] for r in expected.records]
+    assert history.clients == expected.clients
+    assert "client_model/own_test/macro_f1/pooled" in history.records[-1]["metrics"]
+    assert (history.score.name, expected.score.name) == ("macro_f1", "macro_f1")
+
+
+def test_a_server_that_is_killed_goes_on_to_the_same_metrics(tmp_path):
+    made = metric_plan()
+    whole = Local(made, tmp_path / "whole").play()
+
+    def kill() -> None:
+        raise KeyboardInterrupt
+
+    local = Local(made, tmp_path / "killed")
+    with pytest.raises(KeyboardInterrupt):
+        local.play({2: kill})
+    local.play()
+    for name in ("metrics.jsonl", "clients.json"):
+        assert (local.run / name).read_bytes() == (whole.folder / name).read_bytes()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda sums: sums[:, :-1], "metric/macro_f1 has the shape [1, 29] instead of [1, 30]"),
+        (lambda sums: sums.float(), "metric/macro_f1 is float32 instead of float64"),
+        (lambda sums: sums * math.nan, "metric/macro_f1 has numbers that are not finite"),
+        (lambda sums: sums + 1e300, "metric/macro_f1 has numbers larger than 1e+30"),
+        (None, "metric/macro_f1 is missing"),
+    ],
+)
+def test_sums_of_a_metric_are_checked_on_arrival(change, reason, tmp_path):
+    def spoil(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        sums = tensors.pop("metric/macro_f1")
+        return tensors if change is None else {**tensors, "metric/macro_f1": change(sums)}
+
+    local = Local(metric_plan(metrics=["macro_f1"]), tmp_path)
+    local.transport.meddle = tamper_with(SOUTH, 2, lambda sent: change_answer(sent, spoil), "score")
+    history = local.play()
+    assert exclusions(history) == [(2, "south", "score", reason)]
+    assert "client_model/own_test/macro_f1/pooled" in history.records[2]["metrics"]
+
+
+def test_a_metric_is_explained():
+    text = "\n".join(explain(metric_plan().prepared).lines())
+    assert "sums that macro_f1 is made of, own test part" in text
+    assert "trained model's auc, own test part" in text
+
+
+def test_a_user_defined_metric_goes_to_every_site_with_its_file(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\nimport torch, fedloom as fl\n\n"
+        "@dataclass(frozen=True)\nclass Hits(fl.Metric):\n    times: float = 1.0\n\n"
+        "    def sums(self, outputs, targets):\n"
+        "        hits = (outputs.argmax(1) == targets).sum()\n"
+        "        return torch.stack([self.times * hits, torch.tensor(float(len(targets)))])\n"
+    )
+    made = metric_plan(metrics=[{"name": f"{tmp_path / 'mine.py'}:Hits", "times": 2.0}])
+    made.blueprint.save(tmp_path / "site", server=False)
+    assert (tmp_path / "site" / "mine.py").read_text() == (tmp_path / "mine.py").read_text()
+    assert '"mine.py:Hits"' in (tmp_path / "site" / "config.toml").read_text()
+    (metric,) = Blueprint.load(tmp_path / "site").config.task.metrics
+    assert metric == {"name": f"{tmp_path / 'site' / 'mine.py'}:Hits", "times": 2.0}
+    history = Local(made, tmp_path).play()
+    mean = history.last("client_model/own_test/accuracy/mean")
+    assert mean is not None
+    assert history.last("client_model/own_test/hits/mean") == pytest.approx(2 * mean)
