@@ -66,6 +66,11 @@ def test_outputs_that_are_not_finite_are_counted_all_the_same():
     assert float(AUC().sums(outputs, torch.tensor([0, 1, 0])).sum()) == 3
 
 
+def test_more_numbers_than_a_client_can_send_are_refused():
+    with pytest.raises(FedloomError, match=r"1000000 bins for each of 10 classes.*use fewer bins"):
+        fl.task("digits", clients=2, metrics=[{"name": "auc", "bins": 1_000_000}])
+
+
 def test_bins_are_at_least_two():
     with pytest.raises(FedloomError, match="bins=1: it must be at least 2"):
         fl.task("digits", clients=2, metrics=[{"name": "auc", "bins": 1}])

@@ -12,8 +12,11 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 import fedloom as fl
 from fedloom.core.task import CrossEntropy
+from fedloom.rounds.scoring import _clients_at_once
 from fedloom.runs.client_model import client_model
 from fedloom.runs.metrics_file import compact_json
+from fedloom.runs.prepare import prepare
+from fedloom.runs.resolve_config import resolve
 
 METRICS = ["macro_f1", "auc", "accuracy"]
 OWN = "client_model/own_test"
@@ -155,9 +158,16 @@ def test_clients_models_are_measured_on_the_global_test_set_too():
 
 def test_many_clients_are_measured_a_few_at_a_time(monkeypatch):
     whole = fl.run(task(clients=12), "local", rounds=1)
-    monkeypatch.setattr("fedloom.rounds.scoring.SCORED_WITH_METRICS", 5)
+    monkeypatch.setattr("fedloom.rounds.scoring._clients_at_once", lambda _: 5)
     parts = fl.run(task(clients=12), "local", rounds=1)
     assert parts.records[-1]["metrics"] == pytest.approx(whole.records[-1]["metrics"], abs=1e-6)
+
+
+def test_fewer_clients_are_measured_together_where_their_sums_are_long():
+    config = resolve({"task": {"name": "digits"}})
+    for metrics, expected in ((), 2048), (("macro_f1",), 2048), (("auc",), 384):
+        run = prepare(task(metrics), fl.FedAvg(), config).composition
+        assert _clients_at_once(run) == expected
 
 
 @dataclass(frozen=True)

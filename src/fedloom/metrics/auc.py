@@ -20,6 +20,8 @@ from fedloom.metrics.class_targets import ClassMetric, flat_samples
 
 SPREAD = 4.0
 """Half of the bins are for log-odds within this distance of 0."""
+MOST_NUMBERS = 1 << 22
+"""Most numbers that a client may send: 32 MB."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,14 @@ class AUC(ClassMetric):
         return place.long().clamp(max=self.bins - 1)
 
     def check(self, task: Task) -> None:
-        """Refuse a task without classes, and too few bins."""
+        """Refuse a task without classes, too few bins, and more bins than a client can send."""
         super().check(task)
+        numbers = 2 * self.bins * task.federation.classes
+        if numbers > MOST_NUMBERS:
+            raise FedloomError(
+                f"metric auc: {self.bins} bins for each of {task.federation.classes:,} classes are {numbers:,} numbers "
+                "per client, which is too much: use fewer bins, for instance {name = 'auc', bins = 64}, or macro_f1."
+            )
         if self.bins < 2:
             raise FedloomError(f"metric auc: bins={self.bins}: it must be at least 2.")
 

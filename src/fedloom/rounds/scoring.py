@@ -16,11 +16,12 @@ from fedloom.rounds.exchange import answers, blocks, check_values, merge, with_p
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.metrics import metric_values, over_clients, size_groups, value_of
 from fedloom.rounds.run_state import RunState
+from fedloom.training.metric_sums import MetricSums
 
 SCORED_AT_ONCE = 2048
 """Clients whose models are in memory together while they are scored."""
-SCORED_WITH_METRICS = 256
-"""The same where metrics are asked for, whose sums can be long."""
+SCORED_NUMBERS = 1 << 24
+"""Numbers in the sums of metrics that are in memory together."""
 SCORED_SAMPLES = 4096
 """Samples of the global test set scored in one job."""
 
@@ -128,7 +129,7 @@ def _score_clients(
     Clients' kept rows are read some thousands at a time. A client's metrics are its values (``own/NAME``): the sums
     that they are made of are added up at once, over the clients who are not held out of training.
     """
-    who, parts, at_once = [], [], SCORED_WITH_METRICS if run.task.metrics else SCORED_AT_ONCE
+    who, parts, at_once = [], [], _clients_at_once(run)
     totals: Tensors = {}
     for some in (list(ids[start : start + at_once]) for start in range(0, len(ids), at_once)):
         jobs = [Job("score", state.round, block, places) for block, places in blocks(some, run.scored_together)]
@@ -139,6 +140,16 @@ def _score_clients(
             who += these
             parts.append(_with_values(run, these, merge(jobs, results), totals))
     return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}, totals
+
+
+def _clients_at_once(run: Composition) -> int:
+    """How many clients are scored together: fewer where the sums of their metrics are long."""
+    if not run.task.metrics:
+        return SCORED_AT_ONCE
+    row, first = run.task.initial_row(), torch.zeros(1, dtype=torch.int64)
+    sums = MetricSums(run.task.metrics, 1).rows(lambda watch: run.trainer.sample_scores(row, first, watch))
+    fit = SCORED_NUMBERS // max(1, sum(rows.numel() for rows in sums.values()))
+    return max(run.scored_together, min(SCORED_AT_ONCE, fit // run.scored_together * run.scored_together))
 
 
 def _with_values(run: Composition, ids: Sequence[int], columns: Tensors, totals: Tensors) -> Tensors:
