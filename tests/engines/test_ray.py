@@ -106,6 +106,15 @@ def test_ray_workers_hold_several_input_columns(tmp_path, cluster):
 
 
 @pytest.mark.slow
+def test_a_channel_an_aggregator_and_an_adversary_leave_the_same_bytes_on_ray(tmp_path, monkeypatch, cluster):
+    use_cohorts_of_two(monkeypatch)
+    attack = {"name": "signflipping", "clients": [1]}
+    settings = {"channel": ["topk"], "aggregation": "median", "adversary": attack}
+    alone = run(tmp_path / "inline", "scaffold", engine="inline", **settings)
+    assert run(tmp_path / "ray", "scaffold", engine="ray", ray_address=cluster, workers=2, **settings) == alone
+
+
+@pytest.mark.slow
 def test_a_run_stopped_on_ray_goes_on_in_processes_to_the_same_bytes(tmp_path, monkeypatch, cluster):
     def stop(record):
         if record["round"] == 2:
