@@ -41,14 +41,14 @@ def test_it_is_scikit_learns_of_the_binned_scores_over_any_batches(samples, clas
 def test_a_thousand_samples_are_within_a_thousandth_of_scikit_learns(classes, scale):
     for seed in range(5):
         outputs, targets = classified(1000, classes, seed, scale)
-        found = AUC().value(AUC().sums(outputs, targets))
+        found = AUC().value(AUC().sums(outputs, targets).double())
         assert found == pytest.approx(at_once(log_odds(outputs), targets), abs=1e-3)
 
 
 def test_it_is_scikit_learns_own_mean_of_one_against_the_rest():
     outputs, targets = classified(2000, 4, seed=3)
     expected = roc_auc_score(targets, outputs.double().softmax(1), multi_class="ovr", average="macro")
-    assert AUC().value(AUC().sums(outputs, targets)) == pytest.approx(expected, abs=1e-3)
+    assert AUC().value(AUC().sums(outputs, targets).double()) == pytest.approx(expected, abs=1e-3)
 
 
 def test_very_sure_predictions_are_told_apart():

@@ -40,14 +40,12 @@ class AUC(ClassMetric):
     def sums(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """For each class, how many samples of it are in each bin, and how many others."""
         outputs, targets = flat_samples(outputs, targets)
-        scores = self.bin_of(log_odds(outputs))
-        classes = range(1, 2) if outputs.shape[1] == 2 else range(outputs.shape[1])
-        counts = torch.zeros(len(classes), 2, self.bins, dtype=torch.float64)
-        for place, label in enumerate(classes):
-            mine = targets == label
-            counts[place, 0] = torch.bincount(scores[mine, label], minlength=self.bins)
-            counts[place, 1] = torch.bincount(scores[~mine, label], minlength=self.bins)
-        return counts.flatten()
+        scores, labels = self.bin_of(log_odds(outputs)), torch.arange(outputs.shape[1])
+        others = (targets.unsqueeze(1) != labels).long()
+        if len(labels) == 2:
+            scores, others, labels = scores[:, 1:], others[:, 1:], labels[:1]
+        places = (2 * labels + others) * self.bins + scores
+        return torch.bincount(places.flatten(), minlength=2 * len(labels) * self.bins)
 
     def value(self, sums: Tensor) -> float:
         """The mean area of the classes that some samples have and others have not; NaN if there is none."""
