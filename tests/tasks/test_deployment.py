@@ -1,15 +1,22 @@
 """A site's own data: the schema's columns, classes and shapes hold, and what does not fit is said in one sentence."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from fedloom.core.message import Message
+from fedloom.data.federation import Federation, Ragged
 from fedloom.data.schema import ClientSizes
-from fedloom.deploy.settings import SiteSettings
+from fedloom.deploy.settings import SiteData, SiteSettings
+from fedloom.deploy.site.process import SiteProcess
+from fedloom.deploy.site.state import SiteState
 from fedloom.rounds.jobs import Job
+from fedloom.runs.prepare import prepare
+from fedloom.runs.resolve_config import method_from_config
 from support import phones
-from support.local_transport import Local, Plan, quick, simulate
+from support.local_transport import NAMES, Local, Plan, quick, simulate
 from support.site_tasks import blueprint_of, check_refused, south, write_image
 from support.small_tables import write_rows
 
@@ -302,6 +309,32 @@ def test_a_sites_own_columns_are_read_by_name_and_normalised_by_the_schema(phone
         assert torch.allclose(found[column.name], expected, atol=1e-4)
     answer = blueprint.runtime(task).do(Job("score", 1, [1], [0]), Message({"row": blueprint.initial}), {})
     assert float(answer["counts"]) == len(task.federation.test[1])
+
+
+@pytest.mark.usefixtures(quick.__name__)
+def test_sites_with_files_of_columns_train_as_one_simulation_of_all_files_does(phone_plan, tmp_path):
+    plan = phone_plan("scaffold")
+    deployed, tasks, blueprint = Local(plan, tmp_path), [], plan.blueprint
+    for client, name in enumerate(NAMES):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        phones.write(folder / "mine.npz", 40 + 10 * client)
+        settings = SiteSettings(name=name, client=client, data=SiteData(path="mine.npz"))
+        tasks.append(blueprint.site_task(settings, folder))
+        runtime = blueprint.runtime(tasks[-1])
+        deployed.sites[client] = SiteProcess(folder, settings, blueprint, runtime, SiteState(folder / "kept"))
+    held = [task.federation for task in tasks]
+    starts = np.cumsum([0, *(len(one.columns["y"]) for one in held)])[:3].tolist()
+    parts = {
+        part: Ragged.of([getattr(one, part)[k] + starts[k] for k, one in enumerate(held)])
+        for part in ("train", "valid", "test")
+    }
+    columns = {name: torch.cat([one.columns[name] for one in held]) for name in held[0].columns}
+    whole = replace(tasks[0], federation=Federation(columns, **parts, classes=3))
+    prepared = prepare(whole, method_from_config(blueprint.config), blueprint.config)
+    played = deployed.play().row
+    assert torch.equal(played, simulate(replace(plan, prepared=prepared)).row)
+    assert not torch.equal(played, blueprint.initial)
 
 
 def test_a_plain_schema_is_written_as_before(pets, phone_plan):
