@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from fedloom.conformance.any_method import task_for
 from fedloom.conformance.suite import known_methods
 from fedloom.core.message import Message
 from fedloom.core.task import Task
+from fedloom.data.schema import ClientSizes
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, rehearse, reply_form
 from fedloom.engines.inline import Inline
 from fedloom.methods.registry import METHODS
@@ -20,7 +22,8 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import resolve
+from fedloom.runs.resolve_config import method_from_config, resolve
+from support.site_tasks import blueprint_of, south
 from support.synthetic import federation, mlp
 
 EVERY = dict(known_methods())
@@ -189,3 +192,20 @@ def test_the_form_of_more_than_half_is_the_agreed_one():
     assert majority_form([]) is None
     both = {"b": (torch.int64, (1,)), "a": (torch.float32, ())}
     assert majority_form([both, dict(reversed(both.items()))]) == both
+
+
+def test_the_form_of_metrics_is_known_before_a_site_with_its_own_data_answers(tmp_path):
+    draw = np.random.default_rng(0)
+    for name, count in (("simulated.csv", 120), ("mine.csv", 40)):
+        rows = [f"{draw.normal():.3f},{draw.normal():.3f},{'yes' if n % 3 else 'no'},{n % 2}" for n in range(count)]
+        (tmp_path / name).write_text("\n".join(["a,b,kind,client", *rows]))
+    task = {"name": "own", "path": str(tmp_path / "simulated.csv"), "target": "kind", "metrics": ["auc", "macro_f1"]}
+    blueprint = blueprint_of(task)
+    site = blueprint.runtime(blueprint.site_task(south(tmp_path / "mine.csv"), tmp_path))
+    server = blueprint.server_task({client: ClientSizes(32, 0, 8, 40) for client in range(2)})
+    run = prepare(server, method_from_config(blueprint.config), blueprint.config, "made elsewhere").composition
+    message = Message({"row": server.initial_row()})
+    for job in (Job("score", 1, [1], [0]), Job("update", 1, [1], [0], measure=True)):
+        form = ReplyForms(run.runtime()).of(job, message)
+        assert form == reply_form(site.do(job, message, {}))
+        assert any("macro_f1" in name for name in form or ())
