@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score
 
@@ -11,6 +11,7 @@ from fedloom.metrics.accuracy import Accuracy
 from support.metric_batches import classified, totals
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(2, 6), st.integers(1, 8), st.integers(0, 10_000))
 def test_it_is_scikit_learns_over_any_batches(samples, classes, parts, seed):
     outputs, targets = classified(samples, classes, seed)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
@@ -21,6 +21,7 @@ def at_once(scores, targets) -> float:
     return float(np.mean(areas)) if areas else float("nan")
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 200),
     st.integers(2, 5),

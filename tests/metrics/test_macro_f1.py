@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
@@ -12,6 +12,7 @@ from fedloom.metrics.macro_f1 import MacroF1
 from support.metric_batches import classified, totals
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(2, 6), st.integers(1, 8), st.integers(0, 10_000))
 def test_it_is_scikit_learns_over_any_batches(samples, classes, parts, seed):
     outputs, targets = classified(samples, classes, seed)

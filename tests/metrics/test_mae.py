@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_error
 
@@ -11,6 +11,7 @@ from fedloom.metrics.mae import MAE
 from support.metric_batches import totals
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 8), st.integers(0, 10_000))
 def test_it_is_scikit_learns_over_any_batches(samples, width, parts, seed):
     draw = torch.Generator().manual_seed(seed)

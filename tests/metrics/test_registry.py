@@ -10,10 +10,11 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import SquaredError
 from fedloom.metrics.registry import METRICS, make_metrics
+from fedloom.runs.resolve_config import resolve
 
 
 def regression(**more):
-    x = torch.randn(60, 3)
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     federation = fl.from_arrays(x.numpy(), (x.sum(1) > 0).long().numpy(), client=[n % 3 for n in range(60)])
     return fl.task_of(federation, nn.Linear(3, 1), objective=SquaredError(), **more)
 
@@ -22,6 +23,7 @@ def test_names_sections_classes_and_objects_are_all_metrics():
     found = make_metrics(["macro-F1", {"name": "auc", "bins": 64}, fl.Accuracy, fl.MAE()])
     assert found == [fl.MacroF1(), fl.AUC(bins=64), fl.Accuracy(), fl.MAE()]
     assert make_metrics("macro_f1, auc") == [fl.MacroF1(), fl.AUC()]
+    assert resolve({"task": {"metrics": {"name": "auc"}}}).task.metrics == [{"name": "auc", "bins": 2048}]
 
 
 def test_a_metric_is_called_as_it_is_registered():

@@ -40,7 +40,9 @@ def make_metrics(specs: MetricSpecs) -> list[Metric]:
 
 
 def metric_list(specs: Any) -> Any:
-    """Metrics as a list; a text has names between commas."""
+    """Metrics as a list; a text has names between commas, and a section or a metric alone is a list of one."""
+    if isinstance(specs, Mapping | Metric):
+        return [specs]
     if isinstance(specs, str):
         return [name.strip() for name in specs.split(",") if name.strip()]
     return list(specs) if isinstance(specs, tuple) else specs

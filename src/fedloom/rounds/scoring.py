@@ -54,7 +54,7 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
             if f"{test}/{metric.name}" in columns:
                 prefix, measured = f"client_model/{test}_test/{metric.name}", columns[f"{test}/{metric.name}"]
                 metrics |= over_clients(prefix, measured, sizes, groups, new, metric.higher_is_better)
-        metrics |= _defined(f"client_model/own_test/{metric.name}/pooled", value_of(metric, totals[metric.name]))
+        metrics |= _entry(f"client_model/own_test/{metric.name}/pooled", value_of(metric, totals[metric.name]))
     if "recall" in columns:
         metrics |= over_clients("client_model/own_test/withheld_recall", columns["recall"], sizes, new=new)
     counts = (sizes, federation.test.sizes[index], federation.points[index])
@@ -84,8 +84,8 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
     return metrics, rows
 
 
-def _defined(name: str, value: float) -> dict[str, float]:
-    """A metric under its name, unless it is undefined."""
+def _entry(name: str, value: float) -> dict[str, float]:
+    """A metric under its name; nothing where it is undefined."""
     return {} if math.isnan(value) else {name: value}
 
 
@@ -108,7 +108,7 @@ def _score_shared_model(
     }
     for metric in run.task.metrics:
         added = torch.stack([result[f"metric/{metric.name}"][0] for result in results]).sum(0)
-        scored |= _defined(f"global_model/global_test/{metric.name}", value_of(metric, added))
+        scored |= _entry(f"global_model/global_test/{metric.name}", value_of(metric, added))
     return scored
 
 
