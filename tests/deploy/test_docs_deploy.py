@@ -134,6 +134,7 @@ def ports_in_use() -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("deployment")
 @pytest.mark.timeout(LIMIT + 60)
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: the walk-through is not tried")
 def test_the_walk_through_works_as_written(shell: Shell, tmp_path: Path) -> None:

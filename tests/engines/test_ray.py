@@ -54,6 +54,8 @@ class Halving(fl.FedAvg):
         return fl.Reply({"row": half(reply.tensors["row"])})
 """
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 
 @pytest.fixture(scope="module")
 def cluster():

@@ -79,7 +79,7 @@ def test_what_nobody_sent_stays_as_it_was_known(tmp_path):
     reply = method.client_update(some, method.broadcast(before, [2]))
 
     class FedProtoReplies(dict):
-        aggregator = staticmethod(lambda rows, weights: weights @ rows)
+        combine = staticmethod(lambda rows, weights: weights @ rows)
         samples = some.samples
 
     after = method.aggregate(before, FedProtoReplies(reply.tensors))

@@ -410,6 +410,7 @@ def flwr(home: Path, *words: str | Path) -> tuple[int, str]:
 
 @needs_nginx
 @pytest.mark.slow
+@pytest.mark.xdist_group("deployment")
 def test_an_outsider_with_the_authoritys_certificate_can_neither_join_nor_submit_a_run(tmp_path):
     """Against a real SuperLink, behind the proxy of real folders; the operator, on loopback, can."""
     pytest.importorskip("flwr", reason="flwr is not installed: no SuperLink is started")
