@@ -121,7 +121,7 @@ def test_a_stage_behind_the_method_keeps_its_model_at_the_site():
 def test_the_whole_run_is_the_sum_of_its_parts():
     row, told = 4 * WIDTH, explain(ready(fl.FedAvg(), rounds=7, eval_every=3))
     assert told.scorings == 1 + 3  # before the first round, after rounds 3, 6 and 7
-    update, scores = row + 3 * 8 + 4 * 8, 3 * 8
+    update, scores = row + 3 * 8 + 4 * 8, 2 * 3 * 8  # on test parts and on validation parts
     assert told.whole_run == (7 * row + 4 * row + row, 7 * update + 4 * scores + told.greeting)
     silent = explain(ready(fl.FedAvg(), rounds=7, eval_every=0))
     assert silent.whole_run == (7 * row + row, 7 * (row + 3 * 8) + silent.greeting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 import fedloom as fl
 from fedloom.core.task import CrossEntropy
+from fedloom.data.federation import Ragged
 from fedloom.rounds.scoring import _clients_at_once
 from fedloom.runs.client_model import client_model
 from fedloom.runs.metrics_file import compact_json
@@ -19,7 +20,7 @@ from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import resolve
 
 METRICS = ["macro_f1", "auc", "accuracy"]
-OWN = "client_model/own_test"
+OWN, VALIDATION = "client_model/own_test", "client_model/own_validation"
 
 
 @cache
@@ -147,6 +148,85 @@ def test_new_clients_do_not_count_in_what_is_pooled():
     assert history.last(f"{OWN}/macro_f1/new") is not None
 
 
+@cache
+def validated(clients: int = 5) -> fl.Task:
+    return fl.task("digits", clients=clients, alpha=0.3, seed=2, metrics=tuple(METRICS), valid_share=0.3)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper"])
+def test_what_clients_predict_with_is_measured_on_their_validation_parts_too(method, tmp_path):
+    history, federation = fl.run(validated(), method, rounds=2, out=tmp_path / "run"), validated().federation
+    rows = [client_model(tmp_path / "run", str(client)).row for client in range(5)]
+    parts = [outputs_of(row, federation.valid[client], validated()) for client, row in enumerate(rows)]
+    own = [accuracy_score(targets, outputs.argmax(1)) for outputs, targets in parts]
+    losses = [float(torch.nn.functional.cross_entropy(*part)) for part in parts]
+    assert history.last(f"{VALIDATION}/accuracy/mean") == pytest.approx(np.mean(own), abs=1e-12)
+    assert history.last(f"{VALIDATION}/accuracy/std") == pytest.approx(np.std(own), abs=1e-12)
+    assert history.last(f"{VALIDATION}/loss/mean") == pytest.approx(np.mean(losses), abs=1e-5)
+    assert [row["validation_accuracy"] for row in history.clients] == pytest.approx(own, abs=1e-12)
+    assert [row["validation_loss"] for row in history.clients] == pytest.approx(losses, abs=1e-5)
+    expected = at_once(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    found = {name: history.last(f"{VALIDATION}/{name}/pooled") for name in METRICS}
+    assert found == pytest.approx(expected, abs=1e-3)
+    assert len([record for record in history.records if f"{VALIDATION}/auc/mean" in record["metrics"]]) == 3
+    lowest = min(row["validation_macro_f1"] for row in history.clients)
+    assert history.last(f"{VALIDATION}/macro_f1/worst_decile") == pytest.approx(lowest)
+
+
+def test_no_test_label_takes_part_in_what_is_measured_on_validation_parts():
+    federation = validated().federation
+    labels = federation.columns["y"].clone()
+    for positions in (federation.test.order, federation.global_test):
+        labels[positions] = (labels[positions] + 3) % 10
+    other = replace(validated(), federation=replace(federation, columns={**federation.columns, "y": labels}))
+    one, two = (fl.run(made, "fedavg+finetune", rounds=2) for made in (validated(), other))
+    for a, b in zip(one.records, two.records, strict=True):
+        of_a, of_b = ({k: v for k, v in r["metrics"].items() if k.startswith(VALIDATION)} for r in (a, b))
+        assert of_a
+        assert of_a == of_b
+    assert one.last(f"{OWN}/accuracy/mean") != two.last(f"{OWN}/accuracy/mean")
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ditto"])
+def test_measuring_on_validation_parts_changes_nothing_else(method, monkeypatch):
+    both = fl.run(validated(), method, rounds=2)
+    monkeypatch.setattr("fedloom.rounds.scoring._has_validation", lambda _: False)
+    tested = fl.run(validated(), method, rounds=2)
+    for one, other in zip(both.records, tested.records, strict=True):
+        added = {name for name in one["metrics"] if name not in other["metrics"]}
+        assert added
+        assert all(name.startswith(VALIDATION) for name in added)
+        same = {name: value for name, value in one["metrics"].items() if name not in added}
+        assert compact_json(same) == compact_json(other["metrics"])
+    for one, other in zip(both.clients, tested.clients, strict=True):
+        assert {k: v for k, v in one.items() if not k.startswith("validation_")} == other
+
+
+def test_executions_and_workers_agree_on_validation_parts():
+    settings = [{"execution": "loop"}, {"execution": "vectorised"}, {"execution": "vectorised", "workers": 2}]
+    loop, vectorised, workers = (fl.run(validated(), "fedper", rounds=2, **one) for one in settings)
+    assert compact_json(workers.records) == compact_json(vectorised.records)
+    assert compact_json(workers.clients) == compact_json(vectorised.clients)
+    assert loop.records[-1]["metrics"] == pytest.approx(vectorised.records[-1]["metrics"], abs=2e-3)
+
+
+def test_without_validation_parts_nothing_is_measured_on_them():
+    history = fl.run(task(), rounds=1)
+    assert not any("validation" in name for record in history.records for name in record["metrics"])
+    assert not any("validation" in key for row in history.clients for key in row)
+
+
+def test_a_client_without_a_validation_part_does_not_count():
+    federation = validated().federation
+    valid = Ragged.of([federation.valid[client] if client else [] for client in range(5)])
+    made = replace(validated(), federation=replace(federation, valid=valid))
+    history = fl.run(made, rounds=1)
+    values = [row["validation_macro_f1"] for row in history.clients]
+    assert values[0] is None
+    assert history.clients[0]["macro_f1"] is not None
+    assert history.last(f"{VALIDATION}/macro_f1/mean") == pytest.approx(np.mean(values[1:]))
+
+
 def test_clients_models_are_measured_on_the_global_test_set_too():
     history = fl.run(task(), rounds=1, clients_on_global=True)
     shared = history.last("global_model/global_test/macro_f1")
@@ -171,7 +251,7 @@ def test_fewer_clients_are_measured_together_where_their_sums_are_long():
 
 
 @dataclass(frozen=True)
-class Ragged(fl.Metric):
+class Uneven(fl.Metric):
     """A metric whose sums have another length for every batch."""
 
     def sums(self, outputs, targets):
@@ -182,8 +262,8 @@ class Ragged(fl.Metric):
 
 
 def test_sums_of_different_lengths_are_refused_with_the_metrics_name():
-    made = fl.task_of(task().federation, "mlp", metrics=[Ragged()])
-    with pytest.raises(fl.FedloomError, match="metric ragged: sums must give a vector of the same length"):
+    made = fl.task_of(task().federation, "mlp", metrics=[Uneven()])
+    with pytest.raises(fl.FedloomError, match="metric uneven: sums must give a vector of the same length"):
         fl.run(made, rounds=1)
 
 

@@ -52,6 +52,9 @@ SCORES = {
     "loss": "its model's summed loss, own test part",
     "score": "its model's summed score, own test part",
     "counts": "number of samples in these sums",
+    "valid/loss": "its model's summed loss, own validation part",
+    "valid/score": "its model's summed score, own validation part",
+    "valid/counts": "number of samples in these sums",
     "global": "its model's mean score, global test set",
     "recall": "its score on the class withheld from it",
 }
@@ -198,8 +201,8 @@ class _RecordingEngine(Inline):
 def _metric_words(name: str) -> str:
     """What a client's tensor of a metric is: sums, or the metric of a model on some test set."""
     what, _, metric = name.rpartition("/")
-    if what == "metric":
-        return f"sums that {metric} is made of, own test part"
+    if what in ("metric", "valid/metric"):
+        return f"sums that {metric} is made of, own {'test' if what == 'metric' else 'validation'} part"
     model = {"received/metric": "received model's", "trained/metric": "trained model's", "global": "its model's"}
     where = "global test set" if what == "global" else "own test part"
     return f"{model[what]} {metric}, {where}" if what in model else name

@@ -24,6 +24,8 @@ from fedloom.training.metric_sums import MetricSums
 
 PREDICTING = -1
 """The turn of clients that predict: fine-tuning then has other batches than any turn of the training."""
+VALIDATION = "valid/"
+"""The prefix of what a ``score`` job measures on validation parts."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class ClientRuntime:
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":
             return self._update(cohort, message, job.measure)
-        return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message)
+        return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message, job.measure)
 
     def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
         reply = self.algorithm.client_update(cohort, message)
@@ -75,7 +77,7 @@ class ClientRuntime:
         result |= {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
         for model, rows in (("received", cohort.before), ("trained", cohort.after)):
             if measure and rows is not None:
-                scores, sums = self._evaluate(cohort, rows)
+                scores, sums = self._evaluate(cohort, rows, "test")
                 result |= {f"{model}/loss": scores.mean_loss, f"{model}/score": scores.mean_score}
                 values = metric_values(self.metrics, sums, scores.counts)
                 result |= {f"{model}/metric/{name}": column for name, column in values.items()}
@@ -96,9 +98,11 @@ class ClientRuntime:
             rows = stage.weights(cohort.spread(rows), message, cohort)
         return rows
 
-    def _score(self, cohort: Cohort, message: Message) -> Tensors:
+    def _score(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
         rows = self.prediction_rows(cohort, message)
-        result = self._scores(cohort, rows)
+        result = self._scores(cohort, rows, "test")
+        if measure:
+            result |= {f"{VALIDATION}{name}": sums for name, sums in self._scores(cohort, rows, "valid").items()}
         if self.clients_on_global:
             result |= self._global_scores(cohort, rows)
         withheld = cohort.task.federation.withheld
@@ -119,12 +123,13 @@ class ClientRuntime:
         values = metric_values(self.metrics, self.sums(metrics, different[0]), scores.counts)
         return result | {f"global/{name}": column.expand(len(cohort)) for name, column in values.items()}
 
-    def _scores(self, cohort: Cohort, rows: Tensor) -> Tensors:
+    def _scores(self, cohort: Cohort, rows: Tensor, part: str) -> Tensors:
+        """Sums over each client's test or validation part."""
         if rows.dim() == 2:
-            scores, sums = self._evaluate(cohort, rows)
+            scores, sums = self._evaluate(cohort, rows, part)
             return {"loss": scores.loss, "score": scores.score, "counts": scores.counts} | _named_sums(sums)
-        test = cohort.task.federation.test
-        lists = [test[client] for client in cohort.ids]
+        positions = getattr(cohort.task.federation, part)
+        lists = [positions[client] for client in cohort.ids]
         sizes = [len(part) for part in lists]
         owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor(sizes))
         metrics = MetricSums(self.metrics, len(lists)) if self.metrics else None
@@ -146,13 +151,13 @@ class ClientRuntime:
         """The task's metrics."""
         return self.scoring.task.metrics
 
-    def _evaluate(self, cohort: Cohort, rows: Tensor) -> tuple[Scores, Tensors]:
-        """Each client's row on its own test part: loss and score, and the sums of each metric."""
+    def _evaluate(self, cohort: Cohort, rows: Tensor, part: str) -> tuple[Scores, Tensors]:
+        """Each client's row on its own test or validation part: loss and score, and the sums of each metric."""
         if not self.metrics:
-            return cohort.evaluate(rows), {}
-        test = cohort.task.federation.test
+            return cohort.evaluate(rows, part), {}
+        positions = getattr(cohort.task.federation, part)
         metrics = MetricSums(self.metrics, len(cohort))
-        scores = self._trainer_of(cohort).scores(rows, [test[client] for client in cohort.ids], metrics)
+        scores = self._trainer_of(cohort).scores(rows, [positions[client] for client in cohort.ids], metrics)
         return scores, self.sums(metrics, rows[0])
 
     def _trainer_of(self, cohort: Cohort) -> LocalTrainer:

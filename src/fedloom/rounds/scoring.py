@@ -1,4 +1,7 @@
-"""Scores of models: of the shared model on the global test set, of clients' models on their own test parts."""
+"""Scores of models: of the shared model on the global test set, of clients' models on their own parts.
+
+Every client's own test part counts, and beside it, under names of its own, its validation part where there is one.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fedloom.core.message import Message
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import FederationView
+from fedloom.rounds.client_runtime import VALIDATION
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.exchange import answers, blocks, check_values, merge, with_prefix
 from fedloom.rounds.jobs import Engine, Job, Tensors
@@ -35,12 +40,13 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
     """Score the models as they stand: named numbers, and a row per scored client."""
     federation, name = run.task.federation.at(state.round), run.task.objective.score
     metrics = _score_shared_model(run, engine, state, federation)
-    ids, columns, totals = _score_clients(run, engine, state, _scored_clients(run, federation))
+    ids, columns, totals = _score_clients(run, engine, state, federation)
     if not ids:
         check_values(run, state.round, metrics.values())
         return metrics, []
     values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
     check_values(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])
+    validation = _validation_values(run, state.round, with_prefix(columns, VALIDATION))
     index, new_clients = torch.tensor(ids), set(run.new_clients)
     sizes = federation.train.sizes[index]
     groups = size_groups(sizes, run.size_limits(federation))
@@ -57,6 +63,7 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
         metrics |= _entry(f"client_model/own_test/{metric.name}/pooled", value_of(metric, totals[metric.name]))
     if "recall" in columns:
         metrics |= over_clients("client_model/own_test/withheld_recall", columns["recall"], sizes, new=new)
+    metrics |= _over_validation_parts(run, validation, totals, sizes, groups, new)
     counts = (sizes, federation.test.sizes[index], federation.points[index])
     rows: list[dict[str, Any]] = [
         {
@@ -81,7 +88,39 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
             if f"{test}/{metric.name}" in columns:
                 for row, value in zip(rows, columns[f"{test}/{metric.name}"].tolist(), strict=True):
                     row[key] = None if math.isnan(value) else value
+    for kind, measured in validation.items():
+        for row, value in zip(rows, measured.tolist(), strict=True):
+            row[f"validation_{kind}"] = None if math.isnan(value) else value
     return metrics, rows
+
+
+def _validation_values(run: Composition, number: int, columns: Tensors) -> Tensors:
+    """Each client's score, loss and metrics on its validation part by their names; nothing if nobody has one.
+
+    Args:
+        run: What the run is made of.
+        number: The round.
+        columns: What clients measured on their validation parts.
+    """
+    if not columns:
+        return {}
+    counts = columns["counts"]
+    means = {run.task.objective.score: columns["score"] / counts, "loss": columns["loss"] / counts}
+    check_values(run, number, means["loss"][counts > 0].tolist())
+    return means | with_prefix(columns, "own/")
+
+
+def _over_validation_parts(
+    run: Composition, values: Tensors, totals: Tensors, sizes: Tensor, groups: Sequence[str], new: Tensor
+) -> dict[str, float]:
+    """The named numbers of what clients predict with on their validation parts."""
+    prefix, found = "client_model/own_validation", dict[str, float]()
+    better = {metric.name: metric.higher_is_better for metric in run.task.metrics}
+    for kind, measured in values.items():
+        found |= over_clients(f"{prefix}/{kind}", measured, sizes, groups, new, better.get(kind))
+    for metric in run.task.metrics if values else ():
+        found |= _entry(f"{prefix}/{metric.name}/pooled", value_of(metric, totals[VALIDATION + metric.name]))
+    return found
 
 
 def _entry(name: str, value: float) -> dict[str, float]:
@@ -122,17 +161,20 @@ def _scored_clients(run: Composition, federation: FederationView) -> Sequence[in
 
 
 def _score_clients(
-    run: Composition, engine: Engine, state: RunState, ids: Sequence[int]
+    run: Composition, engine: Engine, state: RunState, federation: FederationView
 ) -> tuple[list[int], Tensors, Tensors]:
-    """Those of some clients who answer, sums of loss, score and counts for each of them, and totals of metrics.
+    """The scored clients who answer, sums of loss, score and counts for each of them, and totals of metrics.
 
     Clients' kept rows are read some thousands at a time. A client's metrics are its values (``own/NAME``): the sums
-    that they are made of are added up at once, over the clients who are not held out of training.
+    that they are made of are added up at once, over the clients who are not held out of training. What is measured on
+    validation parts has the same names behind ``VALIDATION``.
     """
     who, parts, at_once = [], [], _clients_at_once(run)
+    ids, validates = _scored_clients(run, federation), _has_validation(federation)
     totals: Tensors = {}
     for some in (list(ids[start : start + at_once]) for start in range(0, len(ids), at_once)):
-        jobs = [Job("score", state.round, block, places) for block, places in blocks(some, run.scored_together)]
+        together = blocks(some, run.scored_together)
+        jobs = [Job("score", state.round, block, places, measure=validates) for block, places in together]
         message = run.algorithm.broadcast(state.server, some)
         jobs, results, answered = answers(jobs, engine.run(jobs, message, state.client_states.read(some)))
         if answered:
@@ -140,6 +182,11 @@ def _score_clients(
             who += these
             parts.append(_with_values(run, these, merge(jobs, results), totals))
     return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}, totals
+
+
+def _has_validation(federation: FederationView) -> bool:
+    """Whether clients have validation parts, beside their test parts and not in the place of them."""
+    return federation.valid is not federation.test and bool(federation.valid.sizes.any())
 
 
 def _clients_at_once(run: Composition) -> int:
@@ -156,13 +203,18 @@ def _with_values(run: Composition, ids: Sequence[int], columns: Tensors, totals:
     """The columns of some clients with values instead of sums of metrics; the sums are added to ``totals``."""
     if not run.task.metrics:
         return columns
-    sums, new_clients = with_prefix(columns, "metric/"), set(run.new_clients)
+    new_clients = set(run.new_clients)
     known = torch.tensor([client not in new_clients for client in ids])
-    for name, rows in sums.items():
-        totals[name] = rows[known].sum(0) + totals.get(name, 0)
-    values = metric_values(run.task.metrics, sums, columns["counts"])
-    kept = {name: column for name, column in columns.items() if not name.startswith("metric/")}
-    return kept | {f"own/{name}": column for name, column in values.items()}
+    kept = {
+        name: column for name, column in columns.items() if not name.startswith(("metric/", f"{VALIDATION}metric/"))
+    }
+    for part in ("", VALIDATION) if f"{VALIDATION}counts" in columns else ("",):
+        sums = with_prefix(columns, f"{part}metric/")
+        for name, rows in sums.items():
+            totals[part + name] = rows[known].sum(0) + totals.get(part + name, 0)
+        values = metric_values(run.task.metrics, sums, columns[f"{part}counts"])
+        kept |= {f"{part}own/{name}": column for name, column in values.items()}
+    return kept
 
 
 def local_metrics(run: Composition, number: int, measured: Mapping[int, Mapping[str, float]]) -> dict[str, float]:

@@ -232,6 +232,9 @@ SCORED = {name: torch.tensor([value], dtype=torch.float64) for name, value in ((
         ({"loss": math.nan}, "loss has numbers that are not finite"),
         ({"score": math.inf}, "score has numbers that are not finite"),
         ({"recall": math.inf}, "recall has numbers that are not finite"),
+        ({"valid/counts": 2.5}, "valid/counts must be whole numbers of at least 0"),
+        ({"valid/counts": 0, "valid/loss": 1.0}, "valid/loss has a sum where valid/counts is 0"),
+        ({"valid/counts": 3, "valid/score": math.nan}, "valid/score has numbers that are not finite"),
     ],
 )
 def test_sums_of_scores_that_cannot_be_are_refused(changes, reason):
@@ -243,6 +246,12 @@ def test_scores_of_a_client_without_test_samples_are_taken():
     nothing = {name: torch.zeros(1, dtype=torch.float64) for name in SCORED}
     check_answer(ANSWER, SCORED, without_form(), SERVER)
     check_answer(ANSWER, {**nothing, "recall": torch.tensor([math.nan])}, without_form(), SERVER)
+
+
+def test_scores_on_a_validation_part_are_of_one_client():
+    several = {f"valid/{name}": torch.ones(2, dtype=torch.float64) for name in SCORED}
+    reason = "valid/loss must have one row, for one client"
+    assert refusal({**SCORED, **several}, expected=without_form()) == reason
 
 
 def test_what_sites_send_at_the_end_is_taken_without_a_form():

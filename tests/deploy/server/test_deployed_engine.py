@@ -686,6 +686,44 @@ def test_sums_of_a_metric_are_checked_on_arrival(change, reason, tmp_path):
     assert "client_model/own_test/macro_f1/pooled" in history.records[2]["metrics"]
 
 
+@cache
+def validated_plan(spec: str) -> Plan:
+    task = {**TINY["task"], "metrics": ["macro_f1", "auc"], "valid_share": 0.2}  # type: ignore[dict-item]
+    return Plan.of(spec, task=task, eval_every=1)
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "fedper"])
+def test_sites_measure_on_their_own_validation_parts_as_the_simulator_does(spec, tmp_path):
+    history, expected = Local(validated_plan(spec), tmp_path).play(), simulate(validated_plan(spec))
+    assert exclusions(history) == []
+    assert [r["metrics"] for r in history.records] == [r["metrics"] for r in expected.records]
+    assert history.clients == expected.clients
+    assert "client_model/own_validation/auc/pooled" in history.records[-1]["metrics"]
+    assert all(row["validation_macro_f1"] is not None for row in history.clients)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        ("valid/counts", lambda sums: sums * 0, "valid/loss has a sum where valid/counts is 0"),
+        ("valid/loss", lambda sums: sums.float(), "valid/loss is float32 instead of float64"),
+        ("valid/metric/auc", lambda sums: sums * math.nan, "valid/metric/auc has numbers that are not finite"),
+    ],
+)
+def test_what_sites_measure_on_validation_parts_is_checked_on_arrival(name, change, reason, tmp_path):
+    local = Local(validated_plan("fedavg"), tmp_path)
+    local.transport.meddle = tamper_with(SOUTH, 2, change_answer_of(name, change), "score")
+    history = local.play()
+    assert exclusions(history) == [(2, "south", "score", reason)]
+    assert "client_model/own_validation/macro_f1/pooled" in history.records[2]["metrics"]
+
+
+def test_what_is_measured_on_validation_parts_is_explained():
+    text = "\n".join(explain(validated_plan("fedavg").prepared).lines())
+    assert "sums that macro_f1 is made of, own validation part" in text
+    assert "its model's summed loss, own validation part" in text
+
+
 def test_a_metric_is_explained():
     text = "\n".join(explain(metric_plan().prepared).lines())
     assert "sums that macro_f1 is made of, own test part" in text

@@ -16,13 +16,14 @@ from torch import Tensor
 
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, is_finite, printable_line
 from fedloom.deploy.settings import ServerSettings
+from fedloom.rounds.client_runtime import VALIDATION
 
 ReplyForm = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 """Type and shape of each tensor of one client's result, by name."""
 
 LARGEST = 1e30
 """The largest accepted number: its square still fits a double, so that no site can make a mean overflow."""
-OF_A_CLIENT = ("reply/", "received/", "trained/", "metric/")
+OF_A_CLIENT = ("reply/", "received/", "trained/", "metric/", VALIDATION)
 """Prefixes of tensors that have a row per client."""
 MOST_STEPS = 1_000_000_000
 """Most optimiser steps in one answer."""
@@ -56,8 +57,9 @@ def check_answer(
         check_form(tensors, expected.form)
     for name, tensor in tensors.items():
         _check_numbers(name, tensor, may_be_nan=_may_be_nan(name, tensors))
-    if "counts" in tensors:
-        _check_sums(tensors)
+    for part in ("", VALIDATION):
+        if f"{part}counts" in tensors:
+            _check_sums(tensors, part)
     if "samples" in tensors:
         _check_samples(_whole_number(tensors, "samples"), expected.samples, settings.max_samples)
     if "steps" in tensors and not 0 <= _whole_number(tensors, "steps") <= MOST_STEPS:
@@ -128,15 +130,15 @@ def _check_numbers(name: str, tensor: Tensor, may_be_nan: bool) -> None:
         raise RejectedMessage(f"{printable_line(name, 60)} has numbers larger than {LARGEST:.0e}")
 
 
-def _check_sums(tensors: Mapping[str, Tensor]) -> None:
-    """Check sums over test samples: whole counts, and sums of 0 where the count is 0."""
-    counts = tensors["counts"].double()
+def _check_sums(tensors: Mapping[str, Tensor], part: str) -> None:
+    """Check sums over test or validation samples: whole counts, and sums of 0 where the count is 0."""
+    counts = tensors[f"{part}counts"].double()
     if bool((counts < 0).any()) or bool((counts != counts.round()).any()):
-        raise RejectedMessage("counts must be whole numbers of at least 0")
-    for name in ("loss", "score"):
+        raise RejectedMessage(f"{part}counts must be whole numbers of at least 0")
+    for name in (f"{part}loss", f"{part}score"):
         sums = tensors.get(name)
         if sums is not None and (sums.shape != counts.shape or bool((sums[counts == 0] != 0).any())):
-            raise RejectedMessage(f"{name} has a sum where counts is 0")
+            raise RejectedMessage(f"{name} has a sum where {part}counts is 0")
 
 
 def _check_samples(said: int, announced: int, most: int) -> None:

@@ -144,7 +144,7 @@ class SiteProcess:
             log.info("the model after round %s is in %s", request.round, self.folder / "model")
             return {}
         kind: Any = request.kind
-        return self.runtime.do(Job(kind, request.round, [self.client], [0]), message, kept)
+        return self.runtime.do(Job(kind, request.round, [self.client], [0], request.measure), message, kept)
 
     def _train(self, request: SiteRequest, message: Message, kept: Tensors) -> Tensors:
         self.states.discard_all_but(request.base, request.state)
