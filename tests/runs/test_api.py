@@ -93,6 +93,56 @@ def test_a_federation_and_a_module_of_ones_own_make_a_task():
     assert history.records[-1]["steps"] == 3
 
 
+class Adapter(torch.nn.Module):
+    """A frozen network with a causal mask, and a small correction that trains."""
+
+    def __init__(self, base_seed=1):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(base_seed)
+            self.base = torch.nn.Linear(20, 5).requires_grad_(False)
+            torch.manual_seed(2)
+            self.down, self.up = torch.nn.Linear(20, 2, bias=False), torch.nn.Linear(2, 5, bias=False)
+        self.register_buffer("mask", torch.full((5, 5), -torch.inf).triu(1))
+
+    def forward(self, x):
+        logits = self.base(x) + self.up(self.down(x))
+        return logits + torch.softmax(self.mask, 1).sum(0)
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_only_what_trains_travels_and_what_is_frozen_does_not_drift(execution):
+    model = Adapter()
+    own = fl.task_of(federation([30, 20, 10]), model)
+    history = fl.run(own, rounds=3, local={"lr": 0.1, "momentum": 0.9}, execution=execution)
+    trainable = 4 * (20 * 2 + 2 * 5)
+    assert [r["bytes_up"] for r in history.records] == [0, *[3 * trainable] * 3]
+    trained = history.model(own)
+    assert torch.equal(trained.base.weight, model.base.weight)
+    assert torch.equal(trained.mask, model.mask)
+    assert not torch.equal(trained.up.weight, model.up.weight)
+
+
+def test_a_run_is_resumed_only_with_the_same_frozen_parameters(tmp_path):
+    data = federation([30, 20, 10])
+    fl.run(fl.task_of(data, Adapter()), rounds=2, out=tmp_path / "a")
+    assert fl.resume(tmp_path / "a", task=fl.task_of(data, Adapter())).records[-1]["round"] == 2
+    with pytest.raises(FedloomError, match="other data, another partition or another"):
+        fl.resume(tmp_path / "a", task=fl.task_of(data, Adapter(base_seed=9)))
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_module_of_another_precision_trains_as_its_float32_copy(kind, execution):
+    model, local = mlp().to(kind), {"lr": 0.1}
+    rows = [
+        fl.run(fl.task_of(federation([30, 20, 10]), one), rounds=2, local=local, execution=execution).row
+        for one in (model, mlp().to(kind).float())
+    ]
+    assert rows[0].dtype == torch.float32
+    assert torch.equal(*rows)
+
+
 def test_a_shared_row_given_to_train_is_told_how_to_be_spread():
     class Careless(fl.FedAvg):
         def client_update(self, cohort, message):

@@ -8,6 +8,14 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from support.synthetic import Branching, distance, federation, mlp, train_all
 
+
+
+def frozen_stem():
+    model = mlp()
+    model[1].requires_grad_(False)
+    return model
+
+
 CASES = {
     "chain, sgd": (lambda: mlp(dropout=0.3), LocalWork(epochs=2, batch_size=16), {}),
     "chain, decay and pull": (
@@ -16,6 +24,7 @@ CASES = {
         {"pull": lambda rows, received: 0.1 * (rows - received)},
     ),
     "chain, adam, head only": (lambda: mlp(), LocalWork(epochs=2, optimizer="adam", lr=0.01), {"part": "head"}),
+    "chain with a frozen layer, sgd": (frozen_stem, LocalWork(epochs=2, batch_size=16), {}),
     "branching, momentum and clip": (Branching, LocalWork(epochs=2, batch_size=16, momentum=0.9, clip=1.0), {}),
 }
 

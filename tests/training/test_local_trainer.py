@@ -10,6 +10,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models import build
 from fedloom.training.keyed_dropout import with_keyed_dropout
+from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import Branching, cohort, distance, federation, mlp, train_all
 
 UNEQUAL = [100, 70, 64, 33, 7, 5]
@@ -155,15 +156,32 @@ def test_the_learning_rate_follows_its_schedule():
     assert LocalWork(lr=1.0, schedule="exponential", lr_decay=0.5).lr_at(4, 9) == 0.125
 
 
-@pytest.mark.parametrize("execution", ["loop", "vectorised"])
-def test_what_the_models_owner_froze_stays_frozen(execution):
-    model = mlp()
-    model[1].weight.requires_grad_(False)
-    task = Task("t", federation([20, 9]), model)
-    rows = train_all(task, execution, LocalWork(batch_size=8, weight_decay=0.1))
-    views = task.layout.views(rows)
-    assert torch.equal(views["1.weight"], model[1].weight.expand(2, -1, -1))
-    assert not torch.equal(views["1.bias"], model[1].bias.expand(2, -1))
+FROZEN = {
+    "weight of a chain": (lambda: mlp(dropout=0.2), ("1.weight",)),
+    "bias of a chain": (lambda: mlp(dropout=0.2), ("1.bias",)),
+    "layer of a chain": (lambda: mlp(dropout=0.2), ("1.weight", "1.bias")),
+    "head of a chain": (mlp, ("4.weight", "4.bias")),
+    "layer of a branch": (Branching, ("left.weight", "left.bias")),
+}
+
+
+@pytest.mark.parametrize("work", [WORKS["decay"], WORKS["adam"]], ids=["sgd", "adam"])
+@pytest.mark.parametrize("case", FROZEN.values(), ids=FROZEN)
+def test_what_is_frozen_is_a_constant_of_every_execution(case, work):
+    build_model, frozen = case
+    model = build_model()
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
+    task = Task("t", federation([20, 9, 33]), model)
+    assert not {slot.name for slot in task.layout.slots} & set(frozen)
+    trained = [train_all(task, execution, work) for execution in ("loop", "vectorised")]
+    assert distance(*trained) < 1e-5
+    assert not torch.equal(trained[0][0], task.initial_row())
+    some = cohort(task, "vectorised", work)
+    outputs = [LocalTrainer(task, e).outputs(trained[0], task.inputs(torch.arange(6))) for e in ("loop", "vectorised")]
+    assert distance(*outputs) < 1e-5
+    for name in frozen:
+        assert torch.equal(some.trainer.model.get_parameter(name), model.get_parameter(name))
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])

@@ -1,12 +1,15 @@
 """A model as one row.
 
-All parameters of a model, then its buffers, flattened in a fixed order, are a row; a cohort of B clients is a
-matrix of B rows. The layout knows where each tensor lies in the row and which part (body, head, ...) it belongs
-to, and turns rows into tensors and back: views where torch allows it, one copy where it does not.
+The parameters of a model that train, then its float buffers, flattened in a fixed order, are a row; a cohort of B
+clients is a matrix of B rows. What is frozen is not in it: it belongs to the model, is the same for everybody and
+never travels. The layout knows where each tensor lies in the row and which part (body, head, ...) it belongs to, and
+turns rows into tensors and back: views where torch allows it, one copy where it does not.
 """
 
 from __future__ import annotations
 
+import copy
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,6 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
+
+log = logging.getLogger("fedloom")
 
 
 @dataclass(frozen=True)
@@ -43,23 +48,29 @@ class Layout:
 
     @staticmethod
     def of(model: nn.Module) -> Layout:
-        """The layout of a model: parameters first, then persistent float buffers, each in the model's own order.
+        """The layout of a model: what trains first, then persistent float buffers, each in the model's own order.
 
-        Integer buffers (an index, a counter) have no mean: they belong to the model, not to the row.
+        Frozen parameters, buffers of whole numbers (an index, a counter) and buffers that are not finite (a mask of
+        ``-inf``) have nothing to average: they belong to the model, not to the row (``constants``).
 
         A model may declare its parts as ``parts = {"head": ["fc3.*"]}`` (name patterns, or names of modules); what no
         pattern names is the body. Without a declaration the last parametrised layer is the head.
         """
-        parameters = dict(model.named_parameters())
-        if not any(p.requires_grad for p in parameters.values()):
+        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if not parameters:
             raise FedloomError(f"{type(model).__name__} has no trainable parameter: there is nothing to train.")
+        for name, parameter in parameters.items():
+            if not parameter.is_floating_point():
+                raise FedloomError(
+                    f"the parameter '{name}' of {type(model).__name__} is {parameter.dtype}, and only real numbers "
+                    "are trained: store its real and imaginary parts, or freeze it (requires_grad=False)."
+                )
         persistent = model.state_dict(keep_vars=True)
-        buffers = {name: b for name, b in model.named_buffers() if name in persistent and b.is_floating_point()}
+        buffers = {name: b for name, b in model.named_buffers() if name in persistent and _averages(b)}
         parts = _parts_of(model, list(parameters))
         slots, start = [], 0
         for name, tensor in [*parameters.items(), *buffers.items()]:
-            stop = start + tensor.numel()
-            trains = name in parameters and tensor.requires_grad  # frozen parameters stay frozen
+            stop, trains = start + tensor.numel(), name in parameters
             slots.append(Slot(name, tuple(tensor.shape), start, stop, tensor.dtype, trains, _part(name, parts)))
             start = stop
         return Layout(tuple(slots))
@@ -71,7 +82,7 @@ class Layout:
 
     @cached_property
     def trainable(self) -> tuple[Slot, ...]:
-        """The slots that are trained: parameters that are not frozen, and no buffers."""
+        """The slots that are trained: parameters, and no buffers."""
         return tuple(slot for slot in self.slots if slot.trains)
 
     @cached_property
@@ -120,8 +131,14 @@ class Layout:
         if part not in self.parts:
             raise FedloomError(f"the model has no part '{part}': it has {', '.join(self.parts)}.")
 
+    def constants(self, model: nn.Module) -> dict[str, Tensor]:
+        """What a model saves and its row leaves out: frozen parameters, masks and tables, but no counters."""
+        moves, saved = {slot.name for slot in self.slots}, model.state_dict(keep_vars=True)
+        tensors = {**dict(model.named_parameters()), **{n: b for n, b in model.named_buffers() if n in saved}}
+        return {n: t.detach() for n, t in tensors.items() if n not in moves and (t.dim() or t.is_floating_point())}
+
     def row(self, model: nn.Module) -> Tensor:
-        """A model's parameters and buffers as a new row."""
+        """What trains of a model, and its float buffers, as a new row."""
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         return torch.cat([tensors[slot.name].detach().reshape(-1).float() for slot in self.slots])
 
@@ -167,7 +184,7 @@ class Layout:
                 tensors[name].copy_(view)
 
     def bind(self, model: nn.Module, row: Tensor) -> None:
-        """Make a model's float parameters and buffers views of a row: a change to one changes the other."""
+        """Make what lies in a row views of it: a change to the model changes the row, and the other way round."""
         views = self.views(row)
         for slot in self.slots:
             owner, leaf = _owner(model, slot.name)
@@ -179,21 +196,44 @@ class Layout:
                 owner._buffers[leaf] = views[slot.name]
 
 
+def in_single_precision(model: nn.Module, task: str) -> nn.Module:
+    """A model that is wholly in another float type as a float32 copy, with one log line; any other model as it is.
+
+    Args:
+        model: The model.
+        task: The name of its task, for the log line.
+    """
+    kinds = {tensor.dtype for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()}
+    if len(kinds) != 1 or kinds == {torch.float32}:
+        return model
+    kind = str(kinds.pop()).removeprefix("torch.")
+    log.warning("task %s: the model is %s; it is trained in float32, and its float32 copy is task.model", task, kind)
+    return copy.deepcopy(model).float()
+
+
+def _averages(buffer: Tensor) -> bool:
+    """Whether the mean of a buffer over clients means something."""
+    return buffer.is_floating_point() and bool(buffer.isfinite().all())
+
+
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
     path, _, leaf = name.rpartition(".")
     return model.get_submodule(path), leaf
 
 
 def _parts_of(model: nn.Module, names: Sequence[str]) -> dict[str, list[str]]:
+    """The patterns of each part; ``names`` are the parameters that train."""
     declared = getattr(model, "parts", None)
     if declared is None:
         last = names[-1].rpartition(".")[0]
         return {"head": [f"{last}.*" if last else "*"]}  # a bare layer is all head
+    everything = [name for name, _ in model.named_parameters()]
     for part, patterns in declared.items():
         for pattern in patterns:
-            if not any(_matches(name, [pattern]) for name in names):
+            if not any(_matches(name, [pattern]) for name in everything):
                 raise FedloomError(
-                    f"the pattern '{pattern}' of part '{part}' matches no parameter: the model has {', '.join(names)}."
+                    f"the pattern '{pattern}' of part '{part}' matches no parameter: the model has "
+                    f"{', '.join(everything)}."
                 )
     return dict(declared)
 

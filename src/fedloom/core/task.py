@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, Inputs, Transform, input_names, map_inputs, named_inputs, prepare_inputs
-from fedloom.core.layout import Layout
+from fedloom.core.layout import Layout, in_single_precision
 from fedloom.core.metric import Metric
 
 IGNORED = -100
@@ -131,7 +131,8 @@ class Task:
     Args:
         name: What the task is called in configs and reports.
         federation: Who holds which samples.
-        model: The model; its weights are the initial row of every method.
+        model: The model; its weights are the initial row of every method. A module in another precision than float32
+            is converted: rows are float32.
         objective: The loss and the score.
         prepare: Turns raw inputs into the model's (say, bytes into normalised floats). Of several input columns, a
             function prepares each of them, and a mapping those that it names.
@@ -156,6 +157,7 @@ class Task:
     metrics: tuple[Metric, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "model", in_single_precision(self.model, self.name))
         if self.augment is not None and "x" not in self.federation.columns:
             raise FedloomError(
                 f"task {self.name}: augment changes one input column, and there are several: leave it off."

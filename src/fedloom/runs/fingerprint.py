@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from fedloom.core.inputs import input_names
@@ -26,14 +28,21 @@ def fingerprint(task: Task) -> str:
         *(_sample(column.reshape(-1)) for column in inputs.values()),
         federation.columns["y"],
         task.initial_row(),
+        *task.layout.constants(task.model).values(),
         federation.global_test,
         federation.communal,
         *(t for part in lists for t in (part.order, part.starts)),
     ]
     numbers += (*federation.fingerprint_tensors, *task.fingerprint_tensors)  # the edges of graphs, the tables of flows
     for tensor in numbers:
-        digest.update(tensor.contiguous().numpy().tobytes())
+        hash_tensor(digest, tensor)
     return digest.hexdigest()
+
+
+def hash_tensor(digest: hashlib.blake2b, tensor: Tensor) -> None:
+    """Add a tensor's bytes to a hash, without a copy where it is contiguous."""
+    whole = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor  # numpy has no bfloat16
+    digest.update(np.ascontiguousarray(whole.numpy()))
 
 
 def _sample(numbers: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
     layout, work = trainer.layout, request.work
     pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull
     moving = tuple(slot.name for slot in layout.moving(request.part))
-    stacks = layout.stacks(request.rows)
+    stacks = trainer.stacks(request.rows)
     received = layout.stacks(request.rows) if request.pull is not None else {}
     given = {name: layout.pieces(rows) for name, rows in request.given.items()}
     state = Optimizer(work, request.lr, [stacks[name] for name in moving]).state

@@ -33,6 +33,8 @@ class Evaluator:
         self.model.train()
         self.drops = [layer for layer in self.model.modules() if isinstance(layer, KeyedDropout)]
         self.chain = None if task.has_named_inputs else chain_of(self.model)
+        frozen = {name: p for name, p in self.model.named_parameters() if not p.requires_grad}
+        self.frozen = frozen if self.chain is not None else {}  # vmap finds them in the model
         if any(isinstance(layer, nn.Conv2d) for layer in self.model.modules()):
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.format = torch.channels_last
@@ -43,13 +45,18 @@ class Evaluator:
         self.layout.fill(self.model, row)
         self.model.eval()
 
+    def stacks(self, rows: Tensor) -> dict[str, Tensor]:
+        """The tensors of a cohort's rows; of a chain of layers also what is frozen, which is the same for each row."""
+        frozen = {name: constant.expand(len(rows), *constant.shape) for name, constant in self.frozen.items()}
+        return {**self.layout.stacks(rows), **frozen}
+
     @torch.no_grad()
     def outputs(self, rows: Tensor, inputs: Inputs) -> Tensor:
         """The outputs of every row on the same prepared inputs: B×n×..."""
         if self.execution == "loop":
             return torch.stack([self._outputs_of_one(row, inputs) for row in rows])
         x = map_inputs(lambda tensor: tensor.expand(len(rows), *tensor.shape), inputs)
-        return run_stacked(self.model, self.chain, self.layout.stacks(rows), x, None)
+        return run_stacked(self.model, self.chain, self.stacks(rows), x, None)
 
     def _outputs_of_one(self, row: Tensor, inputs: Inputs) -> Tensor:
         self._load(row)
@@ -107,7 +114,7 @@ class Evaluator:
         """Loss and score of many rows, each on samples of its own, in batched passes."""
         task, sizes = self.task, torch.tensor([len(positions) for positions in lists])
         sums = torch.zeros(3, len(lists), dtype=torch.float64)
-        widest, stacks = int(sizes.max()), self.layout.stacks(rows)
+        widest, stacks = int(sizes.max()), self.stacks(rows)
         positions = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
         for start in range(0, widest, EVALUATION_CHUNK):
             chunk = positions[:, start : start + EVALUATION_CHUNK]

@@ -102,7 +102,7 @@ def _obstacle(task: Task) -> str | None:
             for name, buffer in trainer.model.named_buffers():
                 if not torch.equal(buffer, before[name]):
                     return f"its forward pass changes the buffer '{name}', which vmap would lose"
-            stacks, x = trainer.layout.stacks(task.initial_row().expand(2, -1)), task.inputs(positions)
+            stacks, x = trainer.stacks(task.initial_row().expand(2, -1)), task.inputs(positions)
             run = run_stacked(trainer.model, trainer.chain, stacks, x, keys)
             task.objective.losses(run.flatten(0, 1), task.targets(positions).flatten(0, 1))
     except Exception as error:  # whatever a user's model raises, the loop is the fallback

@@ -27,7 +27,7 @@ def train_vectorised(
 ) -> tuple[Tensor, Tensor]:
     """The rows after training all clients together, one batched pass per step, and the cycle's anchor rows."""
     moving = [slot.name for slot in trainer.layout.moving(request.part)]
-    stacks = trainer.layout.stacks(request.rows)
+    stacks = trainer.stacks(request.rows)
     constants = request.constants
     fixed = {} if constants is None else trainer.layout.stacks(constants)
     pulls = request.pull is not None and constants is None  # a pull that changes with every step
@@ -62,7 +62,7 @@ def train_vectorised(
     rows = trainer.layout.unstack(stacks)
     if request.cycle is None:
         return rows, rows
-    return rows, trainer.layout.unstack({name: memory.anchor(name, stacks) for name in stacks})
+    return rows, trainer.layout.unstack({slot.name: memory.anchor(slot.name, stacks) for slot in trainer.layout.slots})
 
 
 def _step(

@@ -11,7 +11,9 @@ from fedloom.core.message import Message
 from fedloom.data.schema import ClientSizes
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
+from fedloom.models.registry import MODELS
 from fedloom.engines.inline import Inline
+from fedloom.models.registry import MODELS
 from fedloom.rounds.jobs import Job, LocalEngine
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
@@ -99,6 +101,34 @@ def test_a_server_without_data_computes_what_the_simulation_computes(method):
 @pytest.mark.parametrize("selection", [{"name": "powerofchoice", "number": 2}, {"name": "oort", "number": 2}])
 def test_selectors_see_the_same_sizes_and_answers(selection):
     assert equals_simulation(Blueprint.of(config(selection=selection), SITES))
+
+
+def frozen_stem(shape, classes, hidden=(8,)):
+    """The task's model with a frozen first layer and a mask, as a module from a user's file may be."""
+    model = MODELS["mlp"].builder(shape, classes, hidden=hidden)
+    next(layer for layer in model if isinstance(layer, torch.nn.Linear)).requires_grad_(False)
+    model.register_buffer("mask", torch.tensor([0, -torch.inf]))
+    return model
+
+
+def test_frozen_parameters_are_in_the_blueprint_and_in_no_message(tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, "stem", replace(MODELS["mlp"], builder=frozen_stem))
+    made = Blueprint.of(config(task={**DIGITS, "model": "stem"}), SITES)
+    assert len(made.initial) == 8 * 10 + 10
+    made.save(tmp_path, server=True)
+    loaded = Blueprint.load(tmp_path)
+    assert loaded.digest == made.digest
+    other = replace(loaded, constants={name: t + 1 for name, t in loaded.constants.items()})
+    assert other.digest != made.digest
+    for blueprint in (loaded, other):  # the blueprint decides, and not this machine's torch
+        for task in (blueprint.server_task({}), blueprint.site_task(rehearsal_settings(0), tmp_path)):
+            found = task.layout.constants(task.model)
+            assert set(found) == {"1.weight", "1.bias", "mask"}
+            assert all(torch.equal(found[name], blueprint.constants[name]) for name in found)
+    assert equals_simulation(loaded)
+    for wrong in ({"1.bias": torch.zeros(3)}, {"1.bias": torch.full((8,), torch.nan)}, {"1.bins": torch.zeros(8)}):
+        with pytest.raises(FedloomError, match="'1.bi(a|n)s' of task digits's model is not the one of the blueprint"):
+            replace(loaded, constants={**loaded.constants, **wrong}).server_task({})
 
 
 def test_a_blueprint_comes_back_from_its_folders_and_sites_get_no_test_data(tmp_path):

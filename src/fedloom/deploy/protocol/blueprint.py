@@ -1,8 +1,8 @@
 """The part of a deployed run that server and sites share: its config, the schema of its data, the initial model.
 
 From these the server builds a task with every site's sizes and no data, and a site the task with its own data. Nobody
-needs the data of another. The initial row is part of the blueprint, so that a site whose torch draws other random
-numbers starts from the same model.
+needs the data of another. The initial model is part of the blueprint, its frozen parameters included, so that a site
+whose torch draws other random numbers starts from the same model.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -22,18 +23,21 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.nested_keys import select_prefix
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml, validate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.user_files import copy_user_files, with_absolute_files, with_relative_files
+from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import SiteSettings
 from fedloom.metrics.registry import with_metrics
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_tensors
 from fedloom.runs.config_schema import RunConfig, as_plain, to_toml
+from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.history import History
 from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.prepare import hostile_clients, prepare
@@ -46,6 +50,8 @@ from fedloom.training.local_trainer import LocalTrainer
 
 CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
 COMMUNAL, GLOBAL = "communal.safetensors", "global.safetensors"
+CONSTANT = "constant/"
+"""Before the names of the initial model's constants in ``initial.safetensors``."""
 NOT_SHARED = ("workers", "engine", "ray_address", "made_by", "checkpoint_every")
 """Settings in which server and site may differ: they do not change what is computed."""
 
@@ -60,6 +66,8 @@ class Blueprint:
     communal: SampleColumns | None = None
     global_test: SampleColumns | None = None
     """The samples of the global test set, or the whole graph with its test nodes; for the server only."""
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the initial model has beside its row: frozen parameters, masks and tables, by name."""
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -83,7 +91,8 @@ class Blueprint:
         schema = deployment.schema(task, task_settings(config), algorithm, names)
         global_test = None if schema.rehearsal_only else deployment.global_test(federation)
         communal = samples_at(federation, federation.communal)
-        return Blueprint(resolve(plain), schema, task.initial_row(), communal, global_test)
+        constants = task.layout.constants(task.model)
+        return Blueprint(resolve(plain), schema, task.initial_row(), communal, global_test, constants)
 
     def save(self, folder: Path, server: bool, paths: bool = True) -> None:
         """Write the files of a participant.
@@ -99,7 +108,8 @@ class Blueprint:
             plain["task"].pop("path", None)
         write_atomic(folder / CONFIG, to_toml(plain))
         write_atomic(folder / SCHEMA, self.schema.model_dump_json(indent=1).encode())
-        write_atomic(folder / INITIAL, save({"row": self.initial.contiguous()}))
+        constants = {CONSTANT + name: tensor.contiguous().clone() for name, tensor in self.constants.items()}
+        write_atomic(folder / INITIAL, save({"row": self.initial.contiguous(), **constants}))
         for name, columns in ((COMMUNAL, self.communal), (GLOBAL, self.global_test if server else None)):
             if columns is not None:
                 write_atomic(folder / name, save({key: column.contiguous().clone() for key, column in columns.items()}))
@@ -119,12 +129,14 @@ class Blueprint:
             if part not in plain:
                 raise FedloomError(f"{folder / CONFIG} has no [{part}]: the file is incomplete; copy it again.")
         tensors = {name: load_tensors(folder / name) for name in (COMMUNAL, GLOBAL) if (folder / name).is_file()}
+        initial = load_tensors(folder / INITIAL)
         return Blueprint(
             config=resolve(with_absolute_files(plain, folder), str(folder / CONFIG)),
             schema=validate(DataSchema, values, str(folder / SCHEMA)),
-            initial=load_tensors(folder / INITIAL)["row"],
+            initial=initial["row"],
             communal=tensors.get(COMMUNAL),
             global_test=tensors.get(GLOBAL),
+            constants=select_prefix(initial, CONSTANT),
         )
 
     @property
@@ -138,8 +150,9 @@ class Blueprint:
         shared["task"] = {key: value for key, value in plain["task"].items() if key != "path"}
         text = json.dumps([shared, self.schema.model_dump(mode="json")], sort_keys=True)
         hashed = hashlib.blake2b(text.encode(), digest_size=16)
-        for tensor in (self.initial, *(column for _, column in sorted((self.communal or {}).items()))):
-            hashed.update(tensor.contiguous().numpy().tobytes())
+        others = [tensor for named in (self.communal or {}, self.constants) for _, tensor in sorted(named.items())]
+        for tensor in (self.initial, *others):
+            hash_tensor(hashed, tensor)
         return hashed.hexdigest()
 
     def server_task(self, sizes: Mapping[int, ClientSizes]) -> Task:
@@ -234,6 +247,15 @@ class Blueprint:
 
     def _with_initial_model(self, task: Task) -> Task:
         """The task with the blueprint's initial model and the metrics of its config."""
+        own = task.layout.constants(task.model)
+        for name in sorted(own.keys() | self.constants.keys()):
+            here, there = own.get(name), self.constants.get(name)
+            if here is None or there is None or not _same_form(here, there):
+                raise FedloomError(
+                    f"the frozen tensor '{printable_line(name, 60)}' of task {task.name}'s model is not the one of "
+                    "the blueprint: make the deployment again with this version of fedloom and of the model's file."
+                )
+            here.copy_(there)
         if task.layout.width != len(self.initial):
             raise FedloomError(
                 f"the model of task {task.name} has {task.layout.width:,} parameters, but the blueprint has "
@@ -241,6 +263,12 @@ class Blueprint:
             )
         task.layout.fill(task.model, self.initial)
         return with_metrics(task, tuple(self.config.task.metrics))
+
+
+def _same_form(one: Tensor, other: Tensor) -> bool:
+    """Whether two constants have one shape and type, and are finite in the same places: where a mask is not."""
+    alike = (one.shape, one.dtype) == (other.shape, other.dtype)
+    return alike and torch.equal(one.isfinite(), other.isfinite())
 
 
 def _check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites: Sequence[str]) -> None:
