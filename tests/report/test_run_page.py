@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +21,7 @@ SECTIONS = [
     "by-round",
     "by-megabytes",
     "by-steps",
+    "by-seconds",
     "before-after",
     "spread",
     "size",
@@ -40,10 +43,19 @@ def test_a_comparison_has_every_section_and_a_verdict() -> None:
     assert 'id="verdict"' not in report_page({"fedavg": [history([0.1, 0.6])]})
 
 
-def test_the_page_needs_no_network_and_no_script() -> None:
+def test_the_page_needs_no_network_and_runs_no_script_but_its_own() -> None:
     text = report_page({"fedavg": [history([0.1, 0.6])]})
-    without_namespaces = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
-    assert not re.search(r"https?://|//cdn|@import|<script|<link", without_namespaces)
+    script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert (
+        f"content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'\""
+        in text
+    )
+    assert text.count("<script") == 2  # the data and the code
+    assert "Permission is hereby granted" in script[1]  # the licence of uPlot goes with every copy
+    outside = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text.replace(script[1], ""))
+    assert not re.search(r"https?://|//cdn|@import|<link", outside)
     assert all(target.startswith(("#", "data:")) for target in re.findall(r'(?:href|src)="([^"]*)"', text))
     assert all(reference.startswith("#") for reference in re.findall(r"url\(([^)]*)\)", text))
 
@@ -70,9 +82,22 @@ def test_all_text_from_outside_is_escaped() -> None:
     run = history([0.1, 0.6], stopped=evil)
     run.config |= {"method": {"name": evil}, "task": {"name": evil}, evil: {evil: evil}, "seed": evil}
     run.partition |= {"class_names": [evil] * 3, "client_names": [evil] * 4}
+    run.clients[0]["name"] = evil
     tags = Tags()
-    tags.feed(report_page({evil: [run], "b": [history([0.1, 0.6])]}, title=evil))
+    tags.feed(
+        re.sub(
+            r"<script.*?</script>",
+            "",
+            report_page({evil: [run], "b": [history([0.1, 0.6])]}, title=evil),
+            flags=re.DOTALL,
+        )
+    )
     assert not tags.seen & {"script", "img"}
+
+
+def test_methods_with_the_same_value_are_level_in_the_cards() -> None:
+    text = report_page({"a": [history([0.1, 0.6])], "b": [history([0.1, 0.6])], "c": [history([0.1, 0.5])]})
+    assert "highest of 3 methods: a and b are level" in text
 
 
 @pytest.mark.slow

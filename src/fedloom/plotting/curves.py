@@ -30,6 +30,7 @@ UNITS = {
     "round": "round",
     "megabytes": "megabytes sent so far (up + down + between clients)",
     "steps": "local gradient steps so far (all clients)",
+    "seconds": "seconds so far (training and evaluation)",
 }
 FAR_APART = 20  # when methods' totals differ by more than this factor, the axis is logarithmic
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -194,7 +195,8 @@ def svg(figure: Figure, name: str, description: str) -> str:
 
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the reader's browser has the glyphs
         figure.savefig(buffer, format="svg", metadata=nothing, facecolor="none")
     text = buffer.getvalue()
     text = re.sub(r'(<(?:g|image)\b[^>]*?) id="[^"]*"', r"\1", text[text.index("<svg") :])

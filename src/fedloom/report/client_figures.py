@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 MOST_DOTS = 200  # per method; beyond, dots are evenly spaced quantiles
 MOST_BARS = 60  # clients
 MOST_CELLS = 2000  # of a raster whose cells are set apart by thin lines
+MOST_NAMES = 20  # of clients beside a raster
 MOST_LINES = 1000  # clients in a raster
 GOLDEN = 0.6180339887498949
 
@@ -171,7 +172,8 @@ def selection_figure(history: History) -> Figure:
         figure = new_figure(10.0, 2.6, left=0.95)
         _draw_histogram(figure.add_subplot(), times, often)
         return figure
-    figure = new_figure(10.0, float(np.clip(1.2 + 0.11 * clients, 2.6, 4.6)))
+    names = [str(name) for name in history.partition.get("client_names") or range(clients)]
+    figure = new_figure(10.0, float(np.clip(1.2 + 0.11 * clients, 2.6, 4.6)), left=name_width(names), between=0.4)
     grid = figure.add_gridspec(1, 2, width_ratios=[2.6, 1])
     raster, side = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
     when = np.zeros((clients, max(number for number, _ in rounds)))
@@ -187,9 +189,8 @@ def selection_figure(history: History) -> Figure:
         raster.tick_params(which="minor", length=0)
     set_heading(raster, "Who was selected when", f"a mark: this client took part in this round; {often}")
     raster.set_xlabel("round")
-    raster.set_ylabel("client (its number)")
     show_whole_numbers(raster.xaxis)
-    show_whole_numbers(raster.yaxis)
+    _show_names(raster, names)
     if clients > MOST_BARS:
         _draw_histogram(side, times, "over the whole run")
         return figure
@@ -199,8 +200,15 @@ def selection_figure(history: History) -> Figure:
     side.set_xlabel("rounds it took part in")
     side.grid(visible=False)
     show_whole_numbers(side.xaxis, 5)
-    show_whole_numbers(side.yaxis)
+    side.set_yticks([])  # the clients of the panel beside it
     return figure
+
+
+def _show_names(axes: Axes, names: Sequence[str]) -> None:
+    """Put clients' names at some of the places of a vertical axis, as many as fit."""
+    step = -(-len(names) // MOST_NAMES)
+    axes.set_yticks(range(0, len(names), step), [shorten(name) for name in names[::step]])
+    axes.set_ylabel("client" if step == 1 else f"client (every {step}th is named)")
 
 
 def _draw_histogram(axes: Axes, times: NDArray[np.int64], note: str) -> None:

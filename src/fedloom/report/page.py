@@ -1,11 +1,14 @@
 """The parts that all HTML pages share: the document with its style, cards, sections of figures, and saving.
 
-A page is one file that opens anywhere, without a network: figures are inline SVG, the style is inline CSS, and there
-is no script. All text that comes from a config or a user is escaped.
+A page is one file that opens anywhere, without a network: figures are inline SVG, style and script are inline. All text
+that comes from a config or a user is escaped, and the page's content security policy lets a browser run no script but
+ours, load nothing and send nothing.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,16 +43,33 @@ def save_page(text: str, path: str | Path) -> Path:
     return path
 
 
-def document(name: str, body: Iterable[str]) -> str:
-    """A whole page with the common style, under a heading."""
-    style = resources.files("fedloom.report").joinpath("page.css").read_text(encoding="utf-8")
+def document(name: str, body: Iterable[str], data: str | None = None) -> str:
+    """A whole page with the common style, under a heading.
+
+    Args:
+        name: The title.
+        body: The inside of the page, as HTML.
+        data: The JSON that ``explore.js`` makes interactive; without it the page has no script.
+    """
+    style, script, policy = _asset("page.css"), "", "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    if data is not None:
+        licence = _asset("vendor/uPlot.LICENSE")
+        code = f"\n/*! uPlot\n{licence}\n*/\n{_asset('vendor/uPlot.iife.min.js')}\n{_asset('explore.js')}"
+        style += _asset("vendor/uPlot.min.css")
+        policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
+        script = f'<script type="application/json" id="explore-data">{data}</script>\n<script>{code}</script>\n'
     inside = "\n".join((f"<h1>{escape(name)}</h1>", *body))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(name)}</title>'
         f"<style>\n{style}</style></head>\n<body>\n{inside}\n"
-        f"<footer>Written by Fedloom {escape(metadata.version('fedloom'))}.</footer>\n</body></html>\n"
+        f"<footer>Written by Fedloom {escape(metadata.version('fedloom'))}.</footer>\n{script}</body></html>\n"
     )
+
+
+def _asset(name: str) -> str:
+    return resources.files("fedloom.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def card(number: str, what: str, over: str) -> str:
@@ -69,7 +89,8 @@ def section(name: str, heading: str, draw: Sequence[Callable[[], Figure]], note:
             reason = str(why)
             continue
         width = f"max-width: {PIXELS_PER_INCH * figure.get_figwidth():.0f}px"
-        pictures.append(f'<figure style="{width}">{svg(figure, f"{name}-{number}", heading)}</figure>')
+        drawn = svg(figure, f"{name}-{number}", heading)
+        pictures.append(f'<figure style="{width}" data-name="{name}-{number}">{drawn}</figure>')
     if not pictures:
         yield f'<p class="note">{escape(reason)}</p>'
         return

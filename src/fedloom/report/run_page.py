@@ -13,13 +13,15 @@ from pathlib import Path
 
 from fedloom.core.errors import FedloomError
 from fedloom.report import client_figures, figures
+from fedloom.report.confusion_table import confusion_tables
 from fedloom.report.crossover_figure import crossover_figure
+from fedloom.report.explore_data import explore_json
 from fedloom.report.left_out_sites import left_out_table
 from fedloom.report.page import card, config_toml, document, save_page, section
 from fedloom.report.summary_table import SummaryRow, cell_text, differences, summary, verdict
 from fedloom.runs.history import History
 from fedloom.runs.score import Score
-from fedloom.runs.statistics import Histories, client_count, common_score
+from fedloom.runs.statistics import Histories, client_count, common_score, join_names
 
 COLUMNS = {
     "Method": "",
@@ -69,7 +71,7 @@ def report_page(histories: Histories, title: str | None = None) -> str:
         *_figures(histories),
         *_config(histories),
     )
-    return document(name, body)
+    return document(name, body, explore_json(histories))
 
 
 def _task_name(history: History) -> str:
@@ -107,8 +109,10 @@ def _headline(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
             yield card("not measured", what, over)
             continue
         best = max(measured, key=lambda row: score.rank(float(row[key])))
+        level = [str(row["method"]) for row in measured if row[key] == best[key]]
         seeds = "one seed" if best["seeds"] == 1 else f"mean ± standard deviation of {best['seeds']} seeds"
-        highest = f"{score.best} of {len(rows)} methods: {best['method']}; " if len(rows) > 1 else ""
+        names = f"{join_names(level)} are level" if len(level) > 1 else level[0]
+        highest = f"{score.best} of {len(rows)} methods: {names}; " if len(rows) > 1 else ""
         yield card(cell_text(best, key, score), what, f"{highest}{over}; after round {best['last_measured']}; {seeds}")
     traffic = [row["megabytes_sent"] for row in rows]
     steps = [row["steps"] for row in rows]
@@ -175,11 +179,42 @@ def _table(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
     )
 
 
-def _figures(histories: Histories) -> Iterator[str]:
-    by = {"round": "by round", "megabytes": "by megabytes", "steps": "by local steps"}
+def _curves(histories: Histories) -> Iterator[str]:
+    """The curves: a chart for the script, and the same as figures where there is none, and for print."""
+    yield (
+        '<div class="explore"><h2 id="curves">Curves</h2><div class="controls">'
+        '<label>Show <select id="metric"></select></label> <label><select id="axis" aria-label="Axis"></select></label>'
+        '<button type="button" id="whole">Whole range</button><button type="button" id="curves-csv">CSV</button>'
+        '<button type="button" id="curves-png">PNG</button></div><div id="methods" class="controls"></div>'
+        '<div id="chart"></div><div id="readout" aria-live="polite"></div><p class="note" id="chart-note"></p></div>'
+    )
+    yield '<div class="fixed">'
+    by = {
+        "round": "by round",
+        "megabytes": "by megabytes",
+        "steps": "by local steps",
+        "seconds": "by seconds",
+    }
     for axis, words in by.items():
         heading = f"{common_score(histories).heading} {words}"
         yield from section(f"by-{axis}", heading, [partial(figures.score_figure, axis, histories)])
+    yield "</div>"
+
+
+def _clients() -> str:
+    """The table of clients, which the script fills in."""
+    return (
+        '<div id="clients" hidden><h2>Clients</h2><div class="controls"><label><select id="seed" aria-label="Seed">'
+        '</select></label> <label>Find <input id="find" type="search"></label>'
+        '<button type="button" id="clients-csv">CSV</button></div><p class="note" id="client-note"></p>'
+        '<div class="wide high"><table id="client-table"><thead></thead><tbody></tbody></table></div></div>'
+    )
+
+
+def _figures(histories: Histories) -> Iterator[str]:
+    yield from _curves(histories)
+    yield _clients()
+    yield from confusion_tables(histories)
     yield from _before_after(histories)
     yield from section("spread", "Spread over clients", [partial(client_figures.spread_figure, histories)])
     yield from section("size", "Client-size groups", [partial(client_figures.size_group_figure, histories)])

@@ -17,6 +17,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import select_prefix
 from fedloom.plotting.curves import curves_figure
 from fedloom.runs.checkpoint import load_tensors
+from fedloom.runs.metrics_file import METRICS, TIMINGS
 from fedloom.runs.old_folders import read_run_values
 from fedloom.runs.score import Score, score_of
 from fedloom.runs.statistics import BYTES, bytes_sent, score_panels
@@ -42,6 +43,9 @@ class History:
         folder: The folder of the run; None if it stayed in memory.
         stopped: Why the run ended early, if it did.
         row: The weights of the shared model, if the method has one.
+        seconds: How long each round took, by its number.
+        confusion: How many test samples of each class (rows) clients' models took for which class (columns), all
+            clients together; empty if it was not counted.
     """
 
     config: dict[str, Any]
@@ -51,6 +55,8 @@ class History:
     folder: Path | None = None
     stopped: str | None = None
     row: Tensor | None = None
+    seconds: dict[int, float] = field(default_factory=dict)
+    confusion: list[list[int]] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -171,7 +177,7 @@ class History:
         """
         folder = Path(folder)
         config = read_run_values(folder)
-        records = _read_records(folder / "metrics.jsonl")
+        records = _read_records(folder / METRICS)
         stopped = next((r["stopped"] for r in records if "stopped" in r), None)
         return History(
             config=config,
@@ -181,6 +187,8 @@ class History:
             folder=folder,
             stopped=stopped,
             row=_read_server_state(folder).get("row"),
+            seconds={line["round"]: line["seconds"] for line in _read_records(folder / TIMINGS)},
+            confusion=_read_json(folder / "confusion.json") or [],
         )
 
 

@@ -29,7 +29,7 @@ CLIENTS, GLOBAL = ACCURACY.clients, ACCURACY.shared
 BYTES = ("bytes_down", "bytes_up", "bytes_between")
 """The bytes of a round: from the server, to the server, and between clients."""
 GROUPS = ("small", "intermediate", "big")
-AXES = ("round", "megabytes", "steps")
+AXES = ("round", "megabytes", "steps", "seconds")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,12 @@ def last_value(history: History, metric: str) -> float | None:
 
 
 def progress(history: History, axis: str) -> dict[int, float]:
-    """The position of each round on an axis: its number, or the megabytes or local steps up to its end."""
+    """The position of each round on an axis: its number, or the megabytes, local steps or seconds up to its end.
+
+    Empty if the seconds of some round were not recorded.
+    """
+    if axis == "seconds" and any(record["round"] not in history.seconds for record in history.records):
+        return {}
     total = 0.0
     places = {}
     for record in history.records:
@@ -87,6 +92,8 @@ def progress(history: History, axis: str) -> dict[int, float]:
             total += bytes_sent(record) / 1e6
         elif axis == "steps":
             total += record["steps"]
+        elif axis == "seconds":
+            total += history.seconds[record["round"]]
         else:
             total = record["round"]
         places[record["round"]] = total
@@ -102,7 +109,7 @@ def traffic(runs: Sequence[History]) -> dict[str, float]:
 def curve(runs: Sequence[History], metric: str, axis: str = "round") -> MetricCurve | None:
     """A method's curve over the rounds in which all its runs measured the metric, or None if there are none."""
     measured = [(values_by_round(run, metric), progress(run, axis)) for run in runs]
-    measured = [(values, places) for values, places in measured if values]
+    measured = [(values, places) for values, places in measured if values and places]
     rounds = sorted(set.intersection(*(set(values) for values, _ in measured))) if measured else []
     if not rounds:
         return None
@@ -118,7 +125,7 @@ def common_score(histories: Histories) -> Score:
 
 
 def score_panels(axis: str, histories: Histories) -> list[CurvePanel]:
-    """The score by ``round``, ``megabytes`` or ``steps``: a panel for the global model, one for the clients' models.
+    """The score by ``round``, ``megabytes``, ``steps`` or ``seconds``: a panel for the global model, one for the clients' models.
 
     The band is the standard deviation over seeds, or over clients if there is only one run.
     """
@@ -141,7 +148,8 @@ def score_panels(axis: str, histories: Histories) -> list[CurvePanel]:
             note = _band_note(histories, alone, over_clients)
             panels.append(CurvePanel(title, note, axis, known, score.axis, score.is_share))
     if not panels:
-        raise FedloomError(f"{score.heading} was not measured in these runs.")
+        what = "Seconds were" if axis == "seconds" else f"{score.heading} was"
+        raise FedloomError(f"{what} not recorded in these runs.")
     return panels
 
 

@@ -1,0 +1,177 @@
+"""What the script of a report gets: curves by metric and axis, and a table of clients, as plain JSON values.
+
+A curve is the mean over seeds with its spread, by round; where a round lies on another axis (megabytes, steps,
+seconds) is kept once per method. ``explore.js`` draws it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedloom.plotting.curves import UNITS
+from fedloom.plotting.style import DASHES, PALETTE
+from fedloom.runs.history import History
+from fedloom.runs.score import Score, scores_of
+from fedloom.runs.statistics import AXES, Histories, common_score, curve, is_finite, progress
+
+MOST_CLIENTS = 2000
+"""Clients of a seed in the table, at most."""
+MOST_ROWS = 6000
+"""Clients of all seeds in the table, at most."""
+NAMES = {"round": "round", "megabytes": "megabytes", "steps": "local steps", "seconds": "seconds"}
+"""The axes in a word or two."""
+DIGITS = 6
+"""Significant digits of the numbers on a page."""
+
+
+def explore_json(histories: Histories) -> str:
+    """The data of the script, safe inside a ``script`` element: no ``<`` can end it."""
+    text = json.dumps(explore_data(histories), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def explore_data(histories: Histories) -> dict[str, Any]:
+    """The data of the script as plain values."""
+    score = common_score(histories)
+    found = {
+        metric: {name: curve(runs, metric) for name, runs in histories.items()} for metric in metric_titles(histories)
+    }
+    metrics = [
+        {
+            "title": title,
+            "share": share,
+            "unit": unit,
+            "lines": [
+                None
+                if line is None
+                else {
+                    "rounds": [int(number) for number in line.x],
+                    "mean": _numbers(line.mean),
+                    "std": None if line.std is None else _numbers(line.std),
+                }
+                for line in found[metric].values()
+            ],
+        }
+        for metric, (title, unit, share) in metric_titles(histories).items()
+        if any(line is not None for line in found[metric].values())
+    ]
+    return {
+        "methods": [
+            {"name": name, "colour": PALETTE[place % len(PALETTE)], "dash": _dash(place), "seeds": len(runs)}
+            for place, (name, runs) in enumerate(histories.items())
+        ],
+        "metrics": metrics,
+        "axes": [
+            {"name": NAMES[axis], "title": UNITS[axis], "whole": axis == "round", "places": places}
+            for axis in AXES
+            if any(places := [_places(runs, axis) for runs in histories.values()])
+        ],
+        "score": {"title": score.title, "share": score.is_share, "higher": score.higher_is_better},
+        "classes": _class_names(histories),
+        "seeds": _seeds(histories, score),
+    }
+
+
+def metric_titles(histories: Histories) -> dict[str, tuple[str, str, bool]]:
+    """The metrics that a page can show: title, unit and whether values are shares, by the name in the records."""
+    score = common_score(histories)
+    runs = [run for several in histories.values() for run in several]
+    others = list({one.name: one for run in runs for one in scores_of(run.config)[1:]}.values())
+    titles: dict[str, tuple[str, str, bool]] = {}
+    for one in (score, *others):
+        head = one.heading
+        titles |= {
+            one.clients: (f"{head}, clients' models on their own test sets", one.axis, one.is_share),
+            one.shared: (f"{head}, shared model on the global test set", one.axis, one.is_share),
+            one.over_clients("pooled"): (f"{head}, all clients' test samples together", one.axis, one.is_share),
+            one.over_clients("worst_decile"): (f"{head}, worst-off tenth of the clients", one.axis, one.is_share),
+            f"client_model/own_validation/{one.name}/mean": (
+                f"{head}, clients' models on their own validation sets",
+                one.axis,
+                one.is_share,
+            ),
+        }
+    return titles | {
+        "client_model/own_test/loss/mean": ("Loss, clients' models on their own test sets", "loss", False),
+        "global_model/global_test/loss": ("Loss, shared model on the global test set", "loss", False),
+        "client_model/own_validation/loss/mean": ("Loss, clients' models on their own validation sets", "loss", False),
+    }
+
+
+def _numbers(values: Sequence[float]) -> list[float]:
+    return [_number(value) for value in values]
+
+
+def _number(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _dash(place: int) -> list[float]:
+    style = DASHES[place // len(PALETTE) % len(DASHES)]
+    return [] if isinstance(style, str) else [3 * length for length in style[1]]
+
+
+def _places(runs: Sequence[History], axis: str) -> dict[int, float]:
+    """Where each round lies on an axis, mean over the seeds that played it; empty if it was not recorded."""
+    each = [places for places in (progress(run, axis) for run in runs) if places]
+    rounds = sorted({number for places in each for number in places})
+    return {
+        number: _number(sum(known) / len(known))
+        for number in rounds
+        if (known := [places[number] for places in each if number in places])
+    }
+
+
+def _class_names(histories: Histories) -> list[str]:
+    tables = (run.partition for runs in histories.values() for run in runs)
+    return next((list(map(str, names)) for names in (table.get("class_names") for table in tables) if names), [])
+
+
+def _seeds(histories: Histories, score: Score) -> list[dict[str, Any]]:
+    """The table of clients of each seed: data sizes, and for every method the client's values and rounds."""
+    seeds = list(dict.fromkeys(str(run.config.get("seed", "")) for runs in histories.values() for run in runs))
+    tables, left = [], MOST_ROWS
+    for seed in seeds:
+        runs = [next((r for r in several if str(r.config.get("seed", "")) == seed), None) for several in histories.values()]  # fmt: skip # noqa: E501
+        rows = _client_rows(runs, score)
+        if rows:
+            tables.append({"seed": seed, "all": len(rows), "rows": rows[: max(0, min(MOST_CLIENTS, left))]})
+            left -= len(tables[-1]["rows"])
+    return [table for table in tables if table["rows"]]
+
+
+def _client_rows(runs: Sequence[History | None], score: Score) -> list[dict[str, Any]]:
+    by_method = [{row["client"]: row for row in run.clients} if run else {} for run in runs]
+    chosen = [_rounds_of_clients(run) if run else {} for run in runs]
+    counts = next((run.partition.get("counts") for run in runs if run and run.partition.get("counts")), [])
+    rows = []
+    for client in sorted({client for table in by_method for client in table}):
+        known = next(table[client] for table in by_method if client in table)
+        rows.append(
+            {
+                "name": str(known.get("name", client)),
+                "train": known.get("train"),
+                "test": known.get("test"),
+                "group": known.get("group"),
+                "values": [_value(table.get(client), score.name) for table in by_method],
+                "losses": [_value(table.get(client), "loss") for table in by_method],
+                "rounds": [rounds.get(client, []) for rounds in chosen],
+                "counts": counts[client] if isinstance(client, int) and client < len(counts) else None,
+            }
+        )
+    return rows
+
+
+def _rounds_of_clients(run: History) -> dict[int, list[int]]:
+    rounds: dict[int, list[int]] = {}
+    for record in run.records:
+        for client in record.get("selected", ()):
+            rounds.setdefault(int(client), []).append(record["round"])
+    return rounds
+
+
+def _value(row: Mapping[str, Any] | None, key: str) -> float | None:
+    value = row.get(key) if row else None
+    return _number(value) if value is not None and is_finite(value) else None
