@@ -16,6 +16,7 @@ from fedloom.core.metric import Metric
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.scores import Scores
 from fedloom.rounds.channel import Channel
+from fedloom.rounds.confusion_counts import ConfusionCounts
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.metrics import metric_values
@@ -62,6 +63,8 @@ class ClientRuntime:
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":
             return self._update(cohort, message, job.measure)
+        if job.kind == "confusion":
+            return {"confusion": self._confusion(cohort, message)}
         return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message, job.measure)
 
     def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
@@ -112,6 +115,15 @@ class ClientRuntime:
             mine = torch.tensor([client in victims for client in cohort.ids])
             result |= {"recall": torch.where(mine, scores.mean_score, torch.nan)}
         return result
+
+    def _confusion(self, cohort: Cohort, message: Message) -> Tensor:
+        """Which classes were taken for which, over the test samples of all clients of the cohort."""
+        federation = cohort.task.federation
+        counts = MetricSums((ConfusionCounts(federation.classes),), len(cohort))
+        lists = [federation.test[client] for client in cohort.ids]
+        self.scoring.scores(cohort.spread(self.prediction_rows(cohort, message)), lists, counts)
+        nothing = torch.zeros(federation.classes**2, dtype=torch.float64)
+        return sum(counts.sums["confusion_counts"].values(), nothing)
 
     def _global_scores(self, cohort: Cohort, rows: Tensor) -> Tensors:
         """Each client's mean score, and each metric, on the global test set."""

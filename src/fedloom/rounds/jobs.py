@@ -23,12 +23,13 @@ class Job:
 
     ``update`` trains clients; ``ask`` evaluates their current models on validation or training data, for selectors;
     ``score`` evaluates what they predict with on their test parts; ``global`` evaluates the shared row on the samples
-    ``ids[0]`` to ``ids[1] - 1`` of the global test set. ``places`` are the clients' places in the wave's ``ids``.
+    ``ids[0]`` to ``ids[1] - 1`` of the global test set; ``confusion`` counts which classes were taken for which on the
+    clients' test parts. ``places`` are the clients' places in the wave's ``ids``.
     ``measure`` asks for more: an ``update`` then evaluates the received and the trained models on the clients' test
     parts, a ``score`` what clients predict with on their validation parts.
     """
 
-    kind: Literal["update", "ask", "score", "global"]
+    kind: Literal["update", "ask", "score", "global", "confusion"]
     round: int
     ids: list[int]
     places: list[int]

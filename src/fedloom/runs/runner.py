@@ -13,6 +13,7 @@ from fedloom.core.errors import Abandoned, FedloomError, Stopped
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
 from fedloom.rounds.composition import Composition
+from fedloom.rounds.confusion import count_confusion
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.metrics import score_per_selected
@@ -125,6 +126,8 @@ def _run_rounds(
             history.row = state.server.get("row")
             if not history.clients and run.eval_every:  # stopped after the last round, before clients.json was written
                 history.clients = score_models(run, cores, state)[1]
+            if run.eval_every:
+                history.confusion = count_confusion(run, cores, state)
         except Stopped as end:
             history.stopped = str(end)
             append_stop(folder, history.stopped)
@@ -132,6 +135,8 @@ def _run_rounds(
             cores.close()
     if folder is not None:
         write_atomic(folder / "clients.json", compact_json(history.clients))
+        if history.confusion:
+            write_atomic(folder / "confusion.json", compact_json(history.confusion))
     return history
 
 

@@ -125,7 +125,7 @@ def common_score(histories: Histories) -> Score:
 
 
 def score_panels(axis: str, histories: Histories) -> list[CurvePanel]:
-    """The score by ``round``, ``megabytes``, ``steps`` or ``seconds``: a panel for the global model, one for the clients' models.
+    """The score by ``round``, ``megabytes``, ``steps`` or ``seconds``: panels of the global and of the clients' models.
 
     The band is the standard deviation over seeds, or over clients if there is only one run.
     """
