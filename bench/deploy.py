@@ -33,7 +33,7 @@ RUN = {
 }
 
 
-def started(root: Path, *command: str, until: str) -> subprocess.Popen[bytes]:
+def start(root: Path, *command: str, until: str) -> subprocess.Popen[bytes]:
     """Start a command of ours and wait until it says something."""
     log = root / f"{'-'.join(command)}.log"
     with open(log, "wb") as file:
@@ -73,9 +73,9 @@ def main() -> None:
         subprocess.run([*FEDLOOM, "deploy", "init", "run.toml", "--clients", ",".join(SITES), "--rehearsal", "--out",
                         "d", *options], cwd=root, check=True, stdout=subprocess.DEVNULL)  # fmt: skip
         try:
-            started(root / "d", "server", "server", until="ready")
+            start(root / "d", "server", "server", until="ready")
             for site in SITES:
-                started(root / "d", "client", site, until="connected")
+                start(root / "d", "client", site, until="connected")
             subprocess.run([*FEDLOOM, "deploy", "run", "d/server", "--quiet"], cwd=root, check=True,
                            stdout=subprocess.DEVNULL)  # fmt: skip
         finally:

@@ -29,7 +29,7 @@ from fedloom.models.fullgn import FullGN
 from fedloom.models.graph_network_block import Block, Phi
 from fedloom.tasks.task import task
 from fedloom.training.local_trainer import LocalTrainer
-from measure import Contenders, arguments, interleaved, line
+from measure import Contenders, arguments, best_times, line
 
 BATCH, RATE = 128, 0.01
 
@@ -173,7 +173,7 @@ def main() -> None:
             "plain loop, collated": plain_loop(MetaStack(model), ready),
             "fedloom": ours(made, client),
         }
-        best, steps = interleaved(contenders, options.repeat), len(ready)
+        best, steps = best_times(contenders, options.repeat), len(ready)
         nodes = made.federation.columns["x"][train, 2].float().mean()
         case = f"{name}, {len(train)} points"
         for contender, (cpu, wall) in best.items():

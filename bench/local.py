@@ -25,7 +25,7 @@ from fedloom.models import build
 from fedloom.runs.api import run
 from fedloom.training.execution import Execution, cohorts, decide
 from fedloom.training.local_trainer import LocalTrainer
-from measure import Contenders, arguments, interleaved, line, show
+from measure import Contenders, arguments, best_times, line, show
 
 BATCH = 32
 RATE = 0.01
@@ -125,7 +125,7 @@ def idle(repeat: int, as_json: bool) -> None:
     task = Task("bench", federation(1000, 20, (64,), 10), mlp(64, 32, 10))
     rounds, number = 20, 100
     settings = {"local": LocalWork(steps=0), "selection": {"number": number}, "eval_every": 0}
-    best = interleaved({"idle": lambda: run(task, rounds=rounds, **settings)}, repeat)
+    best = best_times({"idle": lambda: run(task, rounds=rounds, **settings)}, repeat)
     cpu, wall = best["idle"]
     rate = rounds * number / cpu
     line("idle clients, updates per second", "inline", cpu, wall, rate, as_json, 3000.0)
@@ -179,7 +179,7 @@ def main() -> None:
         if not options.quick:  # compiling takes longer than everything else together
             others = ("vectorised",) if chosen.name == "loop" else ("loop", "compiled")
             contenders |= {name: ours(task, name, epochs) for name in others}
-        show(f"{case} ({chosen.name})", interleaved(contenders, options.repeat), options.json, bars)
+        show(f"{case} ({chosen.name})", best_times(contenders, options.repeat), options.json, bars)
     if options.only in "idle clients":
         idle(options.repeat, options.json)
     if options.only in "whole run":

@@ -27,7 +27,7 @@ def arguments(description: str) -> argparse.Namespace:
     return options
 
 
-def interleaved(contenders: Contenders, repeat: int) -> dict[str, tuple[float, float]]:
+def best_times(contenders: Contenders, repeat: int) -> dict[str, tuple[float, float]]:
     """Best CPU and wall seconds of each contender, after one warm-up each."""
     best = dict.fromkeys(contenders, (float("inf"), float("inf")))
     for turn in range(repeat + 1):

@@ -37,5 +37,5 @@ def test_a_hostile_minority_cannot_leave_the_range_of_the_honest(hostile, value,
 
 def test_two_clients_in_a_round_are_too_few():
     task = fl.task("digits", clients=5)
-    with pytest.raises(fl.FedloomError, match="median needs at least 3 clients in a round, and a round has 2"):
+    with pytest.raises(fl.FedloomError, match="median needs at least 3 clients in a round, but a round has 2"):
         fl.run(task, "fedavg", rounds=1, aggregation="median", selection={"number": 2})

@@ -59,7 +59,7 @@ def test_hostile_clients_are_drawn_by_the_seed():
         ("fedavg", {"name": "signflip"}, "Did you mean 'signflipping'"),
         ("fedavg", {"name": "signflipping", "scale": 0}, "positive"),
         ("fedavg", {"name": "signflipping", "fraction": 2}, "at most 1"),
-        ("fedavg", {"name": "signflipping", "clients": [99]}, "no client of that number"),
+        ("fedavg", {"name": "signflipping", "clients": [99]}, "no client 99 takes part in training"),
         ("fedavg", {"name": "signflipping", "fraction": 0}, "above 0"),
         ("fedavg", {"name": "signflipping", "clients": []}, "empty list"),
         ("fedavg", [], "is not an attack"),

@@ -30,8 +30,8 @@ def one_rung(monkeypatch):
     monkeypatch.setattr(a, "schedule", lambda *size: schedule(*size)[:1])
 
 
-def without_time(told):
-    return {**told, "seconds": 0}
+def without_time(message):
+    return {**message, "seconds": 0}
 
 
 def test_advice_is_printed_as_text_and_left_as_json_and_a_page(fedloom, tmp_path):
@@ -40,12 +40,12 @@ def test_advice_is_printed_as_text_and_left_as_json_and_a_page(fedloom, tmp_path
     assert "Small clients" in result.stdout
     assert "One method for all 6 clients" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100
-    told = json.loads((tmp_path / "a" / "advice.json").read_text())
+    values = json.loads((tmp_path / "a" / "advice.json").read_text())
     again = json.loads(fedloom("advise", *SMALL, "--out", "a", "--json").stdout)
-    assert without_time(again) == without_time(told)
+    assert without_time(again) == without_time(values)
     assert "Advice for digits" in (tmp_path / "a" / "report.html").read_text()
-    assert told["overall"]["use"]["candidate"] in told["rungs"][-1]["candidates"]
-    names = [pick["group"] for pick in told["groups"]]
+    assert values["overall"]["use"]["candidate"] in values["rungs"][-1]["candidates"]
+    names = [pick["group"] for pick in values["groups"]]
     assert names == ["small", "intermediate", "big"]
 
 
@@ -67,8 +67,8 @@ def test_an_advice_that_was_stopped_goes_on_by_the_same_command_and_by_resume(fe
     assert len(list((tmp_path / "cut").glob("*-seed*"))) == 3
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "cut").rglob("metrics.jsonl")}
     monkeypatch.setattr(a.Screening, "run_candidate", real)
-    told = json.loads(fedloom("resume", "cut", "--json").stdout)
-    assert without_time({**told, "folder": "whole"}) == without_time(whole)
+    values = json.loads(fedloom("resume", "cut", "--json").stdout)
+    assert without_time({**values, "folder": "whole"}) == without_time(whole)
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 
@@ -76,9 +76,9 @@ def test_your_own_data_are_advised_on(fedloom, tmp_path):
     rows = "\n".join(f"{i % 7},{i % 3},{'yes' if i % 2 else 'no'},h{min(i % 7, i % 3)}" for i in range(300))
     (tmp_path / "own.csv").write_text("age,dose,outcome,hospital\n" + rows)
     own = ["--data", "own.csv", "--target", "outcome", "--client-column", "hospital", "--methods", "fedavg"]
-    told = json.loads(fedloom("advise", *own, "--rounds", "2", "--minutes", "20", "--out", "a", "--json").stdout)
-    assert told["task"] == "own"
-    assert sum(pick["clients"] for pick in told["groups"]) == told["overall"]["clients"] == 3
+    values = json.loads(fedloom("advise", *own, "--rounds", "2", "--minutes", "20", "--out", "a", "--json").stdout)
+    assert values["task"] == "own"
+    assert sum(pick["clients"] for pick in values["groups"]) == values["overall"]["clients"] == 3
 
 
 MISTAKES = {

@@ -42,9 +42,9 @@ def test_run_prints_one_json_object_and_leaves_a_complete_folder(tmp_path):
     )
     result = fedloom(*words.split(), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert told["rounds"] == 5
-    assert 0 < told["metrics"]["global_model/global_test/accuracy"] <= 1
+    values = json.loads(result.stdout)
+    assert values["rounds"] == 5
+    assert 0 < values["metrics"]["global_model/global_test/accuracy"] <= 1
     names = {str(path.relative_to(tmp_path / "DIR")) for path in (tmp_path / "DIR").rglob("*") if path.is_file()}
     assert {"config.toml", "metrics.jsonl", "report.html", "checkpoints/round-000005.safetensors"} <= names
     assert len((tmp_path / "DIR" / "metrics.jsonl").read_text().splitlines()) == 6
@@ -61,13 +61,13 @@ def test_a_runs_own_config_repeats_it_to_the_byte(inside, tmp_path):
 
 def test_compare_prints_a_table_a_verdict_and_a_report_and_goes_on_past_divergence(inside, tmp_path):
     words = ["compare", *SMALL, "--seeds", "2", "--out", "c", "--json", "fedavg", "fedprox:mu=1", "fedsgd"]
-    told = json.loads(inside(*words).stdout)
-    assert [row["method"] for row in told["methods"]] == ["fedavg", "fedprox:mu=1", "fedsgd"]
-    assert all(row["seeds"] == 2 and row["client_accuracy_std"] is not None for row in told["methods"])
+    values = json.loads(inside(*words).stdout)
+    assert [row["method"] for row in values["methods"]] == ["fedavg", "fedprox:mu=1", "fedsgd"]
+    assert all(row["seeds"] == 2 and row["client_accuracy_std"] is not None for row in values["methods"])
     assert (tmp_path / "c" / "report.html").exists()
     words = ["compare", *SMALL, "--lr", "1e20", "--out", "d", "--json", "fedavg", "local"]
-    told = json.loads(inside(*words).stdout)
-    assert all("diverged in round 1" in row["stopped"] for row in told["methods"])
+    values = json.loads(inside(*words).stdout)
+    assert all("diverged in round 1" in row["stopped"] for row in values["methods"])
 
 
 @pytest.mark.slow
@@ -83,16 +83,16 @@ def test_resuming_a_finished_comparison_only_reads_it(inside, tmp_path):
 def test_report_keeps_two_settings_of_one_method_apart(inside):
     for mu in ("0.1", "5"):
         inside("run", *SMALL, "--method", f"fedprox:mu={mu}", "--out", f"p{mu}")
-    told = json.loads(inside("report", "p0.1", "p5", "--json").stdout)
-    assert {row["method"] for row in told["methods"]} == {"fedprox:mu=0.1", "fedprox:mu=5.0"}
+    values = json.loads(inside("report", "p0.1", "p5", "--json").stdout)
+    assert {row["method"] for row in values["methods"]} == {"fedprox:mu=0.1", "fedprox:mu=5.0"}
 
 
 @pytest.mark.slow
 def test_report_keeps_a_method_apart_from_the_same_with_a_stage(inside):
     for number, method in enumerate(("fedavg", "fedavg+fedpredict", "fedavg+finetune:epochs=2")):
         inside("run", *SMALL, "--method", method, "--out", f"r{number}")
-    told = json.loads(inside("report", "r0", "r1", "r2", "--json").stdout)
-    assert {row["method"] for row in told["methods"]} == {"fedavg", "fedavg+fedpredict", "fedavg+finetune:epochs=2"}
+    values = json.loads(inside("report", "r0", "r1", "r2", "--json").stdout)
+    assert {row["method"] for row in values["methods"]} == {"fedavg", "fedavg+fedpredict", "fedavg+finetune:epochs=2"}
 
 
 @pytest.mark.slow
@@ -152,9 +152,9 @@ def test_every_list_has_a_line_for_each_thing(kind, inside):
 
 def test_data_shows_counts_and_draws_a_picture(inside, tmp_path):
     words = ["data", "digits", "--clients", "5", "--alpha", "0.1"]
-    told = json.loads(inside(*words, "--json", "--png", "p.png").stdout)
-    assert told["clients"] == 5
-    assert sum(map(sum, told["counts"])) == told["train_samples"]
+    values = json.loads(inside(*words, "--json", "--png", "p.png").stdout)
+    assert values["clients"] == 5
+    assert sum(map(sum, values["counts"])) == values["train_samples"]
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 

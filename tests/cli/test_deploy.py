@@ -61,7 +61,7 @@ def test_init_writes_what_was_asked_for(deploy_folder):
     ("words", "says"),
     [
         (["none.toml", "--clients", "a,b"], "there is no configuration file none.toml"),
-        (["run.toml", "--clients", "a,b,c"], "3 sites are named and the task has 2 clients"),
+        (["run.toml", "--clients", "a,b,c"], "3 sites are named, but the task has 2 clients"),
         (["run.toml", "--clients", "a,a"], "site name 'a' is given twice"),
         (["run.toml", "--clients", "a,../b"], "../b"),
         (["run.toml", "--clients", ","], "a deployment needs at least one site"),
@@ -90,11 +90,11 @@ def test_init_never_overwrites(tmp_path, fedloom, deploy):
 
 def test_explain_tells_the_same_of_the_run_file_and_of_a_participants_config(deploy, tmp_path, fedloom):
     (tmp_path / "run.toml").write_text(RUN)
-    told = fedloom("explain", "run.toml")
-    assert told.returncode == 0
+    result = fedloom("explain", "run.toml")
+    assert result.returncode == 0
     model = 4 * (64 * 10 + 10)
-    assert f"{model:,}" in told.stdout
-    assert fedloom("explain", deploy / "north" / "config.toml").stdout == told.stdout
+    assert f"{model:,}" in result.stdout
+    assert fedloom("explain", deploy / "north" / "config.toml").stdout == result.stdout
 
 
 def test_explain_at_the_server_knows_its_settings(deploy, fedloom):
@@ -113,8 +113,8 @@ def test_explain_refuses_a_file_that_is_not_there(fedloom):
 
 def test_status_of_a_site_that_never_ran(deploy, fedloom):
     assert fedloom("status", deploy / "south").stdout.splitlines() == ["site south: not running", "no final model yet"]
-    told = json.loads(fedloom("status", deploy / "south", "--json").stdout)
-    assert told == {"site": "south", "running": None, "last": [], "model": False}
+    values = json.loads(fedloom("status", deploy / "south", "--json").stdout)
+    assert values == {"site": "south", "running": None, "last": [], "model": False}
 
 
 def test_status_of_a_server_that_is_down(deploy, fedloom):
@@ -161,8 +161,8 @@ def test_a_folder_of_nobody_is_refused(tmp_path, fedloom, verb):
 
 def test_a_run_without_its_server_is_refused(deploy, fedloom):
     pytest.importorskip("flwr", reason="Flower is not installed: nothing is started")
-    told = refusal(fedloom("run", deploy / "server", "--json"))
-    assert "the server is not running: start it with  fedloom deploy server" in told
+    text = refusal(fedloom("run", deploy / "server", "--json"))
+    assert "the server is not running: start it with  fedloom deploy server" in text
     assert not (deploy / "server" / "run").exists()
 
 
@@ -172,7 +172,7 @@ def test_a_misspelt_setting_is_named(deploy, fedloom):
     assert "prot" in refusal(fedloom("status", deploy / "north"))
 
 
-def test_the_verbs_are_told_in_the_order_they_are_used():
-    told = CliRunner().invoke(app, ["--help"]).stdout
-    places = [told.index(f"fedloom deploy {verb}") for verb in ("init", "explain", "server", "client", "run")]
+def test_the_help_lists_the_commands_in_the_order_of_use():
+    text = CliRunner().invoke(app, ["--help"]).stdout
+    places = [text.index(f"fedloom deploy {verb}") for verb in ("init", "explain", "server", "client", "run")]
     assert places == sorted(places)

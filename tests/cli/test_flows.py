@@ -27,11 +27,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
 def test_show_prints_the_outline_and_draws_the_picture(path: Path, folder: Path) -> None:
     flow, dialect = read_flow(path)
-    told = output(flows, "show", path, "--out", "p.svg")
-    assert told.startswith(f"{flow.name} ({dialect.name}): {len(flow.nodes)} nodes")
-    assert told.endswith("Picture: p.svg\n")
+    text = output(flows, "show", path, "--out", "p.svg")
+    assert text.startswith(f"{flow.name} ({dialect.name}): {len(flow.nodes)} nodes")
+    assert text.endswith("Picture: p.svg\n")
     assert (folder / "p.svg").read_text().startswith("<?xml")
-    assert max(map(len, told.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_show_names_its_picture_after_the_file(folder: Path) -> None:
@@ -45,9 +45,9 @@ def test_show_says_what_was_joined_and_what_is_unfinished(folder: Path) -> None:
     (folder / "draft.json").write_text(text.replace(',\n    {"source": "nothing to do", "target": "end"}', ""))
     assert "Unfinished: the rule 'terminal ends'" in output(flows, "show", "draft.json", "--out", "p.svg")
     assert "terminal ends" in output(flows, "check", "draft.json", code=2)
-    told = json.loads(output(flows, "show", "draft.json", "--json"))
-    assert told["finished"] is False
-    assert "picture" not in told
+    values = json.loads(output(flows, "show", "draft.json", "--json"))
+    assert values["finished"] is False
+    assert "picture" not in values
 
 
 def test_show_refuses_a_broken_flow_before_it_prints(folder: Path) -> None:
@@ -61,8 +61,8 @@ def test_show_refuses_a_broken_flow_before_it_prints(folder: Path) -> None:
 def test_check_says_of_every_file_whether_it_is_a_flow(folder: Path) -> None:
     flow, dialect = read_flow("flows/order_approval.json")
     write_packed(Corpus((Organisation("us", (flow, flow)),), dialect), folder / "flows" / "all.npz")
-    told = output(flows, "check", "flows").splitlines()
-    assert told == [
+    lines = output(flows, "check", "flows").splitlines()
+    assert lines == [
         "ok      flows/all.npz  (platform, 2 flows, 1 organisation)",
         "ok      flows/invoice.bpmn  (bpmn, 14 nodes, 16 edges)",
         "ok      flows/order_approval.json  (platform, 12 nodes, 14 edges)",
@@ -86,10 +86,10 @@ def test_check_names_the_first_broken_rule_or_the_place_and_exits_with_2(folder:
         (broken / f"{name}.json").write_text(good.replace(old, new, 1))
     (broken / "truncated.json").write_text(good[:300])
     (broken / "bomb.bpmn").write_text('<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><x>&b;</x>')
-    told = output(flows, "check", "broken", "flows", code=2)
+    text = output(flows, "check", "broken", "flows", code=2)
     reasons = {
         Path(line.split("  ", 1)[1].split(",")[0].split(":")[0]).stem: line
-        for line in told.splitlines()
+        for line in text.splitlines()
         if "broken  " in line
     }
     assert "the rule 'cycles'" in reasons["cycle"]
@@ -98,7 +98,7 @@ def test_check_names_the_first_broken_rule_or_the_place_and_exits_with_2(folder:
     assert "the rule 'known kinds'" in reasons["unknown kind"]
     assert f"line {good[:300].count(chr(10)) + 1}, column" in reasons["truncated"]
     assert "line 1: a document type" in reasons["bomb"]
-    assert told.splitlines()[-1] == "9 files: 3 ok, 6 broken."
+    assert text.splitlines()[-1] == "9 files: 3 ok, 6 broken."
     results = json.loads(output(flows, "check", "broken", "--json", code=2))
     assert results["broken"] == 6
     assert not any(result["ok"] for result in results["files"])
@@ -113,8 +113,8 @@ def test_check_refuses_a_folder_without_flows(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["invoice.bpmn", "support_mail.n8n.json", "order_approval.json"])
 def test_convert_writes_the_same_flow_in_our_format(name: str, folder: Path) -> None:
-    told = output(flows, "convert", f"flows/{name}", "--out", "out.json")
-    assert "out.json: " in told
+    text = output(flows, "convert", f"flows/{name}", "--out", "out.json")
+    assert "out.json: " in text
     assert read_flow("out.json") == read_flow(f"flows/{name}")
     assert json.loads((folder / "out.json").read_text())["format"] == "fedloom-flow"
 

@@ -26,9 +26,9 @@ def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(fedloom, tm
 def test_one_file_keeps_the_extra_flows_too(fedloom, tmp_path):
     done = fedloom(*SMALL, "--seed", "0", "--out", "corpus.npz", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)["groups"]
-    assert told["small"]["points"] == 80
-    assert told["big"]["points"] == 1_000
+    values = json.loads(done.stdout)["groups"]
+    assert values["small"]["points"] == 80
+    assert values["big"]["points"] == 1_000
     assert read_packed(tmp_path / "corpus.npz").organisations == generate(2, 1_000, 0).organisations
 
 

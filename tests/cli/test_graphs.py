@@ -31,12 +31,12 @@ def own(tmp_path):
 
 
 def test_a_graph_of_ones_own_is_divided_and_told_as_json(own):
-    told = json.loads(split("--data", own, "--clients", 2, "--json"))
-    assert (told["nodes"], told["classes"], told["clients"], told["names"]) == (38, 3, 2, ["0", "1"])
-    assert told["per_client"]["communities"] == [2, 2]
-    assert told["means"]["nodes"] == sum(told["per_client"]["nodes"]) / 2
-    assert told["thesis"] is None
-    assert sum(told["per_client"]["labelled"]) >= 18
+    values = json.loads(split("--data", own, "--clients", 2, "--json"))
+    assert (values["nodes"], values["classes"], values["clients"], values["names"]) == (38, 3, 2, ["0", "1"])
+    assert values["per_client"]["communities"] == [2, 2]
+    assert values["means"]["nodes"] == sum(values["per_client"]["nodes"]) / 2
+    assert values["thesis"] is None
+    assert sum(values["per_client"]["labelled"]) >= 18
 
 
 def test_the_table_has_a_row_per_client_and_their_mean(own, monkeypatch):
@@ -65,7 +65,7 @@ def test_cora_stands_beside_the_table_of_the_thesis(monkeypatch):
     if not (DATA_FOLDER / "cora.npz").is_file():
         pytest.skip(f"cora.npz is not in {DATA_FOLDER}")
     monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
-    told = json.loads(split("Cora", "--clients", 4, "--json"))
-    assert told["thesis"]["nodes"] == 859.25
+    values = json.loads(split("Cora", "--clients", 4, "--json"))
+    assert values["thesis"]["nodes"] == 859.25
     monkeypatch.setenv("COLUMNS", "100")
     assert "thesis, table 4.2" in split("cora", "--clients", 4)

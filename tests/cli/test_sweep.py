@@ -14,13 +14,13 @@ def test_a_sweep_sorts_its_combinations_and_leaves_a_figure_and_a_page(fedloom, 
     grids = ["--grid", "method.mu=0,1", "--grid", "local.lr=0.05,0.3"]
     result = fedloom("sweep", *SMALL, "--method", "fedprox", *grids, "--seeds", "2", "--out", "a", "--json")
     assert result.returncode == 0, result.stderr
-    told = json.loads(result.stdout)
-    metric = told["metrics"][0]
-    means = [row["means"][metric] for row in told["combinations"]]
+    values = json.loads(result.stdout)
+    metric = values["metrics"][0]
+    means = [row["means"][metric] for row in values["combinations"]]
     assert means == sorted(means, reverse=True)
-    assert [row["mark"] for row in told["combinations"]].count("best") == 1
-    assert all(row["stds"][metric] is not None for row in told["combinations"])
-    assert {json.dumps(row["settings"]) for row in told["combinations"]} == {
+    assert [row["mark"] for row in values["combinations"]].count("best") == 1
+    assert all(row["stds"][metric] is not None for row in values["combinations"])
+    assert {json.dumps(row["settings"]) for row in values["combinations"]} == {
         json.dumps({"method.mu": mu, "local.lr": lr}) for mu in (0, 1) for lr in (0.05, 0.3)
     }
     assert (tmp_path / "a" / "sweep.png").read_bytes().startswith(b"\x89PNG")
@@ -58,16 +58,16 @@ def test_resuming_a_sweep_does_what_is_missing_and_repeats_nothing(fedloom, tmp_
 @pytest.mark.slow
 def test_a_report_of_a_sweep_never_pools_two_combinations(fedloom):
     fedloom("sweep", *SMALL, "--grid", "local.lr=0.05,0.3", "--out", "a")
-    told = json.loads(fedloom("report", "a", "--json").stdout)
-    assert {(row["method"], row["seeds"]) for row in told["methods"]} == {("lr=0.05", 1), ("lr=0.3", 1)}
+    values = json.loads(fedloom("report", "a", "--json").stdout)
+    assert {(row["method"], row["seeds"]) for row in values["methods"]} == {("lr=0.05", 1), ("lr=0.3", 1)}
 
 
 def test_a_combination_that_diverges_is_left_out_and_the_others_go_on(fedloom, tmp_path):
-    told = json.loads(fedloom("sweep", *SMALL, "--grid", "local.lr=0.1,1e20", "--out", "a", "--json").stdout)
-    good, bad = told["combinations"]
+    values = json.loads(fedloom("sweep", *SMALL, "--grid", "local.lr=0.1,1e20", "--out", "a", "--json").stdout)
+    good, bad = values["combinations"]
     assert (good["mark"], bad["mark"]) == ("best", "left out")
     assert "diverged in round 1" in bad["stopped"]
-    assert "1 of 2" in told["verdict"]
+    assert "1 of 2" in values["verdict"]
     all_bad = fedloom("sweep", *SMALL, "--grid", "local.lr=1e20,1e21", "--out", "b")
     assert all_bad.returncode == 0
     assert "No combination ran to its end" in all_bad.stdout

@@ -153,18 +153,18 @@ class Forgetful(fl.FedAvg):
 @pytest.mark.slow
 def test_a_method_of_ones_own_is_named_by_its_file(tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
-    told = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Good", "--like", "fedavg", "--json"])
-    assert told.exit_code == 0, told.output
-    findings = json.loads(told.stdout)
+    result = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Good", "--like", "fedavg", "--json"])
+    assert result.exit_code == 0, result.output
+    findings = json.loads(result.stdout)
     assert {finding["holds"] for finding in findings} == {True}
     assert any("FedAvg's biased fixed point" in finding["says"] for finding in findings)
 
 
 def test_a_method_with_a_hidden_state_is_found_out(tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
-    told = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Forgetful"])
-    assert told.exit_code == 1
-    assert "FAILS" in told.stdout
+    result = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Forgetful"])
+    assert result.exit_code == 1
+    assert "FAILS" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -176,6 +176,6 @@ def test_a_method_with_a_hidden_state_is_found_out(tmp_path):
     ],
 )
 def test_bad_input_gets_a_sentence(arguments, sentence):
-    told = CliRunner().invoke(app, ["conform", *arguments])
-    assert isinstance(told.exception, fl.FedloomError)
-    assert sentence in str(told.exception)
+    result = CliRunner().invoke(app, ["conform", *arguments])
+    assert isinstance(result.exception, fl.FedloomError)
+    assert sentence in str(result.exception)

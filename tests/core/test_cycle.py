@@ -28,7 +28,7 @@ def onward(step, before, after, slots):  # noqa: ARG001
     return after, slots
 
 
-def mixing(step, before, after, slots):
+def mix(step, before, after, slots):
     """Nothing anybody would want, but it uses everything: rows and slots go into each other."""
     first, second = slots
     if step == 0:
@@ -51,7 +51,7 @@ def towards(rows, anchor):
 CYCLES = {
     "first order": PerFedAvg(alpha=0.2)._first(0.1),
     "hessian free": PerFedAvg(alpha=0.2, delta=0.01)._hessian_free(0.1),
-    "mixing": Cycle((0.1, 0.05, 0.2), (0, 1, 0), mixing, slots=2),
+    "mixing": Cycle((0.1, 0.05, 0.2), (0, 1, 0), mix, slots=2),
     "five parts": Cycle((0.1,) * 5, (4, 3, 2, 1, 0), onward),
 }
 WORKS = {

@@ -97,8 +97,8 @@ def test_a_selector_of_ones_own_is_found_again_by_another_process(mine, tmp_path
     )
     assert [record["selected"] for record in whole.records] == [[0], [2], [4]]
     code = f"import fedloom as fl; print(len(fl.resume({str(tmp_path / 'run')!r}).records))"
-    told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert told.stdout == "3\n"
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert result.stdout == "3\n"
 
 
 def test_nobody_ends_the_run_and_keeps_what_was_measured(mine):

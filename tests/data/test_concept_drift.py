@@ -230,8 +230,8 @@ def test_data_of_ones_own_drift_too(tmp_path):
     ],
 )
 def test_a_wrong_setting_is_named_by_its_path(drift, reason):
-    with pytest.raises(FedloomError) as told:
+    with pytest.raises(FedloomError) as caught:
         resolve({"task": {"drift": drift}})
-    assert reason in str(told.value)
+    assert reason in str(caught.value)
     with pytest.raises(FedloomError):
         fl.task("digits", clients=5, drift=drift)

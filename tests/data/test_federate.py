@@ -116,7 +116,7 @@ def test_a_hundred_thousand_clients_take_seconds_and_no_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"test_share": 1.0}, "test_share=1.0"),
         ({"test_share": 0.6, "valid_share": 0.5}, "leave nothing for training"),
@@ -124,8 +124,8 @@ def test_a_hundred_thousand_clients_take_seconds_and_no_memory() -> None:
         ({"clients": 500}, "clients=500 is more than"),
     ],
 )
-def test_impossible_shares_are_refused(change: dict, told: str) -> None:
-    with pytest.raises(FedloomError, match=told):
+def test_impossible_shares_are_refused(change: dict, message: str) -> None:
+    with pytest.raises(FedloomError, match=message):
         fd.federate(samples(50), fd.iid(), **{"clients": 5, **change})
 
 

@@ -14,11 +14,11 @@ import fedloom.data as fd
 def test_one_class_per_client_is_described_so() -> None:
     y = torch.arange(1000) % 10
     made = fd.federate(fd.Samples({"x": torch.zeros(1000, 2), "y": y}, 10), fd.dirichlet(0), 10, global_share=0.0)
-    told = fd.describe(made)
-    assert told["effective_classes"] == pytest.approx(1)
-    assert told["label_distance"] == pytest.approx(0.9)
-    assert told["smallest_client"] == told["largest_client"] == 80
-    assert told["train_samples"] + told["test_samples"] == 1000
+    facts = fd.describe(made)
+    assert facts["effective_classes"] == pytest.approx(1)
+    assert facts["label_distance"] == pytest.approx(0.9)
+    assert facts["smallest_client"] == facts["largest_client"] == 80
+    assert facts["train_samples"] + facts["test_samples"] == 1000
 
 
 @pytest.mark.parametrize(("clients", "classes"), [(1, 2), (5, 10), (30, 60), (60, 10), (500, 3)])

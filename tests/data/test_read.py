@@ -121,7 +121,7 @@ def test_pfllibs_pickled_files_are_refused_with_the_way_out(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "a.csv is empty"),
         ("a,label\n", "a header and no rows"),
@@ -140,15 +140,15 @@ def test_pfllibs_pickled_files_are_refused_with_the_way_out(tmp_path: Path) -> N
         ("a,label\n1,0\n", "has 1 sample"),
     ],
 )
-def test_a_wrong_csv_is_named_by_column_and_row(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_csv_is_named_by_column_and_row(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(FedloomError, match=told) as caught:
+    with pytest.raises(FedloomError, match=message) as caught:
         fd.read(tmp_path / "a.csv", classes=3)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "more", "told"),
+    ("x", "y", "more", "message"),
     [
         ([[1], [1, 2]], [0, 1], {}, "differ in shape"),
         ([["a"], ["b"]], [0, 1], {}, "not numbers"),
@@ -160,8 +160,8 @@ def test_a_wrong_csv_is_named_by_column_and_row(tmp_path: Path, text: str, told:
         (np.zeros((0, 2)), [], {}, "has no samples"),
     ],
 )
-def test_wrong_arrays_are_refused_in_a_sentence(x, y, more: dict, told: str) -> None:
-    with pytest.raises(FedloomError, match=told):
+def test_wrong_arrays_are_refused_in_a_sentence(x, y, more: dict, message: str) -> None:
+    with pytest.raises(FedloomError, match=message):
         fd.from_arrays(x, y, **more)
 
 

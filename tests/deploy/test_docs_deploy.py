@@ -160,18 +160,18 @@ def defaults(kind: type[Settings], before: str = "") -> dict[str, str]:
             found |= defaults(SiteData, "data.")
             continue
         value = "" if field.is_required() else field.get_default(call_default_factory=True)
-        told = str(value).lower() if isinstance(value, bool) else str(value)
-        found[before + name] = "none" if value is None else f"`{told}`" if not field.is_required() else ""
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        found[before + name] = "none" if value is None else f"`{text}`" if not field.is_required() else ""
     return found
 
 
 @pytest.mark.parametrize(("title", "kind"), [("deploy.toml", ServerSettings), ("site.toml", SiteSettings)])
 def test_every_setting_is_in_its_table_with_its_default(title: str, kind: type[Settings]) -> None:
     table = section("Settings").split(f"### {title}\n")[1].split("\n### ")[0]
-    told = dict(re.findall(r"^\| `([\w.]+)` \| ([^|]*) \|", table, re.MULTILINE))
+    documented = dict(re.findall(r"^\| `([\w.]+)` \| ([^|]*) \|", table, re.MULTILINE))
     known = defaults(kind)
-    assert list(told) == list(known)
-    assert {name: said for name, said in told.items() if known[name]} == {n: d for n, d in known.items() if d}
+    assert list(documented) == list(known)
+    assert {name: said for name, said in documented.items() if known[name]} == {n: d for n, d in known.items() if d}
 
 
 def test_the_sentences_about_unreadable_data_are_those_that_a_site_says(
@@ -188,14 +188,14 @@ def test_the_sentences_about_unreadable_data_are_those_that_a_site_says(
         "n/a": (header, change_cell(rows, 17, 1, "n/a")),
         "unclear": (header, change_cell(rows, 5, -1, "unclear")),
     }
-    told = []
+    sentences = []
     for head, lines in unreadable.values():
         Path("data.csv").write_text("\n".join(",".join(line) for line in (head, *lines)))
-        told.append(refusal(blueprint, "data.csv"))
+        sentences.append(refusal(blueprint, "data.csv"))
     np.savez("data.npz", x=np.zeros((9, 5), dtype=np.float32), y=np.zeros(9, dtype=np.int64))
-    told.append(refusal(blueprint, "data.npz"))
+    sentences.append(refusal(blueprint, "data.npz"))
     (listed,) = re.findall(r"^```text\n(.*?)^```", section("How sites bring data"), re.MULTILINE | re.DOTALL)
-    assert listed.splitlines() == [f"error: {sentence}" for sentence in told]
+    assert listed.splitlines() == [f"error: {sentence}" for sentence in sentences]
 
 
 def change_cell(rows: list[list[str]], row: int, column: int, cell: str) -> list[list[str]]:

@@ -59,42 +59,45 @@ METHODS = [
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_the_bytes_are_those_that_the_simulator_counts(method):
-    told = explain(ready(method))
-    assert [{name: record[name] for name in COSTS} for record in told.records] == simulate(ready(method), 2)
+    explanation = explain(ready(method))
+    assert [{name: record[name] for name in COSTS} for record in explanation.records] == simulate(ready(method), 2)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_the_bytes_of_the_tensors_add_up_to_the_counted_ones(method):
-    told = explain(ready(method))
-    for number, record in enumerate(told.records):
-        down = sum(len(e.clients) * p.bytes for e in told.of(number, WORK) for p in e.down if p.counted)
+    explanation = explain(ready(method))
+    for number, record in enumerate(explanation.records):
+        down = sum(len(e.clients) * p.bytes for e in explanation.of(number, WORK) for p in e.down if p.counted)
         assert down == record["bytes_down"] + record["bytes_between"]
         if not isinstance(method, fl.FedProto):  # whose classes count by who has them
-            assert told.reply_bytes(number) == record["bytes_up"] + record["bytes_between"]
+            assert explanation.reply_bytes(number) == record["bytes_up"] + record["bytes_between"]
 
 
 def test_selected_clients_and_the_selections_questions_are_counted_too():
     asks = {"name": "powerofchoice", "fraction": 0.4}
-    told, (_, first, _) = explain(ready(fl.FedAvg(), selection=asks)), simulate(ready(fl.FedAvg(), selection=asks), 2)
-    (question,) = told.of(1, SELECTION)
+    explanation, (_, first, _) = (
+        explain(ready(fl.FedAvg(), selection=asks)),
+        simulate(ready(fl.FedAvg(), selection=asks), 2),
+    )
+    (question,) = explanation.of(1, SELECTION)
     assert [piece.name for piece in question.up] == ["loss", "score", "samples"]
-    asked, worked = len(question.clients), len(told.of(1, WORK)[0].clients)
+    asked, worked = len(question.clients), len(explanation.of(1, WORK)[0].clients)
     assert worked < 3
-    assert first["bytes_down"] == (asked + worked) * 4 * WIDTH == told.records[1]["bytes_down"]
-    assert told.per_site(1, SELECTION, WORK)[0] == 2 * 4 * WIDTH
-    assert "The selection asks" in "\n".join(told.lines())
+    assert first["bytes_down"] == (asked + worked) * 4 * WIDTH == explanation.records[1]["bytes_down"]
+    assert explanation.per_site(1, SELECTION, WORK)[0] == 2 * 4 * WIDTH
+    assert "The selection asks" in "\n".join(explanation.lines())
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_what_is_said_to_leave_is_what_a_site_answers(method):
     prepared = ready(method)
-    told, run = explain(prepared), prepared.composition
+    explanation, run = explain(prepared), prepared.composition
     state = initial_state(run)
     play_prelude(run, Inline(run.runtime()), state)
     ids = [0, 1, 2] if method.groups(state.server) is None else [0]
     wave = next(method.play(state.server, ids, run.context(1)))
     result = run.runtime().do(Job("update", 1, wave.ids[:1], [0], measure=method.communicates), wave.message, {})
-    said = told.of(1, WORK)[0].up
+    said = explanation.of(1, WORK)[0].up
     form = reply_form(result)
     assert [piece.name for piece in said] == [name.removeprefix("reply/") for name in form]
     for piece, (dtype, shape) in zip(said, form.values(), strict=True):
@@ -102,27 +105,27 @@ def test_what_is_said_to_leave_is_what_a_site_answers(method):
 
 
 def test_what_fedrep_keeps_is_said_to_stay():
-    told = explain(ready(fl.FedRep()))
-    (one,) = told.of(1, WORK)
+    explanation = explain(ready(fl.FedRep()))
+    (one,) = explanation.of(1, WORK)
     assert [(p.name, p.shape, p.bytes) for p in one.down] == [("body", (WIDTH - HEAD,), 4 * (WIDTH - HEAD))]
     assert one.up[0].name == "body"
-    assert list(told.kept) == ["head"]
-    after = "\n".join(told.lines()).partition("What does not leave a site")[2]
+    assert list(explanation.kept) == ["head"]
+    after = "\n".join(explanation.lines()).partition("What does not leave a site")[2]
     assert "its samples and their labels" in after
     assert "head: the model's head" in after
 
 
 def test_a_stage_behind_the_method_keeps_its_model_at_the_site():
-    told = explain(ready(fl.FedAvg(), prediction=["fedpredict"]))
-    assert "fedpredict/row" in told.kept
-    assert told.records == explain(ready(fl.FedAvg())).records
+    explanation = explain(ready(fl.FedAvg(), prediction=["fedpredict"]))
+    assert "fedpredict/row" in explanation.kept
+    assert explanation.records == explain(ready(fl.FedAvg())).records
 
 
 def test_the_whole_run_is_the_sum_of_its_parts():
-    row, told = 4 * WIDTH, explain(ready(fl.FedAvg(), rounds=7, eval_every=3))
-    assert told.scorings == 1 + 3  # before the first round, after rounds 3, 6 and 7
+    row, explanation = 4 * WIDTH, explain(ready(fl.FedAvg(), rounds=7, eval_every=3))
+    assert explanation.scorings == 1 + 3  # before the first round, after rounds 3, 6 and 7
     update, scores = row + 3 * 8 + 4 * 8, 2 * 3 * 8  # on test parts and on validation parts
-    assert told.whole_run == (7 * row + 4 * row + row, 7 * update + 4 * scores + told.greeting)
+    assert explanation.whole_run == (7 * row + 4 * row + row, 7 * update + 4 * scores + explanation.greeting)
     silent = explain(ready(fl.FedAvg(), rounds=7, eval_every=0))
     assert silent.whole_run == (7 * row + row, 7 * (row + 3 * 8) + silent.greeting)
     assert "Models are never evaluated." in silent.lines()
@@ -139,9 +142,9 @@ def test_cross_site_scoring_lets_whole_models_leave_and_says_so():
 
 
 def test_fedproto_has_a_first_round_of_its_own_and_tells_that_counts_of_classes_leave():
-    told = explain(ready(fl.FedProto()))
-    text = "\n".join(told.lines())
-    assert told.per_site(1, WORK)[0] == 0 < told.per_site(2, WORK)[0]
+    explanation = explain(ready(fl.FedProto()))
+    text = "\n".join(explanation.lines())
+    assert explanation.per_site(1, WORK)[0] == 0 < explanation.per_site(2, WORK)[0]
     assert "Every later round" in text
     assert "number of its samples of each class" in text
 
@@ -156,10 +159,10 @@ class Mine(fl.FedAvg):
 
 
 def test_tensors_of_a_method_of_ones_own_are_listed_under_their_names():
-    told = explain(ready(Mine()))
-    more = next(piece for piece in told.of(1, WORK)[0].up if piece.name == "more")
+    explanation = explain(ready(Mine()))
+    more = next(piece for piece in explanation.of(1, WORK)[0].up if piece.name == "more")
     assert (more.shape, more.bytes, more.meaning) == ((2, 3), 24, "a tensor that the method defines, named more")
-    assert "  secret: a tensor that the method defines, named secret" in told.lines()
+    assert "  secret: a tensor that the method defines, named secret" in explanation.lines()
 
 
 def test_a_server_without_data_says_the_same_as_a_simulation():
@@ -180,8 +183,8 @@ def test_a_config_is_explained_as_a_text_that_fits_a_terminal():
 
 
 def test_scoring_goes_to_all_sites_or_to_the_drawn_ones():
-    def number_scored(told: Explanation) -> int:
-        return len(told.of(1, SCORING)[0].clients)
+    def number_scored(message: Explanation) -> int:
+        return len(message.of(1, SCORING)[0].clients)
 
     assert number_scored(explain(ready(fl.FedAvg()))) == 3
     assert number_scored(explain(ready(fl.FedAvg(), eval_clients=2))) == 2

@@ -28,7 +28,7 @@ def test_this_is_the_release_that_was_tried() -> None:
 
 def test_another_release_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flower, "VERSION", "9.9")
-    with pytest.raises(FedloomError, match=r"needs Flower 9\.9, and 1\.41\.0 is installed"):
+    with pytest.raises(FedloomError, match=r"needs Flower 9\.9, but 1\.41\.0 is installed"):
         flower.check_flower()
 
 

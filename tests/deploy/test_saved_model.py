@@ -187,7 +187,7 @@ def test_another_format_is_refused(blueprint: Blueprint, tmp_path: Path) -> None
     save(tmp_path / "model", blueprint)
     path = tmp_path / "model" / "model.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
-    with pytest.raises(FedloomError, match="format 2, and this Fedloom reads format 1"):
+    with pytest.raises(FedloomError, match="format 2, but this Fedloom reads format 1"):
         load_model(tmp_path / "model")
 
 

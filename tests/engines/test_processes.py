@@ -192,8 +192,8 @@ def test_a_run_whose_worker_dies_twice_at_the_same_client_gives_the_same_bytes(t
 
 def test_a_worker_that_dies_every_time_ends_the_run_with_a_sentence_and_leaves_nobody(tmp_path):
     before = children(os.getpid())
-    told = r"a worker process died 3 times at clients \[2\]: is there enough memory\?"
-    with pytest.raises(FedloomError, match=told) as caught:
+    text = r"a worker process died 3 times at clients \[2\]: is there enough memory\?"
+    with pytest.raises(FedloomError, match=text) as caught:
         run(tmp_path / "run", Mortal(log=str(tmp_path / "log"), deaths=99), execution="loop", workers=2)
     assert "\n" not in str(caught.value)
     assert children(os.getpid()) == before
@@ -254,10 +254,10 @@ def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_b
     workers = children(process.pid)
     assert len(workers) == 2
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the parent and its workers
-    told = process.communicate(timeout=120)[1]
+    text = process.communicate(timeout=120)[1]
     assert process.returncode == 130
-    assert f"stopped: continue with  fedloom resume {stopped}" in told
-    assert "Traceback" not in told
+    assert f"stopped: continue with  fedloom resume {stopped}" in text
+    assert "Traceback" not in text
     assert comes_true(lambda: not any(is_alive(pid) for pid in workers), 5)
     assert not (stopped / "clients.json").exists()
     for arguments in (["resume", str(stopped), "--quiet", "--json"], command(whole, workers=1)[1:]):

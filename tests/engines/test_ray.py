@@ -218,20 +218,20 @@ def test_an_address_at_which_nobody_answers_is_refused_soon_and_before_any_work(
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"engine": "rai"}, "unknown engine 'rai'. Did you mean 'ray'?"),
         ({"engine": "inline", "workers": 2}, "engine=inline has one process: use workers=1"),
-        ({"ray_address": "auto"}, "ray_address=auto is for engine=ray, and engine is auto"),
-        ({"engine": "processes", "ray_address": "a:1"}, "ray_address=a:1 is for engine=ray, and engine is processes"),
+        ({"ray_address": "auto"}, "ray_address=auto is for engine=ray, but engine is auto"),
+        ({"engine": "processes", "ray_address": "a:1"}, "ray_address=a:1 is for engine=ray, but engine is processes"),
         ({"engine": "ray", "ray_address": "ray://a:1"}, "ray_address=ray://a:1: write host:port"),
         ({"engine": "ray", "ray_address": "somewhere"}, "ray_address=somewhere: write host:port"),
     ],
 )
-def test_impossible_settings_are_refused_with_a_sentence(values, told):
+def test_impossible_settings_are_refused_with_a_sentence(values, message):
     with pytest.raises(FedloomError) as caught:
         resolve(values)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

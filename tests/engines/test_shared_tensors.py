@@ -67,18 +67,18 @@ def test_a_shared_block_grows_with_what_is_written_and_keeps_its_size(shared):
 
 def test_views_are_of_the_same_memory_and_another_process_reads_what_grew_after_the_fork(shared):
     shared.write({"small": torch.ones(2)})
-    asks, told = os.pipe(), os.pipe()
+    asks, replies = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         size = int.from_bytes(os.read(asks[0], 8), "little")
         seen = shared.read([("large", "float32", (size,), 0)])["large"].numpy()  # torch's threads are gone in a fork
-        os.write(told[1], int(seen.sum()).to_bytes(8, "little"))
+        os.write(replies[1], int(seen.sum()).to_bytes(8, "little"))
         os._exit(0)
     shared.write({"large": torch.ones(50_000)})
     os.write(asks[1], (50_000).to_bytes(8, "little"))
-    assert int.from_bytes(os.read(told[0], 8), "little") == 50_000
+    assert int.from_bytes(os.read(replies[0], 8), "little") == 50_000
     assert os.waitpid(child, 0)[1] == 0
-    for end in (*asks, *told):
+    for end in (*asks, *replies):
         os.close(end)
 
 

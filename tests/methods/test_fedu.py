@@ -141,12 +141,12 @@ def test_impossible_relations_are_refused_with_a_sentence():
         fl.FedU(strength=-1)
     with pytest.raises(FedloomError, match=r"relations\[0\]\[1\]=1 and relations\[1\]\[0\]=2: .* must be symmetric"):
         fl.FedU(relations=[[0, 1], [2, 0]])
-    with pytest.raises(FedloomError, match="relations hold -1: they must not be negative"):
+    with pytest.raises(FedloomError, match="relations contain -1: they must not be negative"):
         fl.FedU(relations=[[0, -1], [-1, 0]])
     for wrong in ([[0, 1], [1]], [[0, 1]], "some"):
         with pytest.raises(FedloomError, match="relations must be 'full', 'random', or a square matrix"):
             fl.FedU(relations=wrong)
-    with pytest.raises(FedloomError, match="relations has 2 rows, and the task has 4 clients: give each client a row"):
+    with pytest.raises(FedloomError, match="relations has 2 rows, but the task has 4 clients: give each client a row"):
         fl.run(small_task(), fl.FedU(relations=[[0, 1], [1, 0]]), rounds=1)
 
 

@@ -8,13 +8,13 @@ from sklearn.metrics import accuracy_score
 
 from fedloom.core.task import IGNORED, CrossEntropy
 from fedloom.metrics.accuracy import Accuracy
-from support.metric_batches import classified, totals
+from support.metric_batches import random_outputs, totals
 
 
 @settings(deadline=None)
 @given(st.integers(1, 200), st.integers(2, 6), st.integers(1, 8), st.integers(0, 10_000))
 def test_it_is_scikit_learns_over_any_batches(samples, classes, parts, seed):
-    outputs, targets = classified(samples, classes, seed)
+    outputs, targets = random_outputs(samples, classes, seed)
     found = Accuracy().value(totals(Accuracy(), outputs, targets, parts, seed))
     assert found == pytest.approx(accuracy_score(targets, outputs.argmax(1)), abs=1e-12)
 

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.metrics.auc import AUC, log_odds
-from support.metric_batches import classified, totals
+from support.metric_batches import random_outputs, totals
 
 
 def at_once(scores, targets) -> float:
@@ -31,7 +31,7 @@ def at_once(scores, targets) -> float:
     st.integers(0, 10_000),
 )
 def test_it_is_scikit_learns_of_the_binned_scores_over_any_batches(samples, classes, parts, scale, bins, seed):
-    outputs, targets = classified(samples, classes, seed, scale)
+    outputs, targets = random_outputs(samples, classes, seed, scale)
     metric = AUC(bins=bins)
     found = metric.value(totals(metric, outputs, targets, parts, seed))
     assert found == pytest.approx(at_once(metric.bin_of(log_odds(outputs)), targets), abs=1e-12, nan_ok=True)
@@ -41,13 +41,13 @@ def test_it_is_scikit_learns_of_the_binned_scores_over_any_batches(samples, clas
 @pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 3.0, 10.0])
 def test_a_thousand_samples_are_within_a_thousandth_of_scikit_learns(classes, scale):
     for seed in range(5):
-        outputs, targets = classified(1000, classes, seed, scale)
+        outputs, targets = random_outputs(1000, classes, seed, scale)
         found = AUC().value(AUC().sums(outputs, targets).double())
         assert found == pytest.approx(at_once(log_odds(outputs), targets), abs=1e-3)
 
 
 def test_it_is_scikit_learns_own_mean_of_one_against_the_rest():
-    outputs, targets = classified(2000, 4, seed=3)
+    outputs, targets = random_outputs(2000, 4, seed=3)
     expected = roc_auc_score(targets, outputs.double().softmax(1), multi_class="ovr", average="macro")
     assert AUC().value(AUC().sums(outputs, targets).double()) == pytest.approx(expected, abs=1e-3)
 
@@ -58,7 +58,7 @@ def test_very_sure_predictions_are_told_apart():
 
 
 def test_one_class_alone_has_no_area():
-    outputs, _ = classified(20, 2, seed=0)
+    outputs, _ = random_outputs(20, 2, seed=0)
     assert np.isnan(AUC().value(AUC().sums(outputs, torch.ones(20, dtype=torch.int64))))
 
 

@@ -9,19 +9,19 @@ from sklearn.metrics import f1_score
 
 from fedloom.core.task import IGNORED
 from fedloom.metrics.macro_f1 import MacroF1
-from support.metric_batches import classified, totals
+from support.metric_batches import random_outputs, totals
 
 
 @settings(deadline=None)
 @given(st.integers(1, 200), st.integers(2, 6), st.integers(1, 8), st.integers(0, 10_000))
 def test_it_is_scikit_learns_over_any_batches(samples, classes, parts, seed):
-    outputs, targets = classified(samples, classes, seed)
+    outputs, targets = random_outputs(samples, classes, seed)
     found = MacroF1().value(totals(MacroF1(), outputs, targets, parts, seed))
     assert found == pytest.approx(f1_score(targets, outputs.argmax(1), average="macro"), abs=1e-12)
 
 
 def test_a_mean_of_means_is_something_else():
-    outputs, targets = classified(300, 5, seed=1)
+    outputs, targets = random_outputs(300, 5, seed=1)
     metric = MacroF1()
     means = [
         metric.value(metric.sums(o, t).double()) for o, t in zip(outputs.split(10), targets.split(10), strict=True)

@@ -34,7 +34,7 @@ def test_a_metric_is_called_as_it_is_registered():
     ("metrics", "said"),
     [
         (["macro_f2"], "Did you mean 'macro_f1'"),
-        (["mae"], "metric mae needs measured values, and the targets of task digits are classes"),
+        (["mae"], "metric mae needs measured values, but the targets of task digits are classes"),
         (["auc", {"name": "auc", "bins": 8}], "two metrics called auc"),
         ([{"name": "accuracy", "bins": 8}], "unknown key"),
         ([3], "is not a metric"),

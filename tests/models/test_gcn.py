@@ -22,7 +22,7 @@ def alone(graph, classes=2, **options):
     return GCN(Graphs([graph], graph), graph.features.width, classes, **options)
 
 
-def overlapping():
+def overlapping_gcn():
     torch.manual_seed(0)
     graphs = split_graph(clubs(), 3).graphs
     return GCN(graphs, graphs.features, 3, hidden=5)
@@ -68,7 +68,7 @@ def test_the_order_of_nodes_changes_nothing():
 
 
 def test_a_batch_gets_the_rows_of_its_own_graph_in_its_own_order():
-    model = overlapping().eval()
+    model = overlapping_gcn().eval()
     offsets = model.graphs.offsets.tolist()
     x = torch.tensor([offsets[1] + 3, offsets[1], offsets[1] + 3])
     assert torch.allclose(model(x), model.embed(1)[[3, 0, 3]], atol=1e-6)
@@ -79,7 +79,7 @@ def test_a_batch_gets_the_rows_of_its_own_graph_in_its_own_order():
 
 
 def test_the_gradient_of_few_nodes_is_the_one_through_the_whole_graph():
-    model = overlapping().eval()
+    model = overlapping_gcn().eval()
     x = model.graphs.positions(0)[:2]
     mine = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
     theirs = torch.autograd.grad(model.embed(0)[:2].square().sum(), list(model.parameters()))
@@ -88,13 +88,13 @@ def test_the_gradient_of_few_nodes_is_the_one_through_the_whole_graph():
 
 
 def test_the_head_of_the_features_is_the_output():
-    model = overlapping().eval()
+    model = overlapping_gcn().eval()
     x = model.graphs.positions(1)
     assert torch.allclose(model.features(x) @ model.head.weight, model(x), atol=1e-6)
 
 
 def test_other_weights_go_through_the_same_graphs():
-    model = overlapping().eval()
+    model = overlapping_gcn().eval()
     x = model.graphs.positions(0)
     tensors = {name: 2 * tensor for name, tensor in model.named_parameters()}
     assert torch.allclose(FunctionalNetwork(model, tensors)(x), 4 * model(x), atol=1e-5)  # ReLU of twice is twice
@@ -102,7 +102,7 @@ def test_other_weights_go_through_the_same_graphs():
 
 
 def test_added_edges_are_convolved_over():
-    model = overlapping().eval()
+    model = overlapping_gcn().eval()
     before = model.embed(0).detach()
     model.graphs.augment(0, torch.tensor([[1], [len(model.graphs.graph(0)) - 1]]))
     assert not torch.allclose(model.embed(0), before)
@@ -111,7 +111,7 @@ def test_added_edges_are_convolved_over():
 
 
 def test_dropout_is_keyed_and_off_in_evaluation():
-    model = with_keyed_dropout(overlapping())
+    model = with_keyed_dropout(overlapping_gcn())
     assert [type(layer) for layer in model.children()].count(KeyedDropout) == 1
     x = model.graphs.positions(0)
 
@@ -140,7 +140,7 @@ def test_dropout_falls_on_features_and_on_hidden_units_at_its_rate():
 
 
 def test_parts_and_initial_values_are_those_of_the_paper():
-    model = overlapping()
+    model = overlapping_gcn()
     assert dict(model.named_parameters()).keys() == {"body.weight", "head.weight"}
     bound = (6 / (3 + 5)) ** 0.5
     assert 0.5 * bound < float(model.body.weight.detach().abs().max()) <= bound

@@ -147,15 +147,15 @@ def test_self_loops_and_edges_that_are_there_add_nothing():
 
 
 @pytest.mark.parametrize(
-    ("client", "edges", "told"),
+    ("client", "edges", "message"),
     [
         (2, torch.zeros(2, 1, dtype=torch.int64), "clients are numbered 0 to 1"),
         (0, torch.tensor([[0], [3]]), "nodes are numbered 0 to 2"),
         (0, torch.tensor([0, 1]), "2×m"),
     ],
 )
-def test_edges_that_cannot_be_are_refused(client, edges, told):
-    with pytest.raises(FedloomError, match=told):
+def test_edges_that_cannot_be_are_refused(client, edges, message):
+    with pytest.raises(FedloomError, match=message):
         pair().augment(client, edges)
 
 

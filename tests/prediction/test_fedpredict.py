@@ -340,10 +340,10 @@ class Mine(fl.FedAvg):
     ],
 )
 def test_methods_that_it_means_nothing_for_are_refused_in_one_sentence(method, reason):
-    with pytest.raises(FedloomError, match=reason) as told:
+    with pytest.raises(FedloomError, match=reason) as caught:
         run(method, prediction=["fedpredict"])
-    assert "\n" not in str(told.value)
-    assert "drop fedpredict" in str(told.value)
+    assert "\n" not in str(caught.value)
+    assert "drop fedpredict" in str(caught.value)
 
 
 def test_the_dynamic_form_needs_classes():

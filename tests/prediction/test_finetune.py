@@ -188,9 +188,9 @@ def test_stages_work_on_each_others_rows():
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(spec, reason):
-    with pytest.raises(FedloomError) as told:
+    with pytest.raises(FedloomError) as caught:
         run(spec)
-    assert reason in str(told.value)
+    assert reason in str(caught.value)
 
 
 def test_a_stage_may_be_a_class_and_must_be_a_stage():

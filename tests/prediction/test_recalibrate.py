@@ -85,7 +85,7 @@ def test_with_nothing_of_the_shared_model_a_client_stays_itself_and_with_all_of_
     assert torch.equal(predict(NEW, rows, shared, 1.0)[1:3], shared.expand(2, -1))
 
 
-def withheld() -> Task:
+def task_with_withheld_class() -> Task:
     """Random data whose first client lost class 3 from its training part."""
     return Task("t", with_withheld_class(federation([40, 60, 50, 30]), 3, [0]), mlp())
 
@@ -94,14 +94,14 @@ def withheld() -> Task:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_in_which_only_the_client_with_a_withheld_class_predicts_otherwise(workers):
     settings = {"rounds": 4, "seed": 3, "local": {**WORK, "lr": 0.5}, "workers": workers}
-    bare = fl.run(withheld(), OwnBody(), **settings)
-    mixed = fl.run(withheld(), OwnBody(), prediction=[Recalibrate(1.0)], **settings)
+    bare = fl.run(task_with_withheld_class(), OwnBody(), **settings)
+    mixed = fl.run(task_with_withheld_class(), OwnBody(), prediction=[Recalibrate(1.0)], **settings)
     assert bare.row is not None
     assert torch.equal(bare.row, mixed.row)
     assert bare.clients[1:] == mixed.clients[1:]
     assert bare.clients[0] != mixed.clients[0]
-    held = withheld().federation
-    model, mine = mixed.model(withheld()), held.test[0]
+    held = task_with_withheld_class().federation
+    model, mine = mixed.model(task_with_withheld_class()), held.test[0]
     asked = mine[held.columns["y"][mine] == 3]
     right = (model(held.columns["x"][asked]).argmax(1) == 3).double().mean()
     name = "client_model/own_test/withheld_recall/mean"
@@ -112,7 +112,10 @@ def test_a_run_in_which_only_the_client_with_a_withheld_class_predicts_otherwise
 def test_the_hybrids_share_a_whole_model_to_mix_in(method):
     settings = {"rounds": 2, "seed": 3, "local": WORK}
     spec = f"{method}:threshold=0"
-    bare, mixed = fl.run(withheld(), spec, **settings), fl.run(withheld(), f"{spec}+recalibrate", **settings)
+    bare, mixed = (
+        fl.run(task_with_withheld_class(), spec, **settings),
+        fl.run(task_with_withheld_class(), f"{spec}+recalibrate", **settings),
+    )
     assert bare.clients[1:] == mixed.clients[1:]
     assert bare.clients[0] != mixed.clients[0]
 
@@ -128,9 +131,9 @@ def test_the_hybrids_share_a_whole_model_to_mix_in(method):
     ],
 )
 def test_methods_without_a_whole_shared_model_beside_the_clients_own_are_refused(method, reason):
-    with pytest.raises(FedloomError, match=reason) as told:
-        fl.run(withheld(), f"{method}+recalibrate", rounds=1)
-    assert "drop" in str(told.value)
+    with pytest.raises(FedloomError, match=reason) as caught:
+        fl.run(task_with_withheld_class(), f"{method}+recalibrate", rounds=1)
+    assert "drop" in str(caught.value)
 
 
 def test_what_else_cannot_be_is_refused():

@@ -57,8 +57,8 @@ def test_a_finding_that_is_only_shown_has_no_mark_for_or_against():
 
 def test_what_a_study_found_is_written_beside_its_runs(tmp_path):
     run_study(study(), StudyRequest(1, tmp_path / "new" / "folder"))
-    told = json.loads((tmp_path / "new" / "folder" / "outcome.json").read_text())
-    assert told["findings"] == [{"says": "It holds.", "ours": "yes.", "holds": True}]
+    values = json.loads((tmp_path / "new" / "folder" / "outcome.json").read_text())
+    assert values["findings"] == [{"says": "It holds.", "ours": "yes.", "holds": True}]
     page = (tmp_path / "new" / "folder" / "outcome.md").read_text()
     assert "| a | b |\n| --- | --- |\n| 1 | 2 |" in page
     assert "- ✓ It holds. Ours: yes." in page

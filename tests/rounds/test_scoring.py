@@ -45,7 +45,7 @@ def at_once(outputs, targets) -> dict[str, float]:
     }
 
 
-def pooled(history: fl.History) -> dict[str, float]:
+def pooled_metrics(history: fl.History) -> dict[str, float]:
     return {name: history.last(f"{OWN}/{name}/pooled") for name in METRICS}
 
 
@@ -66,7 +66,7 @@ def test_personal_models_metrics_are_scikit_learns_of_all_clients_predictions_at
         outputs_of(client_model(tmp_path / "run", str(client)).row, federation.test[client]) for client in range(5)
     ]
     expected = at_once(*(torch.cat(column) for column in zip(*parts, strict=True)))
-    assert pooled(history) == pytest.approx(expected, abs=1e-3)
+    assert pooled_metrics(history) == pytest.approx(expected, abs=1e-3)
     assert history.last(f"{OWN}/macro_f1/pooled") == pytest.approx(expected["macro_f1"], abs=1e-9)
     for (outputs, targets), row in zip(parts, history.clients, strict=True):
         assert row["macro_f1"] == pytest.approx(f1_score(targets, outputs.argmax(1), average="macro"))

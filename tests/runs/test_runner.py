@@ -185,9 +185,9 @@ def test_what_is_no_runs_folder_is_not_resumed(tmp_path):
 # -- rounds with too few answers
 
 
-def run_and_count_starts(run, deaf, **more):
+def run_and_count_starts(run, is_silent, **more):
     """A run, and how often each round was begun."""
-    cores = SilentEngine.of(run, deaf)
+    cores = SilentEngine.of(run, is_silent)
     try:
         return execute(run, more.get("folder"), (), cores), cores.started_rounds
     except FedloomError as why:
@@ -214,15 +214,15 @@ def test_a_round_with_too_few_is_tried_again_as_if_nothing_had_happened(tmp_path
     whole = play_run(run, folder=tmp_path / "whole")
     assert history.records == whole.records
     assert result_files(tmp_path / "sparse") == result_files(tmp_path / "whole")
-    told = "round 2 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; trying it again"
-    assert caplog.text.count(told) == 2
+    text = "round 2 was abandoned, the model is unchanged: 2 of 4 clients answered, but 3 are needed; trying it again"
+    assert caplog.text.count(text) == 2
 
 
 def test_a_run_whose_rounds_stay_without_answers_stops_with_the_reason_and_goes_on_later(tmp_path):
     run = prepare_run(small_task(), fl.FedDyn(), quorum=3, retries=1, local=WORK)
     why, begun = run_and_count_starts(run, missing(r3=[1, 2]), folder=tmp_path / "run")
     assert str(why) == (
-        "round 3 was abandoned, the model is unchanged: 2 of 4 clients answered, and 3 are needed; resume the run when "
+        "round 3 was abandoned, the model is unchanged: 2 of 4 clients answered, but 3 are needed; resume the run when "
         "more clients are connected."
     )
     assert begun == [0, 1, 2, 3, 3]
@@ -234,7 +234,7 @@ def test_a_run_whose_rounds_stay_without_answers_stops_with_the_reason_and_goes_
 
 def test_without_retries_the_first_round_with_too_few_stops_the_run():
     why, begun = run_and_count_starts(prepare_run(small_task(), fl.FedAvg(), local=WORK), missing(r1=range(4)))
-    assert "0 of 4 clients answered, and 1 are needed" in str(why)
+    assert "0 of 4 clients answered, but 1 are needed" in str(why)
     assert begun == [0, 1]
 
 
@@ -245,7 +245,7 @@ def test_no_more_answers_are_needed_than_clients_were_asked():
     why, _ = run_and_count_starts(
         run, lambda job: job.kind == "update" and job.ids[0] == history.records[1]["selected"][0]
     )
-    assert "1 of 2 clients answered, and 2 are needed" in str(why)
+    assert "1 of 2 clients answered, but 2 are needed" in str(why)
 
 
 def test_who_was_left_out_is_in_the_record_of_the_round(tmp_path):

@@ -137,7 +137,7 @@ def test_groups_and_tasks_without_accuracy_are_refused():
     parts = federation([20, 9])
     columns = {"x": parts.columns["x"], "y": parts.columns["x"][:, :5]}
     numbers = Federation(columns, parts.train, parts.test, parts.valid, 0)
-    with pytest.raises(FedloomError, match="weighs devices by accuracy and this task has squared_error"):
+    with pytest.raises(FedloomError, match="weighs devices by accuracy, but this task has squared_error"):
         fl.run(Task("own", numbers, mlp(), SquaredError()), rounds=1, selection="rawcs")
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from fedloom.core.metric import Metric
 
 
-def classified(samples: int, classes: int, seed: int, scale: float = 1.5) -> tuple[Tensor, Tensor]:
+def random_outputs(samples: int, classes: int, seed: int, scale: float = 1.5) -> tuple[Tensor, Tensor]:
     """Logits that are right more often than by chance, and the classes."""
     draw = torch.Generator().manual_seed(seed)
     targets = torch.randint(classes, (samples,), generator=draw)

@@ -31,9 +31,9 @@ class SilentEngine(Inline):
     who was left out, by kind of job and round.
     """
 
-    def __init__(self, runtime: ClientRuntime, deaf: IsSilent) -> None:
+    def __init__(self, runtime: ClientRuntime, is_silent: IsSilent) -> None:
         super().__init__(runtime)
-        self.deaf = deaf
+        self.is_silent = is_silent
         self.started_rounds: list[int] = []
         self.reasons: dict[tuple[str, int], dict[str, Any]] = {}
         self.exclusions: list[dict[str, Any]] = []
@@ -47,7 +47,8 @@ class SilentEngine(Inline):
         reason = self.reasons.get((jobs[0].kind, jobs[0].round))
         self.exclusions += [] if reason is None else [reason]
         return [
-            None if job.kind != "global" and self.deaf(job) else self.runtime.do(job, message, kept) for job in jobs
+            None if job.kind != "global" and self.is_silent(job) else self.runtime.do(job, message, kept)
+            for job in jobs
         ]
 
     def take_exclusions(self) -> list[dict[str, Any]]:
@@ -55,8 +56,8 @@ class SilentEngine(Inline):
         return taken
 
     @staticmethod
-    def of(run: Prepared, deaf: IsSilent) -> SilentEngine:
-        return SilentEngine(run.composition.runtime(), deaf)
+    def of(run: Prepared, is_silent: IsSilent) -> SilentEngine:
+        return SilentEngine(run.composition.runtime(), is_silent)
 
 
 def prepare_run(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0, **settings: Any) -> Prepared:
@@ -74,14 +75,14 @@ def prepare_run(task: Task, method: Algorithm, quorum: int = 1, retries: int = 0
 
 
 def play_run(
-    run: Prepared, deaf: IsSilent = lambda _: False, folder: Path | None = None, observers: Any = ()
+    run: Prepared, is_silent: IsSilent = lambda _: False, folder: Path | None = None, observers: Any = ()
 ) -> History:
     """Play a run in which some do not answer, or go on with its folder."""
     has_started = folder is not None and (folder / "config.toml").exists()
     if has_started:
         assert folder is not None
-        return resume(run, folder, observers, SilentEngine.of(run, deaf))
-    return execute(run, folder, observers, SilentEngine.of(run, deaf))
+        return resume(run, folder, observers, SilentEngine.of(run, is_silent))
+    return execute(run, folder, observers, SilentEngine.of(run, is_silent))
 
 
 def missing(**rounds: Any) -> IsSilent:

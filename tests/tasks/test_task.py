@@ -30,7 +30,7 @@ NAMED = [*TRAINED, *sorted(BUILDERS.keys() - set(TRAINED))]
 CLIENTS = {"mnist": 100, "cifar10-cnn": 500}  # elsewhere five
 
 
-def need(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def require_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = dataset(BUILDERS[name].data)
     if not entry.present(DATA_FOLDER):
         pytest.skip(f"{name}: no {entry.file} in the data folder")
@@ -41,7 +41,7 @@ def need(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def named(request: pytest.FixtureRequest) -> tuple[str, Task]:
     """A named task on its real data."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        need(request.param, monkeypatch)
+        require_data(request.param, monkeypatch)
         return request.param, fl.task(request.param, clients=CLIENTS.get(request.param, 5))
 
 
@@ -115,7 +115,7 @@ def test_names_of_tasks_are_read_in_any_case():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"name": "digit"}, "unknown task 'digit'. Did you mean 'digits'?"),
         ({"name": "digits", "alpha": 0.1, "partition": "iid"}, "alpha=0.1 and partition=iid both say how to divide"),
@@ -123,10 +123,10 @@ def test_names_of_tasks_are_read_in_any_case():
         ({"name": "digits", "clients": 5, "model": "lenet9"}, "lenet9"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(settings, told):
+def test_what_cannot_be_is_one_sentence(settings, message):
     with pytest.raises(FedloomError) as caught:
         fl.task(**settings)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -154,7 +154,7 @@ def test_a_setting_that_a_task_does_not_use_is_refused(setting):
 
 @pytest.mark.slow
 def test_texts_are_not_augmented(monkeypatch):
-    need("shakespeare", monkeypatch)
+    require_data("shakespeare", monkeypatch)
     with pytest.raises(FedloomError, match="needs images, and the samples of shakespeare are not images"):
         fl.task("shakespeare", clients=3, augment=True)
 

@@ -1,4 +1,4 @@
-"""``fedloom flows``: show action flows, check them against the rules, convert them to our format."""
+"""``fedloom flows``: show action flows, check them against the rules, convert them to Fedloom's format."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ENDINGS = (".json", ".bpmn", ".npz")
 flows = typer.Typer(
     no_args_is_help=True,
     help="Show, check, convert and generate action flows; recommend the next action.\n\n"
-    "A flow file is our JSON, an n8n workflow export or a BPMN 2.0 file; Fedloom recognises it by its content.\n\n"
+    "A flow file is Fedloom's JSON, an n8n workflow export or a BPMN 2.0 file, recognised by its content.\n\n"
     "Start with:  fedloom flows show my_workflow.json",
 )
 
-FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="A flow: our JSON, an n8n export or BPMN 2.0.")]
+FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="A flow: Fedloom's JSON, an n8n export or BPMN 2.0.")]
 
 
 @flows.command()
@@ -100,10 +100,10 @@ def check(
 @flows.command()
 def convert(
     file: FlowFile,
-    out: Annotated[Path, typer.Option("--out", help="The file to write, in our JSON format.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write, in Fedloom's JSON format.")],
     as_json: o.Json = False,
 ) -> None:
-    """Write a flow in our JSON format, with its Start and Ends.
+    """Write a flow in Fedloom's JSON format, with its Start and Ends.
 
     Example:  fedloom flows convert invoice.bpmn --out invoice.json
     """

@@ -31,7 +31,8 @@ def recommend(
         Path, typer.Argument(metavar="MODEL", help="An exported model file, or a run's folder (then give --client).")
     ],
     flow: Annotated[
-        Path, typer.Argument(metavar="FLOW", help="The flow under construction: our JSON, an n8n export or BPMN 2.0.")
+        Path,
+        typer.Argument(metavar="FLOW", help="The flow under construction: Fedloom's JSON, an n8n export or BPMN 2.0."),
     ],
     top: Annotated[int, typer.Option("--top", help="The number of suggestions.")] = 5,
     after: Annotated[
@@ -55,7 +56,7 @@ def recommend(
     MODEL is a file that fedloom flows export wrote, or a run's folder: then --client names the client whose model is
     used.
 
-    FLOW is our JSON, an n8n workflow export or BPMN 2.0. It may be unfinished.
+    FLOW is Fedloom's JSON, an n8n workflow export or BPMN 2.0. It may be unfinished.
 
     Example:  fedloom flows recommend model.safetensors my_workflow.json --after "Urgent?" --label "main 1"
     """

@@ -104,5 +104,5 @@ def _differences(one: Path, other: Path) -> float:
 GENERAL = (
     Claim("trains alike in both executions", between_executions, within=1e-4),
     Claim("gives the same bytes with one worker and with two", between_workers, within=0.0),
-    Claim("goes on to the same bytes after a stop", after_a_stop, within=0.0),
+    Claim("continues to the same bytes after a stop", after_a_stop, within=0.0),
 )

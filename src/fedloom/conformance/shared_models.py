@@ -109,8 +109,8 @@ def _distance_from_mean(method: Algorithm, client_key: str, server_key: str) -> 
 FEDAVG = Claim("stops at FedAvg's biased fixed point, not at the optimum", to_fedavg)
 PROXIMAL = Claim("stops at its own fixed point, which is neither FedAvg's nor the optimum", to_proximal)
 DESCENT = Claim("with one client is gradient descent", to_descent)
-OPTIMUM = Claim("reaches the global optimum, everybody taking part", to_optimum)
-OPTIMUM_FEW = Claim("reaches the global optimum, two clients of five taking part", to_optimum_with_few)
+OPTIMUM = Claim("reaches the global optimum with all clients taking part", to_optimum)
+OPTIMUM_FEW = Claim("reaches the global optimum with two of five clients per round", to_optimum_with_few)
 
 SHARED: dict[str, tuple[Claim, ...]] = {
     "centralised": (Claim("is gradient descent on the mean of all losses", to_descent_on_all_data),),

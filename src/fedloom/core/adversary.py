@@ -23,7 +23,7 @@ from fedloom.core.task import Task
 
 @dataclass(frozen=True)
 class Adversary:
-    """Hostile clients who do nothing yet; an attack is a subclass. Its settings are its fields.
+    """The base class of attacks: its hostile clients behave like the others. Its settings are its fields.
 
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
@@ -52,9 +52,7 @@ class Adversary:
             there = set(participants)
             strange = [client for client in self.clients if client not in there]
             if strange:
-                raise FedloomError(
-                    f"adversary: clients has {strange[0]}, and no client of that number takes part in training."
-                )
+                raise FedloomError(f"adversary: no client {strange[0]} takes part in training: name other clients.")
             return frozenset(self.clients)
         number = math.ceil(self.fraction * len(participants) - 1e-9)
         drawn = numpy_generator(seed, "adversary").choice(len(participants), number, replace=False)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
-from fedloom.core.declarations import Declaration, Declared, Kept, Model, Update, undeclared
+from fedloom.core.declarations import Declaration, Declared, Kept, Model, Update, default_declaration
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.renamed import RenamedAttribute, renamed
@@ -59,7 +59,7 @@ class Algorithm:
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained")}
     """The tensors that clients reply with, by name."""
     keeps: ClassVar[Kept] = {}
-    """What stays with clients between rounds, by name, in words; the part of a name before ``/`` will do."""
+    """What stays with clients between rounds, by name, in words; the part of a name before ``/`` is enough."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -185,7 +185,7 @@ class Algorithm:
             name: The name of the tensor.
             message: The message that the reply answers.
         """
-        return self.sends[name] if name in self.sends else undeclared(name, name in message)
+        return self.sends[name] if name in self.sends else default_declaration(name, name in message)
 
     def base(self, name: str, message: Message, reply: Mapping[str, Tensor]) -> Tensor | None:
         """The weights that clients started from when they made a reply's ``Model``: one row, or one per client.

@@ -23,7 +23,7 @@ Extras = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Sender:
-    """The clients whose rows a step encodes. What they keep is of one step and one reply.
+    """The clients whose rows a step encodes. What they keep belongs to one step and one reply.
 
     Args:
         cohort: The clients.

@@ -86,7 +86,7 @@ Kept = Mapping[str, str]
 """What stays with clients, in words, by the names of their state."""
 
 
-def undeclared(name: str, received: bool) -> Declaration:
+def default_declaration(name: str, received: bool) -> Declaration:
     """What a reply's tensor is taken for if its method does not declare it.
 
     Args:

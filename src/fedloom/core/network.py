@@ -42,7 +42,7 @@ def features(model: nn.Module, x: Inputs) -> Tensor:
         return found
     if isinstance(x, dict):
         raise FedloomError(
-            f"{type(model).__name__} takes several input columns, and this method needs what its head sees: give the "
+            f"{type(model).__name__} takes several input columns, but this method needs what its head sees: give the "
             "model a method features(x)."
         )
     layers = [layer for layer in model._modules.values() if layer is not None]

@@ -160,7 +160,7 @@ class Task:
         object.__setattr__(self, "model", in_single_precision(self.model, self.name))
         if self.augment is not None and "x" not in self.federation.columns:
             raise FedloomError(
-                f"task {self.name}: augment changes one input column, and there are several: leave it off."
+                f"task {self.name}: augment changes one input column, but there are several: leave it off."
             )
         if isinstance(self.prepare, Mapping):
             names = [name.removeprefix(PREFIX) for name in input_names(self.federation.columns)]

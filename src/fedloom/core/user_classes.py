@@ -38,8 +38,8 @@ def user_class(name: str, base: type[Kind], what: str) -> type[Kind]:
     found = getattr(module, class_name, None)
     if found is None and (where == "__main__" or "<locals>" in class_name):
         raise FedloomError(
-            f"{what} '{class_name}' was defined in a script or inside a function, where nobody else finds it: put it "
-            "at the top of a file and name it file.py:Class, or continue from the script that defines it."
+            f"{what} '{class_name}' was defined in a script or inside a function, where no other process can find it: "
+            "put it at the top of a file and name it file.py:Class, or continue from the script that defines it."
         )
     if not (isinstance(found, type) and issubclass(found, base)):
         described = "a fedloom " + base.__name__ if base is not object else f"a {what}"

@@ -200,8 +200,8 @@ class Federation:
         Args:
             round_number: The round, counted from 1.
         """
-        begun = [federation for since, federation in self.later if since <= round_number]
-        return begun[-1] if begun else self
+        changed = [federation for since, federation in self.later if since <= round_number]
+        return changed[-1] if changed else self
 
     def with_validation_as_test(self) -> Federation:
         """The same clients with their validation parts in the place of their test parts, and no global test set.
@@ -210,7 +210,7 @@ class Federation:
         """
         if not int(self.valid.sizes.sum()):
             raise FedloomError(
-                "no client has a validation part, and methods must not be chosen on test data: set task.valid_share, "
+                "no client has a validation part, but methods must not be chosen on test data: set task.valid_share, "
                 "for instance to 0.2."
             )
         later = tuple((since, federation.with_validation_as_test()) for since, federation in self.later)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import fedloom
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.declarations import undeclared
+from fedloom.core.declarations import default_declaration
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
@@ -275,7 +275,7 @@ def _down(algorithm: Algorithm, message: Message, counted: bool) -> tuple[SentTe
     each = {name: tensor[0] for name, tensor in message.each.items()}
     parts: Iterable[tuple[str, Tensor]] = [*message.shared.items(), *each.items()]
     return tuple(
-        _sent_tensor(name, tensor, algorithm.receives.get(name, undeclared(name, False)).about, counted)
+        _sent_tensor(name, tensor, algorithm.receives.get(name, default_declaration(name, False)).about, counted)
         for name, tensor in parts
     )
 

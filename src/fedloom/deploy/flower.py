@@ -58,9 +58,9 @@ def check_flower() -> None:
     try:
         found = version("flwr")
     except PackageNotFoundError:
-        raise FedloomError("deployment needs Flower, and it is not installed: pip install 'fedloom[deploy]'.") from None
+        raise FedloomError("deployment needs Flower, which is not installed: pip install 'fedloom[deploy]'.") from None
     if found != VERSION:
-        raise FedloomError(f"deployment needs Flower {VERSION}, and {found} is installed: pip install flwr=={VERSION}.")
+        raise FedloomError(f"deployment needs Flower {VERSION}, but {found} is installed: pip install flwr=={VERSION}.")
 
 
 # -- Flower's programs

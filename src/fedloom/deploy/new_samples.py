@@ -75,7 +75,7 @@ def _table(path: Path, saved: SavedModel) -> NewSamples:
     if not features:
         shape = ", ".join(["n", *map(str, saved.schema.shape)])
         raise FedloomError(
-            f"{path.name} has named columns, and this model's inputs have no names: give an .npz with an array x "
+            f"{path.name} has named columns, but this model's inputs have no names: give an .npz with an array x "
             f"of shape ({shape})."
         )
     inputs: list[np.ndarray] = []

@@ -94,7 +94,7 @@ class SavedModel:
         expected = [column.name for column in self.schema.input_columns]
         if set(columns) != set(expected):
             raise FedloomError(
-                f"the samples have the input columns {', '.join(columns)}, and this model needs {', '.join(expected)}."
+                f"the samples have the input columns {', '.join(columns)}, but this model needs {', '.join(expected)}."
             )
         for column in self.schema.input_columns:
             _check_samples(columns[column.name], column)
@@ -111,7 +111,7 @@ class SavedModel:
 def _check_samples(samples: Tensor, column: InputColumn) -> None:
     if tuple(samples.shape[1:]) != column.shape or samples.dtype != column.type:
         found = f"{str(samples.dtype).removeprefix('torch.')} of shape {tuple(samples.shape[1:])}"
-        raise FedloomError(f"the samples are {found}, and this model needs {column.dtype} of shape {column.shape}.")
+        raise FedloomError(f"the samples are {found}, but this model needs {column.dtype} of shape {column.shape}.")
 
 
 def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, method: str, round: int) -> None:
@@ -202,7 +202,7 @@ def model_at(folder: Path, client: str | None = None) -> SavedModel:
     if not folder.is_dir():
         raise FedloomError(f"there is no folder {folder}: give the folder of a saved model, of a site, or of a run.")
     if any((place / SERVER_FILE).is_file() for place in (folder, folder.parent)):
-        raise FedloomError(f"{folder} is the server's, and models are saved at the sites: give a site's folder.")
+        raise FedloomError(f"{folder} is the server's, but models are saved at the sites: give a site's folder.")
     if (folder / SITE_FILE).is_file():
         return _of_site(folder, client)
     if (folder / ABOUT).is_file() or (folder / MODEL).is_file():
@@ -255,7 +255,7 @@ def _about(path: Path) -> About:
         raise FedloomError(f"{path} is not valid JSON ({error}): save the model again.") from None
     if isinstance(values, dict) and values.get("format") != FORMAT:
         raise FedloomError(
-            f"{path} is of a model in format {values.get('format')!r}, and this Fedloom reads format {FORMAT}: use the "
+            f"{path} is of a model in format {values.get('format')!r}, but this Fedloom reads format {FORMAT}: use the "
             "version that saved it."
         )
     about: About = validate(About, values, str(path))

@@ -8,7 +8,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Engine
 
 ENGINES = {
-    "inline": "one process, one job after another: the default, and the one a debugger likes (workers = 1)",
+    "inline": "one process, one job after another: the default, and the easiest to debug (workers = 1)",
     "processes": "forked worker processes that share the data, one per core (workers > 1)",
     "ray": "workers of a Ray cluster (ray_address), or of a local Ray that lives as long as the run (engine = ray)",
 }

@@ -134,7 +134,7 @@ def _serve(
         except (EOFError, OSError):
             os._exit(0)
         try:
-            answer: tuple[str, str | Header] = ("done", up.write(runtime.do(job, *_incoming(down, header))))
+            answer: tuple[str, str | Header] = ("done", up.write(runtime.do(job, *_read_message(down, header))))
         except FedloomError as error:
             answer = ("refused", str(error))
         except Exception:
@@ -145,7 +145,7 @@ def _serve(
             os._exit(0)
 
 
-def _incoming(down: SharedTensors, header: Header) -> tuple[Message, dict[str, Tensor]]:
+def _read_message(down: SharedTensors, header: Header) -> tuple[Message, dict[str, Tensor]]:
     groups: dict[str, dict[str, Tensor]] = {"shared": {}, "each": {}, "kept": {}}
     for name, view in down.read(header).items():
         group, _, rest = name.partition("/")

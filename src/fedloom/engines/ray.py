@@ -189,7 +189,7 @@ def _pack(tensors: Mapping[str, Tensor]) -> Packed:
 
 
 def _unpack(packed: Packed) -> Tensors:
-    """Tensors in memory of torch's own: what lies in Ray's object store can be read only, and aligned otherwise."""
+    """Tensors in torch's own memory: Ray's object store is read-only and has another alignment."""
     tensors = {}
     for name, dtype, shape, content in packed:
         flat = torch.empty(content.size, dtype=torch.uint8)

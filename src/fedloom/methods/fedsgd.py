@@ -43,7 +43,7 @@ class FedSGD(FedAvg):
     def start(self, task: Task) -> State:
         if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.model.modules()):
             raise FedloomError(
-                "fedsgd sends gradients, and BatchNorm's statistics have none: use GroupNorm, or fedavg."
+                "fedsgd sends gradients, but BatchNorm's statistics have none: use GroupNorm, or fedavg."
             )
         return super().start(task)
 

@@ -64,13 +64,13 @@ class FedU(Algorithm):
                 "relations are mutual, so the matrix must be symmetric."
             )
         if not bool((matrix >= 0).all()):
-            raise FedloomError(f"relations hold {matrix.min():g}: they must not be negative.")
+            raise FedloomError(f"relations contain {matrix.min():g}: they must not be negative.")
 
     def check(self, task: Task, work: LocalWork) -> None:
         clients = task.federation.clients
         if not isinstance(self.relations, str) and len(self.relations) != clients:
             raise FedloomError(
-                f"relations has {len(self.relations)} rows, and the task has {clients} clients: give each client a row."
+                f"relations has {len(self.relations)} rows, but the task has {clients} clients: give each client a row."
             )
 
     def start(self, task: Task) -> State:

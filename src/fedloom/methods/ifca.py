@@ -48,7 +48,7 @@ class IFCA(FixedClusters):
         super().check(task, work)
         if self.clusters > 1 and not any(hasattr(layer, "reset_parameters") for layer in task.model.modules()):
             raise FedloomError(
-                f"ifca starts from models that differ, and no layer of {type(task.model).__name__} can be reset: "
+                f"ifca starts from models that differ, but no layer of {type(task.model).__name__} can be reset: "
                 "give its layers a reset_parameters(), or use fesem."
             )
 

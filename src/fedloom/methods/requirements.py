@@ -24,10 +24,10 @@ def require_features(name: str, task: Task) -> None:
     model = type(task.model).__name__
     if not (hasattr(task.model, "features") or isinstance(task.model, nn.Sequential)):
         raise FedloomError(
-            f"{name} uses features, the input of the head, and {model} does not return them: give it a features method."
+            f"{name} uses features, the input of the head, but {model} does not return them: give it a features method."
         )
     if set(task.layout.parts) == {"head"}:
-        raise FedloomError(f"{name} uses features, the input of the head, and {model} is all head: use a deeper model.")
+        raise FedloomError(f"{name} uses features, the input of the head, but {model} is all head: use a deeper model.")
 
 
 def require_plain_sgd(step: str, work: LocalWork, other: str = "") -> None:

@@ -53,11 +53,11 @@ def check_probe(task: Task) -> None:
     """Refuse a task on which no threshold can be measured."""
     if task.objective.score != "accuracy":
         raise FedloomError(
-            f"threshold=auto compares accuracies, and this task is scored by {task.objective.score}: give a number."
+            f"threshold=auto compares accuracies, but this task is scored by {task.objective.score}: give a number."
         )
     if not int(task.federation.valid.sizes.sum()):
         raise FedloomError(
-            "threshold=auto is measured on validation data, and no client has any: set task.valid_share, for "
+            "threshold=auto is measured on validation data, but no client has any: set task.valid_share, for "
             "instance to 0.1, or give the threshold as a number."
         )
 

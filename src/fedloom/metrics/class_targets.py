@@ -24,7 +24,7 @@ class ClassMetric(Metric):
         """Refuse a task whose targets are measured values."""
         if not has_classes(task):
             raise FedloomError(
-                f"metric {self.name} needs classes, and the targets of task {task.name} are measured values: use mae."
+                f"metric {self.name} needs classes, but the targets of task {task.name} are measured values: use mae."
             )
 
 

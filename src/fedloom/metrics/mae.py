@@ -29,6 +29,6 @@ class MAE(Metric):
         """Refuse a task whose targets are classes."""
         if has_classes(task):
             raise FedloomError(
-                f"metric {self.name} needs measured values, and the targets of task {task.name} are classes: use "
+                f"metric {self.name} needs measured values, but the targets of task {task.name} are classes: use "
                 "accuracy, macro_f1 or auc."
             )

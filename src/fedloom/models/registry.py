@@ -104,7 +104,7 @@ def build(name: str, input_shape: Shape | Mapping[str, Shape], classes: int, see
             able = [other for other, k in MODELS.items() if k.fits(one) or (several and k.columns)]
             fitting = ", ".join(able) or "none"
             raise FedloomError(
-                f"model '{name}' takes {kind.takes}, and the inputs have shape {one}: models that fit are {fitting}."
+                f"model '{name}' takes {kind.takes}, but the inputs have shape {one}: models that fit are {fitting}."
             )
     for option in options:
         if option not in kind.options:
@@ -123,7 +123,7 @@ def _one_shape(name: str, shapes: Shape | Mapping[str, Shape]) -> tuple[int, ...
         shown = ", ".join(f"{column} {tuple(shape)}" for column, shape in shapes.items())
         able = ", ".join(other for other, kind in MODELS.items() if kind.columns)
         raise FedloomError(
-            f"model '{name}' takes one tensor, and the input columns {shown} cannot be joined along their first axis: "
+            f"model '{name}' takes one tensor, but the input columns {shown} cannot be joined along their first axis: "
             f"models that take columns are {able}."
         )
     rest = next(iter(shapes.values()))[1:]

@@ -62,12 +62,12 @@ class FedPredict(PredictionStage):
         name = type(algorithm).__name__.lower()
         if algorithm.has_personal_models:
             raise FedloomError(
-                f"fedpredict mixes a global model into a client's own, and in {name} every client has an entirely "
+                f"fedpredict mixes a global model into a client's own, but in {name} every client has an entirely "
                 "personal model: drop fedpredict, or use it with a method that shares its model, such as fedavg."
             )
         if not algorithm.communicates or not algorithm.trains_locally:
             raise FedloomError(
-                f"fedpredict mixes in the model that a client last trained, and in {name} clients train no model: drop "
+                f"fedpredict mixes in the model that a client last trained, but in {name} clients train no model: drop "
                 "fedpredict, or use it with a method whose clients train, such as fedavg."
             )
         if any(isinstance(stage, LastLocalModel) for stage in before):
@@ -77,7 +77,7 @@ class FedPredict(PredictionStage):
             )
         if self.dynamic and not task.classifies:
             raise FedloomError(
-                f"fedpredict with dynamic=true compares the classes of a client's data, and task {task.name} has no "
+                f"fedpredict with dynamic=true compares the classes of a client's data, but task {task.name} has no "
                 "classes: use dynamic=false."
             )
 

@@ -39,15 +39,15 @@ class Recalibrate(PredictionStage):
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         name = type(algorithm).__name__.lower()
         if not task.classifies:
-            raise FedloomError(f"recalibrate looks for new classes, and task {task.name} has no classes: drop it.")
+            raise FedloomError(f"recalibrate looks for new classes, but task {task.name} has no classes: drop it.")
         if "row" not in algorithm.broadcast(algorithm.start(task), [0]):
             raise FedloomError(
-                f"recalibrate needs a whole shared model to mix in, and {name} sends none: drop recalibrate, or use a "
+                f"recalibrate needs a whole shared model to mix in, but {name} sends none: drop recalibrate, or use a "
                 "method that shares a whole model and lets clients keep a part, such as fedhybridavglgdual."
             )
         if not before and type(algorithm).weights_for is Algorithm.weights_for:
             raise FedloomError(
-                f"recalibrate mixes the model a client receives into its own, and in {name} clients predict with the "
+                f"recalibrate mixes the model a client receives into its own, but in {name} clients predict with the "
                 "model they receive: drop recalibrate, or put a stage before it that changes the model."
             )
 

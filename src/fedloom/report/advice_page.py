@@ -47,7 +47,7 @@ def advice_figure(advice: Advice) -> Figure:
     left = 0.3 + 0.078 * max(map(len, names))
     figure = new_figure(left + 5.6, 1.2 + 0.27 * (len(rows) + len(advice.groups)), left=left, right=1.1)
     axes = figure.add_subplot()
-    score = advice.shown
+    score = advice.task_score
     place, ticks, before = -1.0, [], None
     for pick, role in rows:
         standing, hue = getattr(pick, role), COLOURS[role]
@@ -84,7 +84,7 @@ def _body(advice: Advice) -> Iterator[str]:
     yield f'<p class="lead">{escape(title(advice))}</p><div class="cards">'
     for pick in (*advice.groups, advice.overall):
         yield card(
-            pick.use.candidate, whom(pick).partition(":")[0], f"{score_text(pick.use, advice.shown)} on test data"
+            pick.use.candidate, whom(pick).partition(":")[0], f"{score_text(pick.use, advice.task_score)} on test data"
         )
     yield "</div>"
     yield from section("groups", "By client size", [partial(advice_figure, advice)])
@@ -110,9 +110,9 @@ def _body(advice: Advice) -> Iterator[str]:
 
 def _line(advice: Advice, pick: Pick, name: str, standing: Standing) -> str:
     price = advice.costs[standing.candidate]
-    valid = advice.shown.text(advice.shown.rank(standing.valid))
+    valid = advice.task_score.text(advice.task_score.rank(standing.valid))
     sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
-    cells = [pick.group, name, standing.candidate, score_text(standing, advice.shown), valid]
+    cells = [pick.group, name, standing.candidate, score_text(standing, advice.task_score), valid]
     cells += ["" if sure is None else probability_text(sure)]
     cells += [bytes_text(number) for number in (price.bytes_up, price.bytes_down, price.bytes_between)]
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in (*cells, f"{price.steps:.3g}")) + "</tr>"

@@ -146,7 +146,8 @@ def _verdict(histories: Histories, rows: Sequence[SummaryRow], score: Score) -> 
     differ = differences(histories)
     if differ:
         keys = ", ".join(f"<code>{escape(key)}</code>" for key in differ[:12]) + (", …" if len(differ) > 12 else "")
-        yield f'<p class="verdict warning">Beside method and seed these runs differ in {keys}: compare with care.</p>'
+        but = f"Apart from method and seed, these runs differ in {keys}: compare with care."
+        yield f'<p class="verdict warning">{but}</p>'
 
 
 def _table(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:

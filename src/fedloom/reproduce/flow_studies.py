@@ -220,7 +220,7 @@ def _epochs(request: StudyRequest) -> StudyOutcome:
         *(above_finding(values, group, "FedAvg", "FedAvg E=5") for group in ("intermediate", "big")),
         *(above_finding(values, "big", f"{name} E=5", name, NEAR) for name in ("LG-FedAvg", "Dual")),
     ]
-    title = "Five local epochs in the place of one"
+    title = "Five local epochs instead of one"
     return _outcome("flows-epochs", title, request, [group_table("accuracy (%)", values)], found, values)
 
 
@@ -272,6 +272,6 @@ STUDIES = (
     _study(
         "flows-new-action", "recall of an action that some clients never trained on", _new_action, _new_action_members
     ),
-    _study("flows-epochs", "five local epochs in the place of one", _epochs, _epoch_members),
+    _study("flows-epochs", "five local epochs instead of one", _epochs, _epoch_members),
     _study("flows-lr", "four learning rates", _lr, _rate_members),
 )

@@ -95,7 +95,7 @@ class Channel:
             elif name in self.algorithm.sends:
                 raise FedloomError(
                     f"{type(self.algorithm).__name__} declares its reply {name} as a {type(kind).__name__}, which is a "
-                    f"row of numbers per client, and it has the shape {tuple(tensor.shape)}: declare it as a Statistic."
+                    f"row of numbers per client, but its shape is {tuple(tensor.shape)}: declare it as a Statistic."
                 )
         return found
 
@@ -112,7 +112,7 @@ class Channel:
         return int(source.shape[-1])
 
     def _refuse_undeclared(self, tensors: Mapping[str, Tensor], message: Message) -> None:
-        """Refuse a reply that passes the channel by, because nobody says what it is."""
+        """Refuse a reply that would bypass the channel because it is not declared."""
         strange = [name for name in tensors if "@" in name]
         if strange:
             raise FedloomError(f"{type(self.algorithm).__name__} replies with {strange[0]}: a name must not contain @.")

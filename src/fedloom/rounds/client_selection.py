@@ -1,4 +1,4 @@
-"""Which clients work in a round: the selector is called, and it may probe what clients' models score.
+"""Which clients work in a round: the selector is called, and it may ask clients for the loss and score of their models.
 
 Places of a pool become ids of clients, or numbers of groups where the method trains groups. Clients that cannot be
 reached are replaced by others that can, as far as there are any.

@@ -109,7 +109,7 @@ class Composition:
     def _participants(self) -> dict[int, Participants]:
         return {}
 
-    def training(self, round_number: int) -> FederationView:
+    def training_federation(self, round_number: int) -> FederationView:
         """The federation that is trained on in a round."""
         return self.participants(round_number).federation
 
@@ -135,7 +135,7 @@ class Composition:
 
     def runtime(self) -> ClientRuntime:
         """What a process needs to do this run's jobs."""
-        federation = self.training(0)
+        federation = self.training_federation(0)
         same = federation is self.task.federation
         training = self.trainer
         if not same:

@@ -63,7 +63,7 @@ def exchange(
     jobs, results, answered = answers(jobs, engine.run(jobs, wave.message, state.client_states.read(wave.ids)))
     need = 0 if wave.optional else min(run.quorum, len(wave.ids))
     if len(answered) < need:
-        raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, and {need} are needed")
+        raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, but {need} are needed")
     wave = wave.only(answered)
     for result in results:
         check_finite(run, result, context.round)

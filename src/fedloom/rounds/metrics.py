@@ -34,7 +34,7 @@ def size_limits(sizes: Tensor, bounds: Sequence[int] | None) -> tuple[float, flo
 
 
 def size_groups(sizes: Tensor, limits: tuple[float, float]) -> list[str]:
-    """The size group of clients with these many training samples."""
+    """The size group of clients with these numbers of training samples."""
     low, high = limits
     return ["small" if size <= low else "big" if size >= high else "intermediate" for size in sizes.tolist()]
 

@@ -229,7 +229,7 @@ def local_metrics(run: Composition, number: int, measured: Mapping[int, Mapping[
     ids = sorted(measured)
     if not ids:
         return metrics
-    federation = run.training(number)
+    federation = run.training_federation(number)
     samples = federation.train.sizes[torch.tensor(ids)]
     groups = size_groups(samples, run.size_limits(federation))
     for model in ("received", "trained"):

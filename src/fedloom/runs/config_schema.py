@@ -125,7 +125,7 @@ class RunConfig(Strict):
             return
         if self.engine != "ray":
             raise FedloomError(
-                f"ray_address={self.ray_address} is for engine=ray, and engine is {self.engine}: leave one out."
+                f"ray_address={self.ray_address} is for engine=ray, but engine is {self.engine}: leave one out."
             )
         if self.ray_address != "auto" and not re.fullmatch(r"[^/\s]+:\d{1,5}", self.ray_address):
             raise FedloomError(f"ray_address={self.ray_address}: write host:port, for instance 10.0.0.5:6379, or auto.")

@@ -61,7 +61,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         config.selection.check(clients - len(new), task, algorithm)
     size_limits(task.federation.train.sizes, config.size_groups)
     if config.clients_on_global and not len(task.federation.global_test):
-        raise FedloomError("clients_on_global=true needs a global test set, and the task has none: leave it off.")
+        raise FedloomError("clients_on_global=true needs a global test set, but the task has none: leave it off.")
     algorithm.check(task, work)
     if execution.name == "compiled" and not algorithm.compiles:
         raise FedloomError(
@@ -144,7 +144,7 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     if config.aggregation != Mean() and not (algorithm.communicates and algorithm.aggregates):
         aggregator = type(config.aggregation).__name__.lower()
         raise FedloomError(
-            f"{name} never makes one row of its clients' rows, so the aggregator {aggregator} would change nothing: "
+            f"{name} does not aggregate its clients' models, so the aggregator {aggregator} would change nothing: "
             "leave it out."
         )
     if config.channel and not algorithm.sends_updates:
@@ -162,7 +162,7 @@ def _check_round_size(config: RunConfig, clients: int) -> None:
     if per_round < least:
         raise FedloomError(
             f"the aggregator {type(config.aggregation).__name__.lower()} needs at least {least} clients in a round, "
-            f"and a round has {per_round}: select more clients, or use another aggregator."
+            f"but a round has {per_round}: select more clients, or use another aggregator."
         )
 
 
@@ -171,7 +171,7 @@ def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerS
     name = config.method.get("name", "the method")
     if (config.server_optimizer or algorithm.server) is not None and not algorithm.averages_every_round:
         raise FedloomError(
-            f"{name} averages only every few rounds, and a server optimiser steps after every average: drop it, or set "
+            f"{name} averages only every few rounds, but a server optimiser steps after every average: drop it, or set "
             "period = 1."
         )
     if config.server_optimizer is None:

@@ -45,7 +45,7 @@ ARRIVES = 0.2
 
 
 GROUPS = (
-    "selection 'rawcs' selects single devices, and this method selects groups of clients: use random or powerofchoice."
+    "selection 'rawcs' selects single devices, but this method selects groups of clients: use random or powerofchoice."
 )
 
 
@@ -74,7 +74,7 @@ class RAWCS:
             raise FedloomError(GROUPS)
         if task.objective.score != "accuracy":
             raise FedloomError(
-                f"selection 'rawcs' weighs devices by accuracy and this task has {task.objective.score}: "
+                f"selection 'rawcs' weighs devices by accuracy, but this task has {task.objective.score}: "
                 "use random or powerofchoice."
             )
 

@@ -57,7 +57,7 @@ class DatasetBuilder:
         settings, entry = self.complete(settings), dataset(self.data)
         if settings.augment and entry.kind != "image":
             raise FedloomError(
-                f"augment=true needs images, and the samples of {settings.name} are not images: leave it out."
+                f"augment=true needs images, but the samples of {settings.name} are not images: leave it out."
             )
         federation = load(
             self.data,

@@ -39,7 +39,7 @@ def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: lis
             if request.cycle is not None:
                 where = f"a batch of client {name}, split into {request.cycle.deals} parts,"
             raise FedloomError(
-                f"{where} leaves a single sample, and BatchNorm needs two: choose a batch_size other than {size}, or "
+                f"{where} leaves a single sample, but BatchNorm needs two: choose a batch_size other than {size}, or "
                 "use GroupNorm."
             ) from None
     return out, anchors

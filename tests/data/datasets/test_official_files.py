@@ -97,7 +97,7 @@ def test_plain_idx_files_of_fashion_mnist_under_their_other_name(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda files: files.pop("t10k-labels-idx1-ubyte.gz"), "has no file 't10k-labels-idx1-ubyte'"),
         (lambda files: files.update({"train-images-idx3-ubyte.gz": gzip.compress(b"hello there")}), "not an idx file"),
@@ -112,12 +112,12 @@ def test_plain_idx_files_of_fashion_mnist_under_their_other_name(tmp_path: Path)
         ),
     ],
 )
-def test_damaged_files_are_refused_and_the_old_file_stays(tmp_path: Path, change, told: str) -> None:
+def test_damaged_files_are_refused_and_the_old_file_stays(tmp_path: Path, change, message: str) -> None:
     get.get("mnist", folder_of(tmp_path / "good", mnist_files()), folder=tmp_path / "data")
     before = (tmp_path / "data" / "mnist.npz").read_bytes()
     files = mnist_files()
     change(files)
-    with pytest.raises(FedloomError, match=told):
+    with pytest.raises(FedloomError, match=message):
         get.get("mnist", folder_of(tmp_path / "bad", files), folder=tmp_path / "data")
     assert (tmp_path / "data" / "mnist.npz").read_bytes() == before
     assert len(list((tmp_path / "data").iterdir())) == 1

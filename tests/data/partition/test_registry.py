@@ -134,7 +134,7 @@ def test_natural_clients_are_the_keys_with_enough_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "labels", "clients", "told"),
+    ("made", "labels", "clients", "message"),
     [
         (fd.iid(), np.zeros(5, dtype=np.int64), 6, "clients=6 is more than the 5 samples"),
         (fd.iid(), np.zeros(5, dtype=np.int64), 0, "at least one client"),
@@ -147,8 +147,8 @@ def test_natural_clients_are_the_keys_with_enough_samples() -> None:
         (fd.quantities([3, 1]), np.zeros(5, dtype=np.int64), 3, "names 2 sizes"),
     ],
 )
-def test_impossible_requests_are_refused_in_a_sentence(made, labels, clients, told: str) -> None:
-    with pytest.raises(FedloomError, match=told):
+def test_impossible_requests_are_refused_in_a_sentence(made, labels, clients, message: str) -> None:
+    with pytest.raises(FedloomError, match=message):
         made(labels, clients, 0)
 
 
@@ -164,7 +164,7 @@ def test_a_config_gives_the_same_partitioner_back(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("dirichlt(0.1)", "Did you mean 'dirichlet'"),
         ("dirichlet(x)", "'x' is not a number"),
@@ -174,6 +174,6 @@ def test_a_config_gives_the_same_partitioner_back(text: str) -> None:
         ("a b", "write a name"),
     ],
 )
-def test_a_wrong_partition_is_refused_in_a_sentence(spec, told: str) -> None:
-    with pytest.raises(FedloomError, match=told):
+def test_a_wrong_partition_is_refused_in_a_sentence(spec, message: str) -> None:
+    with pytest.raises(FedloomError, match=message):
         fd.partitioner(spec)

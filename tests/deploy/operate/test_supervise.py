@@ -139,10 +139,10 @@ def test_without_flower_nothing_is_deployed(deploy, monkeypatch, work):
 
     monkeypatch.setattr(metadata, "version", version)
     assert refusal(work, deploy / "server") == (
-        "deployment needs Flower, and it is not installed: pip install 'fedloom[deploy]'."
+        "deployment needs Flower, which is not installed: pip install 'fedloom[deploy]'."
     )
     monkeypatch.setattr(metadata, "version", lambda _: "2.0.0")
-    assert f"needs Flower {flower.VERSION}, and 2.0.0 is installed" in refusal(work, deploy / "server")
+    assert f"needs Flower {flower.VERSION}, but 2.0.0 is installed" in refusal(work, deploy / "server")
 
 
 # -- what Flower says, in words
@@ -196,10 +196,10 @@ def test_a_sites_own_sentence_is_passed_on():
 def test_a_program_that_dies_is_started_again_and_one_that_always_does_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(supervise, "PAUSE", 0.0)
     monkeypatch.setattr(supervise.time, "sleep", lambda _: None)
-    begun: list[int] = []
+    starts: list[int] = []
 
     def start_dying() -> programs.Program:
-        begun.append(1)
+        starts.append(1)
         command = [sys.executable, "-c", "pass"] if sys.platform != "linux" else ["/bin/sh", "-c", "echo full; exit 7"]
         return programs.start_program("nginx", command, tmp_path / "log", {}, tmp_path)
 
@@ -207,4 +207,4 @@ def test_a_program_that_dies_is_started_again_and_one_that_always_does_is_given_
     with pytest.raises(FedloomError, match=r"nginx ended 8 times: full .*log"):
         supervise._watch([start_dying()], [start_dying], said.append)
     assert said == ["nginx ended (code 7): it is restarted."] * 7
-    assert len(begun) == 8
+    assert len(starts) == 8

@@ -238,7 +238,7 @@ def test_an_evaluator_rehearses_on_the_global_test_set(tmp_path):
 
 
 REFUSED = [
-    (config(), SITES[:2], "2 sites are named and the task has 3 clients: set task.clients to 2, or name 3 sites."),
+    (config(), SITES[:2], "2 sites are named, but the task has 3 clients: set task.clients to 2, or name 3 sites."),
     (config(), ("a", "b", "a"), "two sites are called a"),
     (config("centralised"), SITES, "all clients' data in one place"),
     (config(task={**DIGITS, "drift": {"rounds": [1]}}), SITES, "task.drift"),
@@ -261,7 +261,7 @@ def test_a_small_site_of_a_method_for_large_ones_can_work(tmp_path):
 
 
 def test_a_site_beyond_the_evaluator_is_refused(tmp_path):
-    with pytest.raises(FedloomError, match="site stray has the number 4, and there are 3 sites"):
+    with pytest.raises(FedloomError, match="site stray has the number 4, but there are 3 sites"):
         Blueprint.of(config(), SITES).site_task(rehearsal_settings(4, "stray"), tmp_path)
 
 

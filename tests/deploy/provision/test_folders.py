@@ -95,8 +95,8 @@ def test_the_certificates_are_good_and_the_nodes_keys_fit(deploy_folder):
     for name in (*SITES, "judge"):
         certificates.check_certificates(deploy_folder / name)
         private = certificates.load_ssh_private_key((deploy_folder / name / "node.key").read_bytes(), None)
-        told = private.public_key().public_bytes(certificates.Encoding.OpenSSH, certificates.PublicFormat.OpenSSH)
-        assert (deploy_folder / "server/keys" / f"{name}.pub").read_bytes().strip() == told
+        public_key = private.public_key().public_bytes(certificates.Encoding.OpenSSH, certificates.PublicFormat.OpenSSH)
+        assert (deploy_folder / "server/keys" / f"{name}.pub").read_bytes().strip() == public_key
         subject = certificates._certificate(deploy_folder / name / "client.pem").subject
         assert subject.rfc4514_string() == f"CN={name}"
 
@@ -147,11 +147,11 @@ def test_the_starter_works_from_anywhere_after_the_folder_was_moved(deploy_folde
     program.parent.mkdir()
     program.write_text('#!/bin/sh\npwd; echo "$@"\n')
     program.chmod(0o755)
-    told = subprocess.run(
+    result = subprocess.run(
         ["./-x/start.sh"], cwd=moved.parent, env={"PATH": f"{program.parent}:{os.environ['PATH']}"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert told.stdout.splitlines() == [str(moved), f"deploy {word} ."]
+    assert result.stdout.splitlines() == [str(moved), f"deploy {word} ."]
 
 
 def test_every_setting_has_a_comment_and_comments_change_nothing():
@@ -210,7 +210,7 @@ def test_lines_of_readmes_fit_a_window(deploy_folder):
         ({"sites": ["a", "b", "-c"]}, "site name '-c'"),
         ({"sites": ["a", "b", "c" * 65]}, "up to 64"),
         ({"evaluator": "x/y"}, "site name 'x/y'"),
-        ({"sites": ["a", "b"]}, "2 sites are named and the task has 3 clients"),
+        ({"sites": ["a", "b"]}, "2 sites are named, but the task has 3 clients"),
         ({"host": "hub:80"}, "host='hub:80'"),
         ({"host": "0.0.0.0"}, "host='0.0.0.0'"),  # noqa: S104
         ({"host": "1.2.3"}, "host='1.2.3'"),
@@ -243,20 +243,20 @@ def test_a_folder_that_exists_is_never_touched(run_file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         (OSError(28, "No space left on device"), (FedloomError, "d cannot be written .No space left on device")),
         (FedloomError("a reason"), (FedloomError, "a reason")),
         (KeyboardInterrupt("stopped"), (KeyboardInterrupt, "stopped")),
     ],
 )
-def test_what_fails_half_way_leaves_nothing(run_file, tmp_path, monkeypatch, fault, told):
+def test_what_fails_half_way_leaves_nothing(run_file, tmp_path, monkeypatch, fault, message):
     def fail(*_, **__):
         assert [path.name for path in next(tmp_path.iterdir()).iterdir()]  # something was written
         raise fault
 
     monkeypatch.setattr(readmes, "site_readme", fail)
-    with pytest.raises(told[0], match=told[1]):
+    with pytest.raises(message[0], match=message[1]):
         folders.init(run_file, tmp_path / "d", SITES)
     assert list(tmp_path.iterdir()) == []
 

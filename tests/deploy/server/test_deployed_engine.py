@@ -1,5 +1,5 @@
 """One of three sites misbehaves in one round: the round is the simulator's with the other two, to the bit, the reason
-is in the record, and the next round takes the site again. No network: letters go through a local post."""
+is in the record, and the next round takes the site again. No network: messages go through a local transport."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_decoder_that_fails_costs_one_answer_and_not_the_run(tmp_path):
 def test_a_robust_rule_gives_a_round_up_that_has_too_few_answers_for_it(tmp_path):
     local = Local(Plan.of("fedavg", aggregation="median"), tmp_path, min_clients=1)
     local.transport.meddle = tamper_with(SOUTH, 2, lambda _: None)
-    with pytest.raises(FedloomError, match="2 of 3 clients answered, and 3 are needed"):
+    with pytest.raises(FedloomError, match="2 of 3 clients answered, but 3 are needed"):
         local.play()
 
 
@@ -421,7 +421,7 @@ class Failing(ClientRuntime):
         return super().do(job, message, kept)
 
 
-def failing(runtime: ClientRuntime, raises: Exception) -> Failing:
+def failing_runtime(runtime: ClientRuntime, raises: Exception) -> Failing:
     return Failing(
         runtime.algorithm,
         runtime.training,
@@ -435,7 +435,7 @@ def failing(runtime: ClientRuntime, raises: Exception) -> Failing:
 
 def test_an_error_in_client_code_is_counted_and_its_text_stays_at_the_site(tmp_path):
     local = Local(plan(), tmp_path)
-    runtime = failing(plan().runtime, ValueError("patient 4711 has no age"))
+    runtime = failing_runtime(plan().runtime, ValueError("patient 4711 has no age"))
     local.sites[SOUTH] = replace(local.sites[SOUTH], runtime=runtime)
     check_only_round_two_missed_south(
         local.play(), "the site reports an error: ValueError in the client's code (see the site's log)"
@@ -445,7 +445,9 @@ def test_an_error_in_client_code_is_counted_and_its_text_stays_at_the_site(tmp_p
 
 def test_a_sentence_for_people_comes_through(tmp_path):
     local = Local(plan(), tmp_path)
-    local.sites[SOUTH] = replace(local.sites[SOUTH], runtime=failing(plan().runtime, FedloomError("no such column")))
+    local.sites[SOUTH] = replace(
+        local.sites[SOUTH], runtime=failing_runtime(plan().runtime, FedloomError("no such column"))
+    )
     check_only_round_two_missed_south(local.play(), "the site reports an error: no such column")
 
 
@@ -597,18 +599,20 @@ def test_no_log_line_and_no_record_has_a_ticket_or_data(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     local = Local(plan("scaffold"), tmp_path)
     local.transport.meddle = tamper_with(SOUTH, 2, change_tensors(samples=to(-19)))
-    local.sites[0] = replace(local.sites[0], runtime=failing(plan("scaffold").runtime, ZeroDivisionError("47110815")))
+    local.sites[0] = replace(
+        local.sites[0], runtime=failing_runtime(plan("scaffold").runtime, ZeroDivisionError("47110815"))
+    )
     local.play()
-    told = caplog.text + (tmp_path / "run" / "metrics.jsonl").read_text()
-    assert "is left out of 'update'" in told
+    text = caplog.text + (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert "is left out of 'update'" in text
     assert "47110815" not in (tmp_path / "run" / "metrics.jsonl").read_text()  # an error may quote data
     tickets = {sent.request.ticket for sent in local.transport.sent}
     assert len(tickets) > 10
-    assert not [ticket for ticket in tickets if ticket in told]
+    assert not [ticket for ticket in tickets if ticket in text]
     for sent in local.transport.sent:
         if sent.request.kind == "update":
             sends = unpack(sent.answer, SiteAnswer, 1 << 40)[1].get("reply/change", torch.zeros(1))
-            assert str(sends.flatten()[0].item())[:8] not in told or not sends.any()
+            assert str(sends.flatten()[0].item())[:8] not in text or not sends.any()
 
 
 def test_every_request_has_a_ticket_of_its_own(tmp_path):

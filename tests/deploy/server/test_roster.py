@@ -26,8 +26,8 @@ def honest(client: int):
     def answer(data: bytes) -> bytes:
         request = unpack(data, SiteRequest, 1 << 20)[0]
         about = {**ABOUT, "train": 10 + client}
-        told = SiteAnswer(run=request.run, ticket=request.ticket, client=client, round=0, about=about)
-        return pack(told, {})
+        header = SiteAnswer(run=request.run, ticket=request.ticket, client=client, round=0, about=about)
+        return pack(header, {})
 
     return answer
 
@@ -55,10 +55,10 @@ def answer_with(client: int, /, **changes: Any):
 
 def test_all_who_are_there_are_greeted_and_their_sizes_noted():
     _, everyone = roster()
-    told: list[str] = []
-    everyone.wait_for_all(told.append)
+    messages: list[str] = []
+    everyone.wait_for_all(messages.append)
     assert everyone.sizes == {client: ClientSizes(10 + client, 0, 5, 15) for client in range(3)}
-    assert told == ["3 of 3 sites are connected"]
+    assert messages == ["3 of 3 sites are connected"]
     assert everyone.present() == [0, 1, 2]
 
 
@@ -75,9 +75,9 @@ def test_a_site_is_greeted_once_until_it_connects_anew():
 def test_whoever_is_missing_is_waited_for_and_then_named(caplog):
     transport, everyone = roster(join_timeout=0.05)
     transport.away.add(1)
-    told: list[str] = []
-    everyone.wait_for_all(told.append)
-    assert told == ["2 of 3 sites are connected"]
+    messages: list[str] = []
+    everyone.wait_for_all(messages.append)
+    assert messages == ["2 of 3 sites are connected"]
     assert "south: never connected" in caplog.text
     assert everyone.present() == [0, 2]
     transport.away.clear()
@@ -97,8 +97,8 @@ def test_a_node_with_an_unknown_key_is_nobody():
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({"fedloom": "0.0.1"}, f"it runs fedloom 0.0.1, and the server {fedloom.__version__}"),
-        ({"fedloom": None}, f"it runs fedloom None, and the server {fedloom.__version__}"),
+        ({"fedloom": "0.0.1"}, f"it runs fedloom 0.0.1, but the server runs {fedloom.__version__}"),
+        ({"fedloom": None}, f"it runs fedloom None, but the server runs {fedloom.__version__}"),
         ({"digest": "d2"}, "its folder was made for another run: give it the one of this deployment"),
         ({"train": 0}, "it has no training sample"),
         (

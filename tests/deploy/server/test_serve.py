@@ -90,12 +90,12 @@ def test_a_client_that_joins_at_round_three_takes_part_from_then_on_with_its_own
     history = local.play(after={2: local.transport.away.clear})
     assert [record["selected"] for record in history.records] == [BUT_SOUTH, BUT_SOUTH, ALL]
     assert same(history, simulate(plan(), {1: BUT_SOUTH, 2: BUT_SOUTH}))  # a weight of 414, not of 1
-    told = [
+    exclusions = [
         (record["round"], one["name"], one["reason"])
         for record in history.records
         for one in record.get("excluded", ())
     ]
-    assert told == [(1, "south", "not connected"), (2, "south", "not connected")]
+    assert exclusions == [(1, "south", "not connected"), (2, "south", "not connected")]
 
 
 # -- too few sites (fault 5)
@@ -105,9 +105,9 @@ def test_with_too_few_answers_the_run_stops_with_the_reason_and_goes_on_later(tm
     local = Local(plan("scaffold"), tmp_path, min_clients=3, retries=2, join_timeout=0.03)
     with pytest.raises(FedloomError) as end:
         local.play(after={1: lambda: local.transport.away.add(SOUTH)})
-    told = "round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed"
-    assert str(end.value) == f"{told}; resume the run when more clients are connected."
-    assert caplog.text.count(f"{told}; trying it again") == 2
+    text = "round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, but 3 are needed"
+    assert str(end.value) == f"{text}; resume the run when more clients are connected."
+    assert caplog.text.count(f"{text}; trying it again") == 2
     state, before = load_checkpoint(local.run, 3), simulate(plan("scaffold", rounds=1))
     assert state is not None
     assert state.round == 1
@@ -334,7 +334,7 @@ def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(deploy_
     )
     serve(transport, folder)
     error = json.loads((folder / "run" / "outcome.json").read_text())["error"]
-    assert error.startswith("round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, and 3 are needed")
+    assert error.startswith("round 2 was abandoned, the model is unchanged: 2 of 3 clients answered, but 3 are needed")
     transport.meddle = lambda sent: sent.answer
     serve(transport, folder)
     assert json.loads((folder / "run" / "outcome.json").read_text()) == {"stopped": None}
@@ -357,16 +357,16 @@ def test_no_log_line_has_a_key_or_a_ticket(deploy_folder, open_sites, tmp_path, 
     transport, folder = fresh(deploy_folder, open_sites, tmp_path, cross_site=True)
     transport.meddle = tamper_with(SOUTH, 1, lambda _: b"x")
     serve(transport, folder)
-    told = caplog.text + "".join(
+    text = caplog.text + "".join(
         path.read_text() for path in (folder / "run").glob("*.json*") if path.stem != "tickets"
     )
-    assert "south is left out" in told
-    assert not [sent for sent in transport.sent if sent.request.ticket in told]
+    assert "south is left out" in text
+    assert not [sent for sent in transport.sent if sent.request.ticket in text]
     secrets = [*deploy_folder.rglob("*.key"), *deploy_folder.rglob("*.pub"), *deploy_folder.rglob("*.pem")]
     assert len(secrets) > 10
     for path in secrets:
         longest = max(path.read_text().split(), key=len)
-        assert longest[:40] not in told
+        assert longest[:40] not in text
 
 
 def test_the_evaluators_scores_are_the_runs_global_scores(tmp_path):

@@ -184,7 +184,7 @@ def test_a_server_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(tmp_pat
 @pytest.mark.slow
 def test_a_server_may_be_killed_again_and_again(tmp_path, monkeypatch, simulator):
     wanted, watch = simulator("scaffold"), Watch(monkeypatch)
-    for step in (4, 5, 7, 11):  # ever so many writes and letters, then killed
+    for step in (4, 5, 7, 11):  # killed after this many writes and messages
         local = Local(plan("scaffold"), tmp_path / str(step))
         deaths = 0
         while kill_at(local, watch, step + deaths):  # a little longer each time, or it would never end

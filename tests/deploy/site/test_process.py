@@ -140,10 +140,10 @@ def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
 
 def test_models_are_judged_on_the_sites_own_test_part(tmp_path):
     initial = plan().blueprint.initial
-    _, told = ask(open_site(tmp_path), "judge", {"rows": torch.stack([initial, initial * 2, initial])})
+    _, scores = ask(open_site(tmp_path), "judge", {"rows": torch.stack([initial, initial * 2, initial])})
     alone = ask(open_site(tmp_path), "score", shared_tensors())[1]
-    assert told["score"].shape == (3,)
-    assert told["score"][0] == told["score"][2] == pytest.approx(float(alone["score"] / alone["counts"]))
+    assert scores["score"].shape == (3,)
+    assert scores["score"][0] == scores["score"][2] == pytest.approx(float(alone["score"] / alone["counts"]))
 
 
 # -- what goes wrong

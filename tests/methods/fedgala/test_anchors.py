@@ -15,11 +15,13 @@ from support.small_graphs import identity_graph
 def test_every_anchor_gets_the_mean_over_its_owners(owned, seed):
     ids = [torch.tensor(sorted(some), dtype=torch.int64) for some in owned]
     most = max(len(some) for some in owned)
-    told = torch.randn(len(ids), most, 3, generator=torch.Generator().manual_seed(seed))
-    means = anchor_means(told, ids)
+    embeddings = torch.randn(len(ids), most, 3, generator=torch.Generator().manual_seed(seed))
+    means = anchor_means(embeddings, ids)
     for k, some in enumerate(ids):
         for place, node in enumerate(some.tolist()):
-            everybody = [told[j, other.tolist().index(node)] for j, other in enumerate(ids) if node in other.tolist()]
+            everybody = [
+                embeddings[j, other.tolist().index(node)] for j, other in enumerate(ids) if node in other.tolist()
+            ]
             assert torch.allclose(means[k, place], torch.stack(everybody).mean(0), atol=1e-6)
         assert not means[k, len(some) :].any()
 

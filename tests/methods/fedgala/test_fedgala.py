@@ -35,8 +35,8 @@ def test_the_combined_loss_is_half_autoencoder_and_half_cross_entropy():
     products = (z @ z.t()).sigmoid()
     near = -products[graph.edges[0], graph.edges[1]].log().mean()
     far = -(1 - products[others[0], others[1]]).log().mean()
-    classified = F.cross_entropy(z[x - graphs.offsets[1]], task.targets(x))
-    assert float(values.sum() / counts.sum()) == pytest.approx(float(0.5 * (near + far) + 0.5 * classified), rel=1e-5)
+    class_loss = F.cross_entropy(z[x - graphs.offsets[1]], task.targets(x))
+    assert float(values.sum() / counts.sum()) == pytest.approx(float(0.5 * (near + far) + 0.5 * class_loss), rel=1e-5)
 
 
 def test_phase_one_takes_at_most_half_of_the_rounds(tmp_path):
@@ -76,10 +76,10 @@ def test_edges_lead_from_anchors_to_the_nodes_nearest_to_what_is_known_of_them(t
     for client, row in enumerate(first):
         task.layout.fill(task.model, row)
         z.append(task.model.eval().embed(client).detach())
-    told = torch.zeros(3, graphs.most_anchors, 3)
+    embeddings = torch.zeros(3, graphs.most_anchors, 3)
     for client in range(3):
-        told[client, : len(graphs.anchors[client])] = z[client][graphs.anchors[client]]
-    about = anchor_means(told, graphs.anchor_ids) if augment == "anchors" else told
+        embeddings[client, : len(graphs.anchors[client])] = z[client][graphs.anchors[client]]
+    about = anchor_means(embeddings, graphs.anchor_ids) if augment == "anchors" else embeddings
     for client in range(3):
         anchors = graphs.anchors[client]
         expected = nearest_nodes(graphs.graph(client), anchors, z[client], about[client, : len(anchors)])
@@ -121,12 +121,12 @@ def test_anchors_of_a_client_that_does_not_answer_are_in_no_mean_and_it_draws_no
     task = overlapping_task()
     graphs, there = task.federation.graphs, [0, 2]
     first = final_on_graphs(tmp_path / "first", fl.FedGala(augment="none", **NEVER), 1).server["models"]
-    told, z = torch.zeros(2, graphs.most_anchors, 3), {}
+    embeddings, z = torch.zeros(2, graphs.most_anchors, 3), {}
     for place, client in enumerate(there):
         task.layout.fill(task.model, first[client])
         z[client] = task.model.eval().embed(client).detach()
-        told[place, : len(graphs.anchors[client])] = z[client][graphs.anchors[client]]
-    about = anchor_means(told, [graphs.anchor_ids[client] for client in there])
+        embeddings[place, : len(graphs.anchors[client])] = z[client][graphs.anchors[client]]
+    about = anchor_means(embeddings, [graphs.anchor_ids[client] for client in there])
     for place, client in enumerate(there):
         anchors = graphs.anchors[client]
         expected = nearest_nodes(graphs.graph(client), anchors, z[client], about[place, : len(anchors)])

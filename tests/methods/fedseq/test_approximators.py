@@ -142,11 +142,11 @@ def test_an_approximator_needs_something_to_look_at():
     with pytest.raises(FedloomError, match=r"set task\.communal_per_class, for instance to 10"):
         check_approximator("conf", with_public([20], []))
     model = nn.Sequential(nn.Flatten(), nn.LayerNorm(20))
-    with pytest.raises(FedloomError, match="compares linear layers, and Sequential has none"):
+    with pytest.raises(FedloomError, match="compares linear layers, but Sequential has none"):
         check_approximator("clf", with_public([20], [], model))
     held = federation([20])
     values = replace(held, columns={**held.columns, "y": torch.rand(20)}, communal=torch.arange(5))
-    with pytest.raises(FedloomError, match="confidences in classes, and this task has none"):
+    with pytest.raises(FedloomError, match="confidences in classes, but this task has none"):
         check_approximator("conf", Task("t", values, mlp(), objective=SquaredError()))
     check_approximator("conf", with_public([20], [1, 2]))
     check_approximator("clf", with_public([20], []))

@@ -420,7 +420,7 @@ def test_executions_agree_to_rounding(tmp_path):
         ({"pretrain_epochs": 0}, "pretrain_epochs=0: it must be at least 1"),
         ({"min_samples": 0}, "min_samples=0: it must be at least 1"),
         ({"dropout": 1.0}, r"dropout=1\.0: it must be at least 0"),
-        ({"metric": "kl"}, "metric=kl compares distributions, and approximator=clf gives weights"),
+        ({"metric": "kl"}, "metric=kl compares distributions, but approximator=clf gives weights"),
         ({"metric": "gini"}, "metric=gini compares distributions"),
     ],
 )

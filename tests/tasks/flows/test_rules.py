@@ -30,7 +30,7 @@ LOOP = flow("s:Start f:ForEach a:Assign e:End", "s>f", "f>a Cycle", "a>f", "f>e"
 ROUND = flow("s:Start a:If b:Assign e:End", "s>a", "a>b", "b>a", "a>e")
 
 
-def broken(made: Flow, dialect: Dialect = PLATFORM) -> str:
+def broken_rule(made: Flow, dialect: Dialect = PLATFORM) -> str:
     """The rule that a flow breaks, checked to be one of the documented ones."""
     with pytest.raises(FedloomError) as error:
         validate(made, dialect)
@@ -66,31 +66,31 @@ def test_a_whole_flow_keeps_the_rules_of_every_dialect_that_has_its_ends(dialect
     ],
 )
 def test_a_broken_rule_is_named(made: Flow, rule: str) -> None:
-    assert broken(made) == rule
+    assert broken_rule(made) == rule
 
 
 def test_the_first_of_several_broken_rules_is_named() -> None:
     """One flow that breaks all rules, mended rule by rule."""
     bad = flow("t:Start s:Start a:Dance b:If b:If e:End x:If", "s>a", "a>lost", "e>a", "a>b", "a>b", "b>a", "a>a")
-    assert broken(bad) == "known kinds"
+    assert broken_rule(bad) == "known kinds"
     bad = replace(bad, nodes=tuple(replace(n, kind="If") if n.kind == "Dance" else n for n in bad.nodes))
-    assert broken(bad) == "unique ids"
+    assert broken_rule(bad) == "unique ids"
     bad = replace(bad, nodes=(*bad.nodes[:4], *bad.nodes[5:]))
-    assert broken(bad) == "no dangling edges"
+    assert broken_rule(bad) == "no dangling edges"
     bad = replace(bad, edges=tuple(e for e in bad.edges if e.target != "lost"))
-    assert broken(bad) == "one start"
+    assert broken_rule(bad) == "one start"
     bad = replace(bad, nodes=bad.nodes[1:])
-    assert broken(bad) == "terminal ends"
+    assert broken_rule(bad) == "terminal ends"
     bad = replace(bad, edges=(*(e for e in bad.edges if e.source != "e"), Edge("a", "e"), Edge("x", "e")))
-    assert broken(bad) == "no self-loops"
+    assert broken_rule(bad) == "no self-loops"
     bad = replace(bad, edges=tuple(e for e in bad.edges if e.source != e.target))
-    assert broken(bad) == "no parallel edges"
+    assert broken_rule(bad) == "no parallel edges"
     bad = replace(
         bad, edges=(*dict.fromkeys(bad.edges), Edge("y", "z")), nodes=(*bad.nodes, Node("y", "If"), Node("z", "End"))
     )
-    assert broken(bad) == "connected"
+    assert broken_rule(bad) == "connected"
     bad = replace(bad, edges=(*bad.edges, Edge("a", "y")))
-    assert broken(bad) == "cycles"
+    assert broken_rule(bad) == "cycles"
     validate(
         replace(bad, edges=(*tuple(e for e in bad.edges if (e.source, e.target) != ("b", "a")), Edge("b", "e"))),
         PLATFORM,
@@ -111,7 +111,7 @@ def test_cycles_are_allowed_where_the_dialect_allows_them() -> None:
     validate(ROUND, N8N)
     validate(ROUND, BPMN)
     never = replace(PLATFORM, cycles="none")
-    assert broken(LOOP, never) == "cycles"
+    assert broken_rule(LOOP, never) == "cycles"
     validate(WHOLE, never)
 
 
@@ -129,7 +129,7 @@ def test_a_draft_may_lack_ends_and_nothing_else() -> None:
     draft = flow("s:Start a:If b:Assign", "s>a", "a>b True")
     validate_draft(draft, PLATFORM)
     validate_draft(flow("s:Start"), PLATFORM)
-    assert broken(draft) == "terminal ends"
+    assert broken_rule(draft) == "terminal ends"
     with pytest.raises(FedloomError, match="no self-loops"):
         validate_draft(flow("s:Start a:If", "s>a", "a>a"), PLATFORM)
     with pytest.raises(FedloomError, match="leads out of an end"):
@@ -154,7 +154,7 @@ def test_no_flow_is_too_deep() -> None:
     nodes = (Node("s", "Start"), *(Node(name, "If") for name in names), Node("e", "End"))
     made = Flow(nodes, (Edge("s", "0"), *chain, Edge(names[-1], "e")))
     validate(made, PLATFORM)
-    assert broken(replace(made, edges=(*made.edges, Edge(names[-1], "0")))) == "cycles"
+    assert broken_rule(replace(made, edges=(*made.edges, Edge(names[-1], "0")))) == "cycles"
 
 
 def test_ten_thousand_flows_are_validated_in_two_seconds() -> None:

@@ -123,7 +123,7 @@ def test_a_runs_config_makes_its_task_again(own, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"drift": {"rounds": [2]}}, "drift"),
         ({"test_share": 0.3}, "already defines which nodes"),
@@ -138,8 +138,8 @@ def test_a_runs_config_makes_its_task_again(own, tmp_path):
         ({"clients": 9}, "fewer clients"),
     ],
 )
-def test_what_a_graph_task_does_not_use_is_refused(own, changes, told):
-    with pytest.raises(FedloomError, match=told):
+def test_what_a_graph_task_does_not_use_is_refused(own, changes, message):
+    with pytest.raises(FedloomError, match=message):
         graph_task_of(**{"path": own} | changes)
 
 

@@ -118,7 +118,7 @@ def test_an_object_of_pytorch_geometrics_kind_is_the_same_graph(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "message"),
     [
         ({"x": np.where(X == 2, np.nan, X)}, "feature 1 of node 1 is not a number"),
         ({"x": np.where(X == 3, np.inf, X)}, "feature 0 of node 2 is infinite"),
@@ -134,13 +134,13 @@ def test_an_object_of_pytorch_geometrics_kind_is_the_same_graph(tmp_path):
         ({"client": ["a"]}, "one client per node"),
     ],
 )
-def test_a_graph_that_cannot_be_is_refused_with_the_place(tmp_path, arrays, told):
-    with pytest.raises(FedloomError, match=told):
+def test_a_graph_that_cannot_be_is_refused_with_the_place(tmp_path, arrays, message):
+    with pytest.raises(FedloomError, match=message):
         read_graph(npz(tmp_path, **arrays))
 
 
 @pytest.mark.parametrize(
-    ("leave", "arrays", "told"),
+    ("leave", "arrays", "message"),
     [
         ("labels", {}, "no array 'labels' or 'y'"),
         ("test_mask", {}, "none for test"),
@@ -150,10 +150,10 @@ def test_a_graph_that_cannot_be_is_refused_with_the_place(tmp_path, arrays, told
         ("x", {"feat_indptr": [0, 1, 1, 1, 1], "feat_indices": [9], "feat_shape": [4, 2]}, "names feature 9 of 2"),
     ],
 )
-def test_an_npz_that_lacks_something_is_refused(tmp_path, leave, arrays, told):
+def test_an_npz_that_lacks_something_is_refused(tmp_path, leave, arrays, message):
     full = {"edge_index": EDGES, "x": X, "labels": Y, **MASKS, **arrays}
     np.savez(tmp_path / "graph.npz", **{key: value for key, value in full.items() if key != leave})
-    with pytest.raises(FedloomError, match=told):
+    with pytest.raises(FedloomError, match=message):
         read_graph(tmp_path / "graph.npz")
 
 
@@ -164,7 +164,7 @@ def test_pickled_arrays_are_never_loaded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "edges", "told"),
+    ("nodes", "edges", "message"),
     [
         ("id,label,f\na,0,1\nb,1,1\n", "source,target\na,z\n", "row 1: the target 'z' is not in nodes.csv"),
         ("id,label,f\na,0,1\na,1,1\n", "source,target\n", "'a' twice"),
@@ -177,11 +177,11 @@ def test_pickled_arrays_are_never_loaded(tmp_path):
         ("id,label,f\na,0,1\n", None, "has no edges.csv"),
     ],
 )
-def test_tables_with_a_fault_are_refused_with_the_row(tmp_path, nodes, edges, told):
+def test_tables_with_a_fault_are_refused_with_the_row(tmp_path, nodes, edges, message):
     (tmp_path / "nodes.csv").write_text(nodes)
     if edges is not None:
         (tmp_path / "edges.csv").write_text(edges)
-    with pytest.raises(FedloomError, match=told):
+    with pytest.raises(FedloomError, match=message):
         read_graph(tmp_path)
 
 

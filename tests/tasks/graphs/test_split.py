@@ -102,9 +102,9 @@ def test_a_graph_that_names_its_clients_is_divided_by_them():
         split_graph(source, 3)
 
 
-@pytest.mark.parametrize(("clients", "told"), [(0, "at least one client"), (5, "4 communities .* fewer clients")])
-def test_a_number_of_clients_that_cannot_be_is_refused(clients, told):
-    with pytest.raises(FedloomError, match=told):
+@pytest.mark.parametrize(("clients", "message"), [(0, "at least one client"), (5, "4 communities .* fewer clients")])
+def test_a_number_of_clients_that_cannot_be_is_refused(clients, message):
+    with pytest.raises(FedloomError, match=message):
         split_graph(clubs(), clients)
 
 

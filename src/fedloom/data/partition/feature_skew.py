@@ -49,14 +49,16 @@ def with_feature_skew(federation: Federation, kind: str, strength: float = 0.2, 
     if kind not in SKEWS:
         raise unknown("feature skew", kind, SKEWS)
     if not 0 <= strength < float("inf"):
-        raise FedloomError(f"strength={strength}: give a number from 0 up.")
+        raise FedloomError(f"strength={strength}: it must not be negative.")
     columns = dict(federation.columns)
     for name in input_names(columns):
-        columns[name] = _skewed(federation, columns[name], kind, strength, seed if name == "x" else key(seed, name))
+        columns[name] = _skew_column(
+            federation, columns[name], kind, strength, seed if name == "x" else key(seed, name)
+        )
     return replace(federation, columns=columns)
 
 
-def _skewed(federation: Federation, old: Tensor, kind: str, strength: float, seed: int) -> Tensor:
+def _skew_column(federation: Federation, old: Tensor, kind: str, strength: float, seed: int) -> Tensor:
     """An input column with each client's entries changed."""
     whole = old.dtype == torch.uint8
     if not (whole or old.is_floating_point()):

@@ -34,7 +34,7 @@ class Dirichlet(Partition):
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < float("inf"):
-            raise FedloomError(f"alpha={self.alpha}: the Dirichlet concentration is a number from 0 up.")
+            raise FedloomError(f"alpha={self.alpha}: the Dirichlet concentration must not be negative.")
         if self.minimum < 1 or self.tries < 1:
             raise FedloomError(f"minimum={self.minimum}, tries={self.tries}: both must be at least 1.")
 

@@ -23,7 +23,7 @@ class Natural(Partition):
     def _eligible(self, natural: np.ndarray | None) -> np.ndarray:
         if natural is None:
             raise FedloomError(
-                "the partition 'natural' needs a client key per sample and these data have none: use iid or dirichlet."
+                "the partition 'natural' needs a client key per sample, but these data have none: use iid or dirichlet."
             )
         return np.flatnonzero(np.bincount(natural) >= max(1, self.minimum))
 

@@ -59,7 +59,7 @@ def run_server(folder: Path, say: Say) -> None:
     certificates.check_certificates(folder)
     if settings.proxy and shutil.which("nginx") is None:
         raise FedloomError(
-            "nginx is not installed, and sites connect through it: install it (apt install nginx), or set proxy = "
+            "nginx is not installed, but sites connect through it: install it (apt install nginx), or set proxy = "
             "false in deploy.toml to try the deployment on one machine."
         )
     if not settings.proxy and settings.host not in ("127.0.0.1", "localhost"):

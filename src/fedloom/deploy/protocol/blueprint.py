@@ -180,7 +180,7 @@ class Blueprint:
         """
         config, schema, client = self.config, self.schema, settings.client
         if client > len(self.sites):
-            raise FedloomError(f"site {settings.name} has the number {client}, and there are {len(self.sites)} sites.")
+            raise FedloomError(f"site {settings.name} has the number {client}, but there are {len(self.sites)} sites.")
         if settings.data.rehearsal:
             return self._rehearsal_task(settings)
         if schema.rehearsal_only:
@@ -275,7 +275,7 @@ def _check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites
     """Raise an error for a run that only a simulation can do, and if the sites are not the task's clients."""
     federation = task.federation
     if federation.later:
-        raise FedloomError("task.drift lets clients exchange data, and real sites keep theirs: leave it out.")
+        raise FedloomError("task.drift lets clients exchange data, but real sites keep theirs: leave it out.")
     if algorithm.trains_on(federation, ()) is not federation:
         raise FedloomError(
             f"{config.method['name']} trains on all clients' data in one place, which a deployment avoids: choose "
@@ -286,7 +286,7 @@ def _check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites
         raise FedloomError(f"two sites are called {twice[0]}: give each its own name.")
     if federation.clients != len(sites):
         raise FedloomError(
-            f"{len(sites)} sites are named and the task has {federation.clients} clients: set task.clients to "
+            f"{len(sites)} sites are named, but the task has {federation.clients} clients: set task.clients to "
             f"{len(sites)}, or name {federation.clients} sites."
         )
 

@@ -102,7 +102,7 @@ def check_form(tensors: Mapping[str, Tensor], form: ReplyForm) -> None:
 
 
 def _check_any_form(tensors: Mapping[str, Tensor]) -> None:
-    """Check what holds for every method: client state stays at the site, and a reply is of one client."""
+    """Check what holds for every method: client state stays at the site, and a reply belongs to one client."""
     for name, tensor in tensors.items():
         if name.startswith("kept/"):
             raise RejectedMessage(f"{printable_line(name, 60)} is not part of the expected reply")

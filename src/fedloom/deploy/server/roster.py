@@ -119,7 +119,7 @@ class Roster:
             raise RejectedMessage(printable_line(answer.error, 300))
         if about.get("fedloom") != fedloom.__version__:
             theirs = printable_line(str(about.get("fedloom")), 40)
-            raise RejectedMessage(f"it runs fedloom {theirs}, and the server {fedloom.__version__}")
+            raise RejectedMessage(f"it runs fedloom {theirs}, but the server runs {fedloom.__version__}")
         if about.get("digest") != self.digest:
             raise RejectedMessage("its folder was made for another run: give it the one of this deployment")
         counts = (_count(about.get(part), part, self.settings.max_samples) for part in ClientSizes._fields)

@@ -64,15 +64,15 @@ def check_approximator(kind: str, task: Task) -> None:
     """Refuse a task for which an approximator has no input."""
     if kind == "clf" and not len(linear_columns(task)):
         raise FedloomError(
-            f"approximator=clf compares linear layers, and {type(task.model).__name__} has none: use "
+            f"approximator=clf compares linear layers, but {type(task.model).__name__} has none: use "
             "approximator=conf, or grouping=random."
         )
     if kind == "conf" and not task.classifies:
         raise FedloomError(
-            "approximator=conf compares confidences in classes, and this task has none: use approximator=clf."
+            "approximator=conf compares confidences in classes, but this task has none: use approximator=clf."
         )
     if kind == "conf" and not len(task.federation.communal):
         raise FedloomError(
-            "approximator=conf needs communal samples, and this task has none: set task.communal_per_class, for "
+            "approximator=conf needs communal samples, but this task has none: set task.communal_per_class, for "
             "instance to 10 (they leave the test set), or use approximator=clf."
         )

@@ -109,7 +109,7 @@ class FedSeq(Algorithm):
             raise FedloomError(f"dropout={self.dropout}: it must be at least 0 and less than 1.")
         if self.grouping == "greedy" and self.approximator == "clf" and self.metric in ("gini", "kl"):
             raise FedloomError(
-                f"metric={self.metric} compares distributions, and approximator=clf gives weights: use "
+                f"metric={self.metric} compares distributions, but approximator=clf gives weights: use "
                 "approximator=conf, or metric=cosine."
             )
 

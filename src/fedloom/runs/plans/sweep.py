@@ -128,7 +128,7 @@ def sweep(
     task_of = source.of_seed
     if any(key.split(".")[0] == "task" for key in checked):
         if not source.is_named:
-            raise FedloomError("a grid over the task's settings needs a named task, and this one is an object.")
+            raise FedloomError("a grid over the task's settings needs a named task, but this one is a Python object.")
         task_of = None
     plan = make_plan(values, checked, seeds, metrics, task_of, algorithm)
     folder = None if out is None else Path(out)
@@ -156,7 +156,7 @@ def make_plan(
         names = [task.score_name, task.objective.score, *(metric.name for metric in task.metrics)]
         scores += [name for name in names if name not in scores]
         if prepared.config.eval_every == 0:
-            raise FedloomError("eval_every=0 measures nothing, and a sweep needs scores: leave it out.")
+            raise FedloomError("eval_every=0 measures nothing, but a sweep needs scores: leave it out.")
     names = [full_name(metric, scores) for metric in metrics]
     if not names:
         raise FedloomError("a sweep needs a metric: name one of " + ", ".join(METRICS) + ".")

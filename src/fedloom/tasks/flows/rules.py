@@ -81,11 +81,11 @@ def _check(flow: Flow, dialect: Dialect, unfinished: bool) -> None:
     if dialect.kinds is not None:
         for node in nodes:
             if node.kind not in dialect.kinds:
-                raise _broken(flow, "known kinds", f"{_node(node)} has a kind that '{dialect.name}' does not know")
+                raise _violation(flow, "known kinds", f"{_node(node)} has a kind that '{dialect.name}' does not know")
     known = {node.id: node for node in nodes}
     if len(known) < len(nodes):
         twice = Counter(node.id for node in nodes).most_common(1)[0]
-        raise _broken(flow, "unique ids", f"{twice[1]} nodes have the id '{brief(twice[0])}'")
+        raise _violation(flow, "unique ids", f"{twice[1]} nodes have the id '{brief(twice[0])}'")
     leaving: set[str] = set()
     reached: set[str] = set()
     for edge in edges:
@@ -94,18 +94,20 @@ def _check(flow: Flow, dialect: Dialect, unfinished: bool) -> None:
     if not (leaving <= known.keys() and reached <= known.keys()):
         edge = next(edge for edge in edges if edge.source not in known or edge.target not in known)
         lost = edge.source if edge.source not in known else edge.target
-        raise _broken(
+        raise _violation(
             flow, "no dangling edges", f"the edge {_edge(edge)} names the node '{brief(lost)}', which does not exist"
         )
     starts = [node for node in nodes if node.kind == dialect.start]
     if not starts:
-        raise _broken(flow, "one start", f"there is no node of kind '{dialect.start}'")
+        raise _violation(flow, "one start", f"there is no node of kind '{dialect.start}'")
     if len(starts) > 1:
         both = f"'{brief(starts[0].id)}' and '{brief(starts[1].id)}'"
-        raise _broken(flow, "one start", f"there are {len(starts)} nodes of kind '{dialect.start}', {both} among them")
+        raise _violation(
+            flow, "one start", f"there are {len(starts)} nodes of kind '{dialect.start}', {both} among them"
+        )
     if starts[0].id in reached:
         edge = next(edge for edge in edges if edge.target == starts[0].id)
-        raise _broken(flow, "one start", f"the edge {_edge(edge)} leads into the start")
+        raise _violation(flow, "one start", f"the edge {_edge(edge)} leads into the start")
     _check_ends(flow, dialect, leaving, unfinished)
     _check_edges(flow)
     _check_connected(flow)
@@ -118,21 +120,21 @@ def _check_ends(flow: Flow, dialect: Dialect, leaving: set[str], unfinished: boo
         if node.kind in dialect.ends:
             if node.id in leaving:
                 edge = next(edge for edge in flow.edges if edge.source == node.id)
-                raise _broken(flow, "terminal ends", f"the edge {_edge(edge)} leads out of an end")
+                raise _violation(flow, "terminal ends", f"the edge {_edge(edge)} leads out of an end")
         elif node.id not in leaving and not unfinished:
             ends = " or ".join(sorted(dialect.ends))
-            raise _broken(flow, "terminal ends", f"{_node(node)} has no outgoing edge, but is not of kind {ends}")
+            raise _violation(flow, "terminal ends", f"{_node(node)} has no outgoing edge, but is not of kind {ends}")
 
 
 def _check_edges(flow: Flow) -> None:
     pairs = set()
     for edge in flow.edges:
         if edge.source == edge.target:
-            raise _broken(flow, "no self-loops", f"the node '{brief(edge.source)}' leads to itself")
+            raise _violation(flow, "no self-loops", f"the node '{brief(edge.source)}' leads to itself")
         pairs.add((edge.source, edge.target))
     if len(pairs) < len(flow.edges):
         (source, target), times = Counter((edge.source, edge.target) for edge in flow.edges).most_common(1)[0]
-        raise _broken(flow, "no parallel edges", f"{times} edges lead from '{brief(source)}' to '{brief(target)}'")
+        raise _violation(flow, "no parallel edges", f"{times} edges lead from '{brief(source)}' to '{brief(target)}'")
 
 
 def _check_connected(flow: Flow) -> None:
@@ -144,7 +146,7 @@ def _check_connected(flow: Flow) -> None:
     reach([flow.nodes[0].id], beside, seen)
     if len(seen) < len(flow.nodes):
         first, apart = flow.nodes[0], next(node for node in flow.nodes if node.id not in seen)
-        raise _broken(flow, "connected", f"{_node(apart)} is not connected to {_node(first)}")
+        raise _violation(flow, "connected", f"{_node(apart)} is not connected to {_node(first)}")
 
 
 def _check_cycles(flow: Flow, dialect: Dialect) -> None:
@@ -166,7 +168,7 @@ def _check_cycles(flow: Flow, dialect: Dialect) -> None:
                 free.append(other)
     if waiting:
         through = f" that does not pass through {' or '.join(sorted(allowed))}" if allowed else ""
-        raise _broken(flow, "cycles", f"there is a cycle{through}: {_path(_cycle(waiting, after))}")
+        raise _violation(flow, "cycles", f"there is a cycle{through}: {_path(_cycle(waiting, after))}")
 
 
 def _cycle(left: Mapping[str, int], after: Mapping[str, Sequence[str]]) -> list[str]:
@@ -180,7 +182,7 @@ def _cycle(left: Mapping[str, int], after: Mapping[str, Sequence[str]]) -> list[
     return [*reversed(walk[place[previous] :]), walk[-1]]
 
 
-def _broken(flow: Flow, rule: str, what: str) -> FedloomError:
+def _violation(flow: Flow, rule: str, what: str) -> FedloomError:
     whose = f" in the flow '{brief(flow.name)}'" if flow.name else ""
     return FedloomError(f"the rule '{rule}' is broken{whose}: {what}.")
 

@@ -174,7 +174,7 @@ def test_a_budget_for_less_than_two_runs_is_refused_with_the_time_that_one_took(
         ("digits", {"methods": "fedavgg"}, "Did you mean 'fedavg'"),
         ("digits", {"methods": "local"}, "name a method besides local"),
         ("digitz", {}, "unknown task 'digitz'"),
-        (fl.task("digits", clients=2), {}, "needs at least three clients, and this federation has 2"),
+        (fl.task("digits", clients=2), {}, "needs at least three clients, but this federation has 2"),
         (fl.task("digits", clients=5, test_share=0.0), {}, "test data"),
         (fl.task_of(federation([9, 9, 9]), mlp()), {}, "no client has a validation part"),
         ("digits", {"rounds": 0}, "rounds=0"),

@@ -99,11 +99,13 @@ def test_a_sub_process_leads_to_where_its_inside_begins() -> None:
 
 def test_an_event_says_what_it_waits_for_also_by_reference() -> None:
     timer = "<b:timerEventDefinition><b:timeDuration>PT1H</b:timeDuration></b:timerEventDefinition>"
-    told = node("intermediateCatchEvent", "t", timer) + node(
+    events = node("intermediateCatchEvent", "t", timer) + node(
         "intermediateCatchEvent", "m", "<b:timerEventDefinition/><b:signalEventDefinition/>"
     )
-    told += node("intermediateCatchEvent", "r", "<b:eventDefinitionRef>b:shared</b:eventDefinitionRef>")
-    made = kinds(read_process(told + flow("t", "m") + flow("m", "r"), around='<b:signalEventDefinition id="shared"/>'))
+    events += node("intermediateCatchEvent", "r", "<b:eventDefinitionRef>b:shared</b:eventDefinitionRef>")
+    made = kinds(
+        read_process(events + flow("t", "m") + flow("m", "r"), around='<b:signalEventDefinition id="shared"/>')
+    )
     assert made["t"] == "intermediateCatchEvent:timer"
     assert made["m"] == "intermediateCatchEvent:multiple"
     assert made["r"] == "intermediateCatchEvent:signal"

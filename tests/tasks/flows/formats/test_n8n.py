@@ -59,8 +59,8 @@ def test_the_example_is_read_as_it_is_drawn() -> None:
         ("Confirm receipt", "End", "main"),
     }
     assert reading.merged == 1
-    told = next(node.attributes for node in flow.nodes if node.id == "Tell the team")
-    assert told == {"version": "2.2", "operation": "post", "resource": "message"}
+    attributes = next(node.attributes for node in flow.nodes if node.id == "Tell the team")
+    assert attributes == {"version": "2.2", "operation": "post", "resource": "message"}
 
 
 def test_outputs_and_inputs_are_told_where_they_are_not_the_first() -> None:

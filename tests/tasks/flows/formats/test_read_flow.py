@@ -1,4 +1,4 @@
-"""Flows survive our JSON format; what is no flow is refused with its position in the file, and nothing crashes."""
+"""Flows survive Fedloom's JSON format; what is no flow is refused with its place in the file, and nothing crashes."""
 
 from __future__ import annotations
 

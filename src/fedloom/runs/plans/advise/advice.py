@@ -119,8 +119,8 @@ class Advice:
     is_share: bool = True
 
     @property
-    def shown(self) -> Score:
-        """The score, and how it is shown."""
+    def task_score(self) -> Score:
+        """The score of the task, with its direction and unit."""
         return Score(self.score, self.higher_is_better, self.is_share)
 
     def as_dict(self) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class Screening:
         ).composition.task.federation
         if federation.clients < len(GROUPS):
             raise FedloomError(
-                f"advice for small, intermediate and big clients needs at least three clients, and this federation has "
+                f"advice for small, intermediate and big clients needs at least three clients, but this federation has "
                 f"{federation.clients}: use fedloom compare."
             )
         federation.with_validation_as_test()

@@ -52,7 +52,7 @@ def _pick_lines(advice: Advice, pick: Pick) -> Iterator[str]:
         if standing is not None:
             sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
             words = "" if sure is None else f"   {probability_text(sure)} sure to be worse"
-            yield f"  {name:9}  {standing.candidate:{wide}}  {score_text(standing, advice.shown)}{words}"
+            yield f"  {name:9}  {standing.candidate:{wide}}  {score_text(standing, advice.task_score)}{words}"
     yield f"  {'cost':9}  {cost_text(advice.costs[pick.use.candidate])}"
     yield from _wrap(f"  {'why':9}  {why(advice, pick)}", "", " " * 13)
 
@@ -127,7 +127,7 @@ def why(advice: Advice, pick: Pick) -> str:
 
 
 def _gap_text(advice: Advice, gap: float) -> str:
-    return advice.shown.gap_text(gap)
+    return advice.task_score.gap_text(gap)
 
 
 def tournament_sentences(advice: Advice) -> Iterator[str]:

@@ -150,7 +150,7 @@ class _Model:
 
 
 def from_bpmn(data: bytes, file: str, draft: bool = False) -> Reading:
-    """The flow that a BPMN 2.0 file holds, all of its pools together; a draft gets no Ends of ours."""
+    """The flow that a BPMN 2.0 file holds, all of its pools together; no End is added to a draft."""
     model = _parse(data, file)
     if not model.has_elements:
         raise FedloomError(f"{file} is XML, but not BPMN 2.0: no element has the namespace {MODEL}.")

@@ -1,4 +1,4 @@
-"""Our JSON format of flows, and of dialects.
+"""Fedloom's JSON format of flows, and of dialects.
 
 The format is easy to read: one line per node and per edge (docs/flows.md, "The JSON format"). Reading gives the flow as
 the file has it, valid or not: `rules.validate` checks the rules. What is not a flow (an unknown field, a number instead
@@ -25,7 +25,7 @@ _EDGE = ("source", "target", "label", "attributes")
 
 
 def write_flow(path: str | Path, flow: Flow, dialect: Dialect) -> None:
-    """Write a flow in our JSON format.
+    """Write a flow in Fedloom's JSON format.
 
     Args:
         path: The file to write.
@@ -39,7 +39,7 @@ def write_flow(path: str | Path, flow: Flow, dialect: Dialect) -> None:
 
 
 def to_json(flow: Flow, dialect: Dialect) -> str:
-    """A flow in our JSON format; empty names, labels and attributes are left out."""
+    """A flow in Fedloom's JSON format; empty names, labels and attributes are left out."""
     head = {"format": FORMAT, "version": VERSION, "dialect": dialect.name, **_not_empty(name=flow.name)}
     head |= _not_empty(attributes=flow.attributes)
     lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in head.items()]
@@ -52,7 +52,7 @@ def to_json(flow: Flow, dialect: Dialect) -> str:
 
 
 def from_json(file: JsonValue, dialects: Mapping[str, Dialect] = DIALECTS) -> Reading:
-    """The flow that a file of our JSON format holds."""
+    """The flow that a file of Fedloom's JSON format holds."""
     top = _known_fields(file, _TOP)
     version = file.field("version").value
     if type(version) is not int or version != VERSION:

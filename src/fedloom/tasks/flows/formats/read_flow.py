@@ -23,7 +23,7 @@ LARGEST = 16 << 20
 
 
 def read(path: str | Path, dialect: Dialect | None = None) -> Reading:
-    """Read a flow from a file of our JSON format, an n8n export or a BPMN 2.0 file.
+    """Read a flow from a file of Fedloom's JSON format, an n8n export or a BPMN 2.0 file.
 
     Args:
         path: the file.
