@@ -9,7 +9,6 @@ from fedloom.core.task import Task
 from support.synthetic import Branching, distance, federation, mlp, train_all
 
 
-
 def frozen_stem():
     model = mlp()
     model[1].requires_grad_(False)

@@ -11,7 +11,6 @@ from fedloom.core.message import Message
 from fedloom.data.schema import ClientSizes
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
-from fedloom.models.registry import MODELS
 from fedloom.engines.inline import Inline
 from fedloom.models.registry import MODELS
 from fedloom.rounds.jobs import Job, LocalEngine
@@ -127,7 +126,7 @@ def test_frozen_parameters_are_in_the_blueprint_and_in_no_message(tmp_path, monk
             assert all(torch.equal(found[name], blueprint.constants[name]) for name in found)
     assert equals_simulation(loaded)
     for wrong in ({"1.bias": torch.zeros(3)}, {"1.bias": torch.full((8,), torch.nan)}, {"1.bins": torch.zeros(8)}):
-        with pytest.raises(FedloomError, match="'1.bi(a|n)s' of task digits's model is not the one of the blueprint"):
+        with pytest.raises(FedloomError, match=r"'1\.bi(a|n)s' of task digits's model is not the one of the blueprint"):
             replace(loaded, constants={**loaded.constants, **wrong}).server_task({})
 
 
