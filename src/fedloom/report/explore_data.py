@@ -48,8 +48,8 @@ def explore_data(histories: Histories) -> dict[str, Any]:
                 if line is None
                 else {
                     "rounds": [int(number) for number in line.x],
-                    "mean": _numbers(line.mean),
-                    "std": None if line.std is None else _numbers(line.std),
+                    "mean": _numbers(line.mean.tolist()),
+                    "std": None if line.std is None else _numbers(line.std.tolist()),
                 }
                 for line in found[metric].values()
             ],
@@ -132,7 +132,8 @@ def _class_names(histories: Histories) -> list[str]:
 def _seeds(histories: Histories, score: Score) -> list[dict[str, Any]]:
     """The table of clients of each seed: data sizes, and for every method the client's values and rounds."""
     seeds = list(dict.fromkeys(str(run.config.get("seed", "")) for runs in histories.values() for run in runs))
-    tables, left = [], MOST_ROWS
+    tables: list[dict[str, Any]] = []
+    left = MOST_ROWS
     for seed in seeds:
         runs = [next((r for r in several if str(r.config.get("seed", "")) == seed), None) for several in histories.values()]  # fmt: skip # noqa: E501
         rows = _client_rows(runs, score)
@@ -145,7 +146,7 @@ def _seeds(histories: Histories, score: Score) -> list[dict[str, Any]]:
 def _client_rows(runs: Sequence[History | None], score: Score) -> list[dict[str, Any]]:
     by_method = [{row["client"]: row for row in run.clients} if run else {} for run in runs]
     chosen = [_rounds_of_clients(run) if run else {} for run in runs]
-    counts = next((run.partition.get("counts") for run in runs if run and run.partition.get("counts")), [])
+    counts: list[list[int]] = next((r.partition["counts"] for r in runs if r and r.partition.get("counts")), [])
     rows = []
     for client in sorted({client for table in by_method for client in table}):
         known = next(table[client] for table in by_method if client in table)

@@ -42,7 +42,7 @@ def fingerprint(task: Task) -> str:
 def hash_tensor(digest: hashlib.blake2b, tensor: Tensor) -> None:
     """Add a tensor's bytes to a hash, without a copy where it is contiguous."""
     whole = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor  # numpy has no bfloat16
-    digest.update(np.ascontiguousarray(whole.numpy()))
+    digest.update(np.ascontiguousarray(whole.numpy()).data)
 
 
 def _sample(numbers: Tensor) -> Tensor:
