@@ -8,6 +8,7 @@ Heterogeneous Datasets, AAAI 2019, https://arxiv.org/abs/1811.03761.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -33,8 +34,8 @@ class SignFlipping(Adversary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.scale > 0:
-            raise FedloomError(f"adversary: scale={self.scale} must be a positive number.")
+        if not 0 < self.scale < math.inf:
+            raise FedloomError(f"adversary: scale={self.scale} must be a positive, finite number.")
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse methods whose clients send no update."""

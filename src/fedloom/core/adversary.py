@@ -1,14 +1,22 @@
-"""The adversary: some clients play another role, or the server looks at what it should not.
+"""The adversary: some clients, or the server, play another role.
 
-An attack overrides what it needs: ``poison_task`` acts on the data of hostile clients before the run, ``poison_update``
-on what they reply, and ``look`` sees what reaches the server. All three are keyed by the run's seed, so that a run with
-an adversary is as reproducible as one without.
+An attack overrides what it needs:
+
+================  =======================================  ===================================
+who               acts on                                  looks at
+================  =======================================  ===================================
+hostile clients   their data: ``poison_task``              what they get: ``look_at_message``
+                  their reply: ``poison_update``
+the server        what it sends: ``poison_message``        what it gets: ``look_at_replies``
+================  =======================================  ===================================
+
+All of it is keyed by the run's seed, so that a run with an adversary is as reproducible as one without.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -16,14 +24,15 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
-from fedloom.core.message import Replies, Wave
+from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """The base class of attacks: its hostile clients behave like the others. Its settings are its fields.
+    """The base class of attacks: its hostile clients, or server, behave like others. Its settings are its fields.
 
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
@@ -87,10 +96,32 @@ class Adversary:
         """
         return changes
 
-    def look(self, wave: Wave, replies: Replies) -> None:
+    def look_at_message(self, message: Message, cohort: Cohort, hostile: Tensor) -> None:
+        """Let hostile clients see what they got. What they conclude they keep (``cohort.keep``) for ``poison_update``.
+
+        Args:
+            message: What the clients of the cohort got, before any of them replies.
+            cohort: The clients.
+            hostile: A mask of the hostile ones.
+        """
+
+    def poison_message(self, wave: Wave, context: ServerContext) -> Message:
+        """The message that the server sends instead of the method's. Models are still evaluated without it.
+
+        Args:
+            wave: What would be sent, and to whom.
+            context: What the server has in this round.
+        """
+        return wave.message
+
+    def look_at_replies(self, wave: Wave, replies: Replies) -> Mapping[str, float]:
         """See what the server sent and got, as it sees them: after the channel.
+
+        What it returns is recorded with the metrics of the round, as ``adversary/NAME``; a number that is not finite is
+        left out.
 
         Args:
             wave: What was sent, to the clients that answered.
             replies: What they answered.
         """
+        return {}

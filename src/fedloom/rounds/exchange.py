@@ -27,6 +27,8 @@ class Ledger:
     steps: int = 0
     selected: set[int] = field(default_factory=set)
     measured: dict[int, dict[str, float]] = field(default_factory=dict)
+    findings: dict[str, float] = field(default_factory=dict)
+    """What an adversary found, by the names of the records."""
 
     def send(self, wave: Wave) -> None:
         """Add the bytes that a wave sends to its clients, including those that will not answer."""
@@ -53,6 +55,8 @@ def exchange(
 ) -> Replies:
     """Send a wave, wait for the replies, and store the clients' state."""
     participants = run.participants(context.round)
+    if run.hostile is not None:
+        wave = run.hostile.poison_wave(wave, context)
     places = {client: place for place, client in enumerate(wave.ids)}
     jobs = [
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
@@ -86,7 +90,7 @@ def exchange(
         context=context,
     )
     if run.hostile is not None:
-        run.hostile.look(wave, replies)
+        ledger.findings |= run.hostile.findings(wave, replies)
     return replies
 
 

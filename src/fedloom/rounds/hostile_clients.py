@@ -1,16 +1,21 @@
-"""The hostile clients of a run: an attack, and who carries it out."""
+"""The adversary of a run: an attack, and the clients that carry it out."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
+from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply, Wave
-from fedloom.rounds.channel import Channel, change_of
+from fedloom.core.server_context import ServerContext
+from fedloom.core.task import Task
+from fedloom.rounds.channel import Channel, base_of, change_of
 
 
 @dataclass(frozen=True)
@@ -20,10 +25,20 @@ class HostileClients:
     adversary: Adversary
     members: frozenset[int]
 
+    def poison_task(self, task: Task, seed: int) -> Task:
+        """The task with the data of hostile clients changed."""
+        poisoned = self.adversary.poison_task(task, self.members, seed)
+        if not isinstance(poisoned, Task):
+            raise FedloomError(f"{self._name}: poison_task must return a task, got {poisoned!r}.")
+        return poisoned
+
     def attack(self, algorithm: Algorithm, reply: Reply, message: Message, cohort: Cohort) -> Reply:
         """The reply of a cohort with the updates of its hostile clients changed; the other rows keep their bytes."""
         hostile = torch.tensor([client in self.members for client in cohort.ids])
-        if not algorithm.sends_updates or not bool(hostile.any()):
+        if not bool(hostile.any()):
+            return reply
+        self.adversary.look_at_message(message, cohort, hostile)
+        if not algorithm.sends_updates:
             return reply
         tensors = dict(reply.tensors)
         for name in Channel(algorithm).update_names(tensors, message):
@@ -31,11 +46,32 @@ class HostileClients:
             poisoned = self.adversary.poison_update(name, changes, cohort, hostile)
             if poisoned is changes:
                 continue
-            base = algorithm.base(name, message, reply.tensors)
+            self._check_changes(name, poisoned, changes)
+            base = base_of(algorithm, name, message, reply.tensors)
             poisoned = poisoned if base is None else base + poisoned
             tensors[name] = torch.where(hostile[:, None], poisoned, tensors[name])
         return replace(reply, tensors=tensors)
 
-    def look(self, wave: Wave, replies: Replies) -> None:
-        """Let the attack see what the server sent and got."""
-        self.adversary.look(wave, replies)
+    def poison_wave(self, wave: Wave, context: ServerContext) -> Wave:
+        """The wave as the server sends it."""
+        message = self.adversary.poison_message(wave, context)
+        if not isinstance(message, Message):
+            raise FedloomError(f"{self._name}: poison_message must return a message, got {message!r}.")
+        return wave if message is wave.message else replace(wave, message=message)
+
+    def findings(self, wave: Wave, replies: Replies) -> dict[str, float]:
+        """What the server finds in what it sent and got, by the names of the records."""
+        found = self.adversary.look_at_replies(wave, replies) or {}
+        return {f"adversary/{name}": float(value) for name, value in found.items() if math.isfinite(value)}
+
+    @property
+    def _name(self) -> str:
+        return f"attack {type(self.adversary).__name__}"
+
+    def _check_changes(self, name: str, poisoned: Tensor, changes: Tensor) -> None:
+        if not isinstance(poisoned, Tensor) or poisoned.shape != changes.shape:
+            made = tuple(poisoned.shape) if isinstance(poisoned, Tensor) else repr(poisoned)
+            raise FedloomError(
+                f"{self._name}: poison_update makes {made} of the changes of {name}, of shape {tuple(changes.shape)}: "
+                "return a row for each client of the cohort."
+            )

@@ -29,7 +29,7 @@ def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str,
     prelude = run.algorithm.prelude(state.server, context)
     if prelude is not None:
         state.server = _drive(run, engine, state, prelude, context, ledger, measure=False)
-    return _record(0, ledger, {})
+    return _record(0, ledger, ledger.findings)
 
 
 def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     metrics = local_metrics(run, number, ledger.measured) if measure else {}
     check_values(run, number, metrics.values())
     state.server, state.round, state.selection = server, number, dict(choice.state)
-    return _record(number, ledger, metrics, choice.lost)
+    return _record(number, ledger, metrics | ledger.findings, choice.lost)
 
 
 def is_over(run: Composition, state: RunState) -> bool:

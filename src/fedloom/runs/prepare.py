@@ -79,7 +79,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     optimizer = _server_step(algorithm, config, task)
     hostile = hostile_clients(config, task.federation.clients)
     if hostile is not None and made_of is None:  # a server without data has none to poison
-        task = hostile.adversary.poison_task(task, hostile.members, config.seed)
+        task = hostile.poison_task(task, config.seed)
     composition = Composition(
         task=task,
         algorithm=algorithm,

@@ -211,7 +211,7 @@ class Blueprint:
         config, work = self.config, self.config.local or LocalWork()
         hostile = hostile_clients(config, len(self.sites))
         if hostile is not None:
-            task = hostile.adversary.poison_task(task, hostile.members, config.seed)
+            task = hostile.poison_task(task, config.seed)
         trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
         setting = RunSetting(work, config.seed, config.rounds)
         return ClientRuntime(
