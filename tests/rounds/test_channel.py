@@ -128,13 +128,14 @@ def test_a_probe_leaves_nothing_of_its_channel_to_the_run():
     [
         ("narrow", r"width\(\) says 15010"),
         ("scalar", "sends scale without an entry per client"),
+        ("alone", "encode must return rows and a dictionary, got Tensor"),
     ],
 )
 def test_a_step_that_encodes_wrongly_is_refused_in_a_sentence(step, said):
     @dataclass(frozen=True)
     class Wrong(ChannelStep):
         def encode(self, rows, sender):
-            return (rows[:, 1:], {}) if step == "narrow" else (rows, {"scale": torch.tensor(1.0)})
+            return {"narrow": (rows[:, 1:], {}), "scalar": (rows, {"scale": torch.tensor(1.0)}), "alone": rows}[step]
 
     with pytest.raises(FedloomError, match=said):
         fl.run(fl.task("digits", clients=2), "fedavg", rounds=1, channel=[Wrong()])
@@ -150,3 +151,32 @@ def test_a_declared_update_that_is_no_row_is_refused():
 
     with pytest.raises(FedloomError, match="declare it as a Statistic"):
         fl.run(fl.task("digits", clients=2), Deep(), rounds=1, channel=["topk"])
+
+
+MESSAGE = Message({"row": torch.zeros(3), "mask": torch.ones(3, dtype=torch.bool), "tag": torch.zeros(4)})
+
+
+@pytest.mark.parametrize("tensor", [torch.full((1, 3), True), torch.tensor([[3.0, 4.0]]), torch.tensor([[3, 4, 0]])])
+@pytest.mark.parametrize("name", ["row", "mask", "tag", "new"])
+def test_an_undeclared_reply_under_the_name_of_something_else_that_was_received_is_no_difference_to_it(name, tensor):
+    class OwnNames(fl.FedAvg):
+        sends = {}  # noqa: RUF012
+
+    assert Channel(OwnNames()).changes({name: tensor}, MESSAGE)[name] is tensor
+    with pytest.raises(FedloomError, match=f"replies with {name}, which it does not declare"):
+        Channel(OwnNames(), (TopK(),)).encode(Reply({name: tensor}), MESSAGE, _cohort())
+
+
+def test_an_undeclared_reply_like_what_was_received_is_a_difference_to_it():
+    class OwnNames(fl.FedAvg):
+        sends = {}  # noqa: RUF012
+
+    message = Message({"a": torch.ones(3)}, each={"b": torch.ones(2, 3)})
+    replies = {"a": torch.full((2, 3), 3.0), "b": torch.full((2, 3), 4.0)}
+    changes = Channel(OwnNames()).changes(replies, message)
+    assert {name: change.unique().tolist() for name, change in changes.items()} == {"a": [2.0], "b": [3.0]}
+
+
+def test_a_declared_model_of_another_shape_than_what_was_received_is_refused():
+    with pytest.raises(FedloomError, match=r"shape \(1, 2\) does not match \(3,\)"):
+        Channel(fl.FedAvg()).changes({"row": torch.ones(1, 2)}, MESSAGE)

@@ -32,7 +32,9 @@ class TrimmedMean(Aggregator):
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 0.5:
-            raise FedloomError(f"share={self.share}: the share left out at either end is at least 0 and below 0.5.")
+            raise FedloomError(
+                f"trimmedmean: share={self.share}: the share left out at either end must be at least 0 and below 0.5."
+            )
 
     @property
     def least_clients(self) -> int:

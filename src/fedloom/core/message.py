@@ -165,10 +165,11 @@ class Replies:
             weights: The weights of the rows; they sum to one.
         """
         row = self.aggregator(rows, weights, self.context)
-        if row.shape != rows.shape[1:]:
+        if not isinstance(row, Tensor) or row.shape != rows.shape[1:]:
+            made = tuple(row.shape) if isinstance(row, Tensor) else repr(row)
             raise FedloomError(
-                f"aggregator {type(self.aggregator).__name__} makes {tuple(row.shape)} of rows of shape "
-                f"{tuple(rows.shape)}: return one row."
+                f"aggregator {type(self.aggregator).__name__} makes {made} of rows of shape {tuple(rows.shape)}: "
+                "return one row."
             )
         return row
 

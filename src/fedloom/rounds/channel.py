@@ -48,7 +48,13 @@ class Channel:
             rows = change_of(self.algorithm, name, message, reply.tensors)
             for number, step in enumerate(self.steps):
                 width = rows.shape[1]
-                rows, extras = step.encode(rows, Sender(cohort, f"channel/{number}/{name}"))
+                encoded = step.encode(rows, Sender(cohort, f"channel/{number}/{name}"))
+                if not (isinstance(encoded, tuple) and len(encoded) == 2):
+                    raise FedloomError(
+                        f"channel step {type(step).__name__}: encode must return rows and a dictionary, got "
+                        f"{type(encoded).__name__}."
+                    )
+                rows, extras = encoded
                 _check_encoded(step, rows, extras, len(cohort), width)
                 sent |= {f"{name}@{number}/{extra}": tensor for extra, tensor in extras.items()}
             sent[name] = rows
@@ -116,7 +122,11 @@ class Channel:
         strange = [name for name in tensors if "@" in name]
         if strange:
             raise FedloomError(f"{type(self.algorithm).__name__} replies with {strange[0]}: a name must not contain @.")
-        strange = [name for name in tensors if name not in self.algorithm.sends and name not in message]
+        strange = [
+            name
+            for name in tensors
+            if name not in self.algorithm.sends and base_of(self.algorithm, name, message, tensors) is None
+        ]
         if strange:
             raise FedloomError(
                 f"{type(self.algorithm).__name__} replies with {strange[0]}, which it does not declare, so the channel "
@@ -157,5 +167,31 @@ def change_of(algorithm: Algorithm, name: str, message: Message, tensors: Mappin
         message: The message that the reply answers, as its clients got it.
         tensors: All tensors of the reply.
     """
-    base = algorithm.base(name, message, tensors)
+    base = base_of(algorithm, name, message, tensors)
     return tensors[name] if base is None else tensors[name] - base
+
+
+def base_of(algorithm: Algorithm, name: str, message: Message, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """What clients started from when they made a reply's tensor; None if it is no difference to anything received.
+
+    A method may reply under the name of something that it received, and not with a changed version of it. If it says
+    so in no declaration, the shapes tell.
+
+    Args:
+        algorithm: The method.
+        name: The name of the tensor.
+        message: The message that the reply answers, as its clients got it.
+        tensors: All tensors of the reply, before any step or after all decoders.
+    """
+    base, tensor = algorithm.base(name, message, tensors), tensors[name]
+    if base is None:
+        return None
+    if tensor.is_floating_point() and base.is_floating_point() and base.shape in (tensor.shape, tensor.shape[1:]):
+        return base
+    if name in algorithm.sends:
+        raise FedloomError(
+            f"{type(algorithm).__name__} declares its reply {name} as a Model, and its shape {tuple(tensor.shape)} "
+            f"does not match {tuple(base.shape)}, which its clients received: name another tensor with of=, or declare "
+            "a Statistic."
+        )
+    return None

@@ -29,8 +29,10 @@ class MetricSums:
     def add(self, place: int, outputs: Tensor, targets: Tensor) -> None:
         """Add a batch of the client at a place."""
         for metric in self.metrics:
-            found, rows = metric.sums(outputs, targets).double(), self.sums[metric.name]
-            before = rows.get(place)
+            found, rows = metric.sums(outputs, targets), self.sums[metric.name]
+            if not isinstance(found, Tensor):
+                raise FedloomError(f"metric {metric.name}: sums must give a vector (a tensor), got {found!r}.")
+            found, before = found.double(), rows.get(place)
             if found.dim() != 1 or len(found) != len(next(iter(rows.values()), found)):
                 raise FedloomError(
                     f"metric {metric.name}: sums must give a vector of the same length for every batch, got one of the "

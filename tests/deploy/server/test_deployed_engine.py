@@ -225,6 +225,28 @@ def test_a_reply_under_an_unknown_name_is_counted_checked_bounded_and_explained(
     assert reason.startswith("reply/glimmer moved by")
 
 
+@dataclass(frozen=True)
+class OtherShapes(Renamed):
+    """A method whose replies have names of what it received, with other types and shapes."""
+
+    def broadcast(self, server: State, ids: list[int]) -> Message:
+        return Message({"row": server["row"], "mask": torch.ones(5, dtype=torch.bool), "tag": torch.zeros(4)})
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        glimmer = super().client_update(cohort, message).tensors
+        return Reply(
+            {**glimmer, "mask": torch.ones(len(cohort), 5, dtype=torch.bool), "tag": torch.ones(len(cohort), 7)}
+        )
+
+
+def test_replies_that_are_no_change_of_what_has_their_name_pass_a_norm_bound(tmp_path):
+    made = Plan.of("fedavg", rounds=1)
+    other = replace(made, runtime=replace(made.runtime, algorithm=OtherShapes()))
+    local = Local(other, tmp_path, max_norm=5.0)
+    local.method = OtherShapes()
+    assert exclusions(local.play()) == []
+
+
 def change_answer_of(name: str, by: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Sent], bytes]:
     return lambda sent: change_answer(sent, lambda tensors: tensors | {name: by(tensors[name])})
 

@@ -35,7 +35,7 @@ class TopK(ChannelStep):
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
-            raise FedloomError(f"fraction={self.fraction}: the share of entries sent must be above 0 and at most 1.")
+            raise FedloomError(f"topk: fraction={self.fraction}: the share sent must be above 0 and at most 1.")
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse error feedback behind a step that sends other entries in every round."""
