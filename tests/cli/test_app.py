@@ -178,7 +178,20 @@ def test_a_users_csv_is_trained_on(inside, tmp_path):
     assert json.loads(result.stdout)["rounds"] == 2
 
 
+def test_rows_of_one_patient_stay_together_and_predict_ignores_the_column(inside, tmp_path):
+    rows = "\n".join(f"{i % 7},{i % 3},{'yes' if i % 2 else 'no'},h{i % 4},p{i // 5}" for i in range(200))
+    csv(tmp_path, "age,dose,outcome,hospital,patient\n" + rows)
+    own = ["own.csv", "--target", "outcome", "--client-column", "hospital", "--group-column", "patient"]
+    shown = json.loads(inside("data", *own, "--json").stdout)
+    assert shown["clients"] == 4
+    result = inside("run", "--data", *own, "--rounds", "1", "--out", "run", "--json")
+    assert result.returncode == 0, result.stderr
+    assert 'group_column = "patient"' in (tmp_path / "run" / "config.toml").read_text()
+    assert inside("predict", "run", "own.csv", "--json").returncode == 0
+
+
 MISTAKES = {
+    "group column of a data set": (["--task", "digits", "--group-column", "patient"], "leave out group_column"),
     "unknown method": (["--method", "fedprx"], "unknown method 'fedprx'. Did you mean 'fedprox'?"),
     "unknown task": (["--task", "digit"], "Did you mean 'digits'?"),
     "unknown model": (["--model", "mlpp"], "Did you mean 'mlp'?"),

@@ -78,6 +78,18 @@ def test_the_split_follows_the_runs_shares_and_is_the_same_after_a_restart(pets,
     assert not torch.equal(first.federation.train[1], other.federation.train[0])
 
 
+def test_a_site_keeps_groups_together(tmp_path):
+    header, rows = [*HEADER, "owner"], [[*row, f"o{number // 3}"] for number, row in enumerate(ROWS)]
+    path = write_rows(tmp_path / "pets.csv", header, rows)
+    task = {"name": "own", "path": str(path), "target": "kind", "model": "logistic", "group_column": "owner"}
+    plan = blueprint_of(task)
+    assert plan.schema.features == ("age", "weight")
+    held = plan.site_task(south("pets.csv"), tmp_path).federation
+    owners = [{int(row) // 3 for row in part[1]} for part in (held.train, held.test)]
+    assert not owners[0] & owners[1]
+    assert len(owners[0] | owners[1]) == 10
+
+
 @pytest.mark.parametrize("ending", ["tsv", "parquet", "npz"])
 def test_the_same_samples_in_another_format_are_the_same_task(pets, tmp_path, ending):
     write_rows(tmp_path / "mine.csv", HEADER, ROWS)

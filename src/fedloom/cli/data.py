@@ -32,6 +32,7 @@ def data(
     partition: str | None = None,
     target: str | None = None,
     client_column: str | None = None,
+    group_column: str | None = None,
     ignore: list[str] | None = None,
     seed: int | None = None,
     png: Annotated[Path | None, typer.Option("--png", help="The picture to write (default: NAME.png).")] = None,
@@ -52,7 +53,9 @@ def data(
         return
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
-    federation = _load(words[0], clients, alpha, partition, target, client_column, ignore or [], seed or 0)
+    federation = _load(
+        words[0], clients, alpha, partition, target, client_column, group_column, ignore or [], seed or 0
+    )
     from fedloom.data.federation_figure import describe, plot_federation
 
     summary = describe(federation)
@@ -93,6 +96,7 @@ def _load(
     partition: str | None,
     target: str | None,
     client_column: str | None,
+    group_column: str | None,
     ignore: list[str],
     seed: int,
 ) -> Federation:
@@ -106,7 +110,18 @@ def _load(
     chosen: Any = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition else None
     if Path(name).suffix or Path(name).is_dir():
         label, owner = target or "label", client_column or "client"
-        return read(name, target=label, client=owner, ignore=ignore, clients=clients, partition=chosen, seed=seed)
+        return read(
+            name,
+            target=label,
+            client=owner,
+            group=group_column,
+            ignore=ignore,
+            clients=clients,
+            partition=chosen,
+            seed=seed,
+        )
+    if group_column is not None:
+        raise FedloomError(f"--group-column {group_column} is for your own file, and {name} has groups of its own.")
     return load(name, clients=clients, partition=chosen, seed=seed)
 
 

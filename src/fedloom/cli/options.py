@@ -53,6 +53,10 @@ SETTINGS = (
     Setting(
         "--client-column", str, "task.client_column", TASK, "The client column of --data (default: client, if present)."
     ),
+    Setting(
+        *("--group-column", str, "task.group_column", TASK),
+        "The column of --data whose rows belong together (a patient): never split between training and testing.",
+    ),
     Setting("--ignore", list[str], "task.ignore", TASK, "A column of --data that is not a feature. Repeatable."),
     Setting("--clients", int, "task.clients", TASK, "The number of clients."),
     Setting("--alpha", float, "", TASK, "Dirichlet label skew: 0.1 is strong, 100 is almost none."),

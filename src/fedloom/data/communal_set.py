@@ -19,8 +19,10 @@ def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Fede
     """A federation whose communal set is ``per_class`` samples of each class from the global test set.
 
     They leave the global test set and every client's test part. A rare class gives at most half of its test samples.
+    Samples with groups are taken group by group, and what is left of these groups is in no part.
     """
     labels, held = federation.columns["y"], federation.global_test
+    group = torch.arange(len(labels)) if federation.group is None else federation.group
     if per_class < 0:
         raise FedloomError(f"communal_per_class={per_class}: it must not be negative.")
     if per_class == 0:
@@ -34,7 +36,9 @@ def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Fede
     chosen = []
     for label in range(federation.classes):
         mine = held[labels[held] == label]
-        order = torch.randperm(len(mine), generator=generator(seed, "communal", label))
+        units, unit_of = torch.unique(group[mine], return_inverse=True)
+        place = torch.randperm(len(units), generator=generator(seed, "communal", label)).argsort()[unit_of]
+        order = place.argsort(stable=True)[: int((place < len(units) // 2).sum())]
         chosen.append(mine[order[: min(per_class, len(mine) // 2)]])
     communal = torch.cat(chosen).sort().values
     if not len(communal):
@@ -42,7 +46,7 @@ def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Fede
             f"communal_per_class={per_class} takes samples from the global test set, which has {len(held)} samples "
             f"of {federation.classes} classes: at least one class needs two samples."
         )
-    test = federation.test
-    stays = ~torch.isin(test.order, communal)
+    test, seen = federation.test, group[communal]
+    stays = ~torch.isin(group[test.order], seen)
     left = Ragged.by_owner(test.order[stays].numpy(), test.owners[stays].numpy(), len(test))
-    return replace(federation, communal=communal, global_test=held[~torch.isin(held, communal)], test=left)
+    return replace(federation, communal=communal, global_test=held[~torch.isin(group[held], seen)], test=left)

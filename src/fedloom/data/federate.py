@@ -4,8 +4,10 @@ The work is a few sorts of one vector of owners: there is no loop over clients, 
 has one random generator that draws a number for every sample, so the choice for a sample does not depend on the number
 of clients.
 
-Samples that overlap their neighbours (windows of a text or a signal) are split in order within a block: the last
-ones are for testing, and samples between two parts are dropped, so a test window shares nothing with a training window.
+Samples of one group (``data/leak_groups.py``) are never on two sides: frames of a video, visits of a patient. Samples
+that overlap their neighbours (windows of a text or a signal) are split in order within a block: the last ones are for
+testing, and samples between two parts are dropped, so a test window shares nothing with a training window. If such data
+are not divided by their natural key, blocks are first cut into groups of windows.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX
 from fedloom.core.seeds import numpy_generator
 from fedloom.data.federation import Federation, Ragged
+from fedloom.data.leak_groups import Units, cut_windows, refuse_split_groups
 from fedloom.data.partition.base import Partition, Partitioner
 from fedloom.data.partition.natural import Natural
-
-TRAIN, VALID, TEST, NOBODY = 0, 1, 2, 3
+from fedloom.data.partition.quantity_skew import Quantities
+from fedloom.data.split import TEST, TRAIN, VALID, hold_out, split
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Samples:
 
     ``natural`` is a key number per sample and ``names`` the keys' names; ``global_test`` the positions of the official
     test set; ``own_test`` marks samples that belong to their client's published test part. Samples with the same number
-    in ``blocks`` belong to one natural client, are in order, and overlap their next ``gap`` neighbours.
+    in ``blocks`` belong to one natural client, are in order, and overlap their next ``gap`` neighbours. Samples with
+    the same number in ``group`` belong together: they are never on two sides of a split.
     """
 
     columns: Mapping[str, Tensor]
@@ -45,6 +49,7 @@ class Samples:
     own_test: np.ndarray | None = None
     blocks: np.ndarray | None = None
     gap: int = 0
+    group: np.ndarray | None = None
 
 
 def federate(
@@ -62,6 +67,7 @@ def federate(
     """Divide samples among clients, and split each client's samples into train, validation and test parts.
 
     A client with two samples or more keeps at least one for training and, if ``test_share`` is not 0, one for testing.
+    If samples have groups, this holds for groups, and shares are met as nearly as whole groups allow.
 
     Args:
         samples: The columns to divide.
@@ -77,6 +83,14 @@ def federate(
     """
     _check_shares(test_share, valid_share, global_share, communal_share)
     labels = _check_columns(samples)
+    group = samples.group
+    if group is not None and samples.blocks is not None:
+        raise FedloomError("the samples have blocks and groups: give blocks for windows in order, groups for the rest.")
+
+    def random_numbers(purpose: str) -> np.ndarray | None:
+        ordered = samples.blocks is not None
+        return None if ordered else numpy_generator(seed, purpose).random(len(labels), dtype=np.float32)
+
     pool = np.ones(len(labels), dtype=bool)
     natural = samples.natural if isinstance(partitioner, Natural) else None
     strata = samples.blocks if samples.blocks is not None else natural
@@ -85,17 +99,21 @@ def federate(
     if samples.global_test is not None:
         held = np.sort(np.asarray(samples.global_test, dtype=np.int64))
         pool[held] = False
+        refuse_split_groups(group, ~pool, "global test set")
     elif samples.own_test is not None:
         held = np.zeros(0, dtype=np.int64)  # the clients' published test parts together, below
     else:
-        held = _hold_out(pool, strata, global_share, seed, "global test", samples)
-    communal = _hold_out(pool, strata, communal_share, seed, "communal", samples)
+        held = hold_out(pool, strata, global_share, group, random_numbers("global test"), samples.gap)
+    communal = hold_out(pool, strata, communal_share, group, random_numbers("communal"), samples.gap)
 
+    if samples.blocks is not None and samples.gap and natural is None:
+        group = np.full(len(labels), -1, dtype=np.int64)
+        group[pool] = cut_windows(samples.blocks[pool], samples.gap)
+        pool &= group >= 0
     left = np.flatnonzero(pool)
-    keys = None if samples.natural is None else samples.natural[left]
-    owners, count = _owners(partitioner, labels[left], clients, seed, keys)
+    owners, count = _owners(partitioner, labels, clients, seed, samples.natural, group, left)
     positions, owners = left[owners >= 0], owners[owners >= 0]
-    part = _split(positions, owners, samples, natural is not None, test_share, valid_share, seed)
+    part = _split(positions, owners, samples, natural is not None, group, test_share, valid_share, seed)
     train, valid, test = (
         Ragged.by_owner(positions[part == code], owners[part == code], count) for code in (TRAIN, VALID, TEST)
     )
@@ -117,13 +135,49 @@ def federate(
         names=names,
         class_names=tuple(samples.class_names),
         title=title,
+        group=_communal_groups(samples),
     )
 
 
+def _communal_groups(samples: Samples) -> torch.Tensor | None:
+    """The groups of a federation: those of the samples, or the blocks of overlapping windows."""
+    group = samples.blocks if samples.gap else samples.group
+    return None if group is None else torch.from_numpy(np.asarray(group, dtype=np.int64))
+
+
 def _owners(
+    partitioner: Partitioner,
+    labels: np.ndarray,
+    clients: int | None,
+    seed: int,
+    natural: np.ndarray | None,
+    group: np.ndarray | None,
+    left: np.ndarray,
+) -> tuple[np.ndarray, int]:
+    """The client of each sample in ``left``, or -1, and the number of clients; groups are divided whole."""
+    labels, natural = labels[left], None if natural is None else natural[left]
+    if group is None or isinstance(partitioner, Natural):
+        return _divide(partitioner, labels, clients, seed, natural)
+    if isinstance(partitioner, Quantities):
+        raise FedloomError(
+            "the partition 'quantities' gives exact numbers of samples, but samples of a group stay together: "
+            "use iid, power-law or dirichlet."
+        )
+    units = Units.among(group[left], len(left))
+    if clients is not None and clients > len(units.first):
+        raise FedloomError(
+            f"clients={clients}, but there are only {len(units.first)} groups of samples that stay together: use at "
+            f"most {len(units.first)} clients."
+        )
+    keys = None if natural is None else natural[units.first]
+    owners, count = _divide(partitioner, units.labels(labels), clients, seed, keys)
+    return owners[units.of], count
+
+
+def _divide(
     partitioner: Partitioner, labels: np.ndarray, clients: int | None, seed: int, natural: np.ndarray | None
 ) -> tuple[np.ndarray, int]:
-    """The client of each sample, or -1, and the number of clients; a user-defined partitioner returns lists."""
+    """The client of each unit, or -1, and the number of clients; a user-defined partitioner returns lists."""
     if isinstance(partitioner, Partition):
         return partitioner.divide(labels, clients, seed, natural)
     shares = partitioner(labels, clients, seed, natural)
@@ -133,6 +187,33 @@ def _owners(
             raise FedloomError(f"the partition gives client {client} samples of other clients: give each sample once.")
         owners[share] = client
     return owners, len(shares)
+
+
+def _split(
+    positions: np.ndarray,
+    owners: np.ndarray,
+    samples: Samples,
+    by_nature: bool,
+    group: np.ndarray | None,
+    test_share: float,
+    valid_share: float,
+    seed: int,
+) -> np.ndarray:
+    """The part (train, valid, test or none) of each position, decided within each owner or block."""
+    part = np.full(len(positions), TRAIN, dtype=np.int8)
+    mine = np.arange(len(positions))
+    if samples.own_test is not None:
+        refuse_split_groups(group, samples.own_test, "clients' test parts")
+        flags = samples.own_test[positions]
+        part[flags] = TEST
+        mine, test_share = mine[~flags], 0.0
+    places = positions[mine]
+    if by_nature and samples.blocks is not None:
+        part[mine] = split(samples.blocks[places], None, None, samples.gap, test_share, valid_share)
+        return part
+    numbers = numpy_generator(seed, "split").random(len(samples.columns["y"]), dtype=np.float32)[places]
+    part[mine] = split(owners[mine], None if group is None else group[places], numbers, 0, test_share, valid_share)
+    return part
 
 
 def _check_shares(test: float, valid: float, whole: float, communal: float) -> None:
@@ -163,86 +244,3 @@ def _check_columns(samples: Samples) -> np.ndarray:
             f"are numbered 0 to {samples.classes - 1}."
         )
     return labels
-
-
-def _from_end(groups: np.ndarray, numbers: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The distance of each sample from the end of its group, and the sizes of the groups.
-
-    Within a group samples keep their order, or are ordered by ``numbers``.
-    """
-    sizes = np.bincount(groups)
-    keys = groups
-    if numbers is not None:  # non-negative floats sort like their bits: one sort, not two
-        keys = (groups.astype(np.int64) << 32) | numbers.view(np.int32)
-    order = np.argsort(keys, kind="stable")
-    far = np.empty(len(groups), dtype=np.int32)
-    far[order] = np.repeat(np.cumsum(sizes, dtype=np.int32), sizes) - np.arange(1, len(groups) + 1, dtype=np.int32)
-    return far, sizes
-
-
-def _hold_out(
-    pool: np.ndarray, strata: np.ndarray, share: float, seed: int, purpose: str, samples: Samples
-) -> np.ndarray:
-    """Take a share of each stratum out of the pool (a mask, changed in place) and return its positions."""
-    if share == 0:
-        return np.zeros(0, dtype=np.int64)
-    inside = np.flatnonzero(pool)
-    ordered = samples.blocks is not None
-    numbers = None if ordered else numpy_generator(seed, purpose).random(len(pool), dtype=np.float32)[inside]
-    group = strata[inside]
-    far, sizes = _from_end(group, numbers)
-    take = np.floor(sizes * share + 0.5).astype(np.int64)
-    if take.sum() == 0 and numbers is not None:  # many tiny strata: take from those that can spare a sample
-        spare = far < (sizes - 2)[group]
-        inside, numbers = inside[spare], numbers[spare]
-        group = np.zeros(len(inside), dtype=np.int64)
-        far, sizes = _from_end(group, numbers)
-        take = np.minimum(sizes, int(pool.sum() * share + 0.5))
-    gap = np.where(take > 0, samples.gap if ordered else 0, 0)
-    gap = np.minimum(gap, np.maximum(sizes - take - 2, 0))
-    pool[inside[far < (take + gap)[group]]] = False
-    held: np.ndarray = inside[far < take[group]]
-    return held
-
-
-def _split(
-    positions: np.ndarray,
-    owners: np.ndarray,
-    samples: Samples,
-    by_nature: bool,
-    test_share: float,
-    valid_share: float,
-    seed: int,
-) -> np.ndarray:
-    """The part (train, valid, test or none) of each position, decided within each owner."""
-    part = np.full(len(positions), TRAIN, dtype=np.int8)
-    mine = np.arange(len(positions))
-    if samples.own_test is not None:
-        flags = samples.own_test[positions]
-        part[flags] = TEST
-        mine, test_share = mine[~flags], 0.0
-    ordered = by_nature and samples.blocks is not None
-    group, gap, numbers = owners[mine], 0, None
-    if ordered and samples.blocks is not None:
-        group, gap = samples.blocks[positions[mine]], samples.gap
-    else:
-        numbers = numpy_generator(seed, "split").random(len(samples.columns["y"]), dtype=np.float32)[positions[mine]]
-    far, sizes = _from_end(group, numbers)
-    test, valid = _amounts(sizes, test_share, valid_share)
-    test = np.where(sizes - test - gap < 1, 0, test) if gap else test
-    to_valid = test + np.where(test > 0, gap, 0)
-    valid = np.where(sizes - to_valid - valid - gap < 1, 0, valid) if gap else valid
-    to_train = to_valid + valid + np.where(valid > 0, gap, 0)
-    part[mine[far < to_train[group]]] = NOBODY
-    part[mine[(far >= to_valid[group]) & (far < (to_valid + valid)[group])]] = VALID
-    part[mine[far < test[group]]] = TEST
-    return part
-
-
-def _amounts(sizes: np.ndarray, test_share: float, valid_share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Test and validation samples per group. Training gets at least one first, then testing, then validation."""
-    test = np.floor(sizes * test_share + 0.5).astype(np.int64)
-    test = np.clip(test, 1 if test_share else 0, np.maximum(sizes - 1, 0))
-    valid = np.floor(sizes * valid_share + 0.5).astype(np.int64)
-    valid = np.clip(valid, 1 if valid_share else 0, np.maximum(sizes - test - 1, 0))
-    return test, valid

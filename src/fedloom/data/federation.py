@@ -112,6 +112,7 @@ class Federation:
         counted: How many samples each client counts as having, if not those held here (a subsample for choosing
             methods).
         graphs: The clients' graphs, where samples are nodes of graphs.
+        group: Numbers of samples that share raw material. The communal set shares no group with the test sets.
     """
 
     columns: Mapping[str, Tensor]
@@ -128,6 +129,7 @@ class Federation:
     later: Sequence[tuple[int, Federation]] = ()
     counted: Tensor | None = None
     graphs: ClientGraphs | None = None
+    group: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:

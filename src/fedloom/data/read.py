@@ -22,6 +22,7 @@ from fedloom.core.inputs import PREFIX
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
+from fedloom.data.leak_groups import number_groups
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.natural import Natural
@@ -41,6 +42,7 @@ def from_arrays(
     y: Any,
     client: Any = None,
     *,
+    group: Any = None,
     classes: int | None = None,
     features: Sequence[str] = (),
     own_test: Any = None,
@@ -59,6 +61,8 @@ def from_arrays(
         x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name.
         y: One label per sample: whole numbers from 0, or names.
         client: The client of each sample, as numbers or names. Without it, samples are divided by ``partition``.
+        group: What each sample belongs to, as numbers or names: a patient with several rows, the video of a frame. The
+            samples of a group stay together: they are never in two of the train, validation and test parts.
         classes: The number of classes, where the labels do not show it.
         features: The names of the columns of ``x``, for error messages.
         own_test: Whether each sample belongs to the test part of its client.
@@ -71,7 +75,9 @@ def from_arrays(
         communal_share: The share of all samples that everyone may see.
         title: What reports and errors call the data.
     """
-    samples = samples_from_arrays(x, y, client, classes=classes, features=features, own_test=own_test, where=title)
+    samples = samples_from_arrays(
+        x, y, client, group=group, classes=classes, features=features, own_test=own_test, where=title
+    )
     usual: Partitioner = Natural() if samples.natural is not None else Iid()
     chosen = usual if partition is None else partitioner(partition)
     if not isinstance(chosen, Natural):
@@ -97,6 +103,7 @@ def samples_from_arrays(
     y: Any,
     client: Any = None,
     *,
+    group: Any = None,
     classes: int | None = None,
     features: Sequence[str] = (),
     own_test: Any = None,
@@ -134,6 +141,7 @@ def samples_from_arrays(
         natural=natural,
         names=clients,
         own_test=None if own_test is None else np.asarray(own_test, dtype=bool),
+        group=None if group is None else number_groups(group, samples, where),
     )
 
 
@@ -211,12 +219,17 @@ def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> Non
             )
 
 
-def read_npz(path: Path, ignore: Sequence[str] = ()) -> dict[str, Any]:
-    """The arrays x, y and client (if it is there) of an NPZ file; x is a dict where it has several input columns."""
-    arrays: dict[str, Any] = read_arrays(path, (), RESERVED)
+def read_npz(path: Path, ignore: Sequence[str] = (), group: str | None = None) -> dict[str, Any]:
+    """The arrays x, y, client (if it is there) and ``group`` (if it is named) of an NPZ file.
+
+    x is a dict where the file has several input columns.
+    """
+    named = () if group is None else (group,)
+    arrays: dict[str, Any] = read_arrays(path, named, RESERVED)
     if "x" in arrays:
         return arrays if "y" in arrays else read_arrays(path, ("x", "y"))
-    several = {name: array for name, array in read_arrays(path, ("y",)).items() if name not in (*RESERVED, *ignore)}
+    others = {*RESERVED, *ignore, *named}
+    several = {name: array for name, array in read_arrays(path, ("y",)).items() if name not in others}
     return read_arrays(path, ("x", "y")) if len(several) < 2 else arrays | {"x": several}
 
 
@@ -225,6 +238,7 @@ def read(
     *,
     target: str = "label",
     client: str = "client",
+    group: str | None = None,
     ignore: Sequence[str] = (),
     classes: int | None = None,
     **options: Any,
@@ -239,6 +253,8 @@ def read(
         path: A .csv, .tsv, .parquet, .npz or .json file, or a folder.
         target: The column of labels in a table.
         client: The column of a table that names the client of a row; the default one may be missing.
+        group: The column of a table, or the array of an NPZ file, that says which samples belong together: a patient, a
+            video. They are never in two of the train, validation and test parts.
         ignore: Columns of a table, or input columns of an NPZ file, that are left out. Every other column of a table is
             a numeric feature.
         classes: The number of classes, where the labels do not show it.
@@ -248,19 +264,26 @@ def read(
     options.setdefault("title", path.name)
     if not path.exists():
         raise FedloomError(f"{path} does not exist: give a .csv, .npz, .parquet or .json file, or a folder of them.")
+    if group is not None and (path.is_dir() or path.suffix.lower() == ".json"):
+        raise FedloomError(f"group='{group}': {path.name} has no columns; give a table or an .npz file to use groups.")
     if path.is_dir():
         reader = read_npz_per_client if any(path.rglob("*.npz")) else read_leaf
         x, y, holder, test = reader(path)
         return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
     match path.suffix.lower():
         case suffix if suffix in TABLE_ENDINGS:
-            table = read_table(path, target, client, ignore)
+            table = read_table(path, target, client, ignore, group=group)
         case ".npz":
-            arrays = read_npz(path, ignore)
-            return from_arrays(arrays["x"], arrays["y"], arrays.get("client"), classes=classes, **options)
+            arrays = read_npz(path, ignore, group)
+            together = None if group is None else arrays[group]
+            return from_arrays(
+                arrays["x"], arrays["y"], arrays.get("client"), group=together, classes=classes, **options
+            )
         case ".json":
             x, y, holder, test = read_leaf(path)
             return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
         case other:
             raise FedloomError(f"{path.name}: '{other}' cannot be read: use .csv, .tsv, .npz, .parquet or .json.")
-    return from_arrays(table.x, table.y, table.client, features=table.features, classes=classes, **options)
+    return from_arrays(
+        table.x, table.y, table.client, group=table.group, features=table.features, classes=classes, **options
+    )

@@ -230,7 +230,8 @@ def _of_client(saved: SavedModel, folder: Path, client: str | None) -> SavedMode
 
 def _ready(task: Task, model: nn.Module, schema: DataSchema, about: About, config: RunConfig) -> SavedModel:
     model.eval().requires_grad_(False)
-    others = (config.task.client_column, *config.task.ignore)
+    grouped = [] if config.task.group_column is None else [config.task.group_column]
+    others = (config.task.client_column, *grouped, *config.task.ignore)
     return SavedModel(model, schema, about, config.task.target, others, task.joined)
 
 

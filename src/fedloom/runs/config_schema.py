@@ -46,6 +46,7 @@ class TaskConfig(Strict):
     path: str | None = None
     target: str = TaskSettings.target
     client_column: str = TaskSettings.client_column
+    group_column: str | None = None
     ignore: list[str] = []
     clients: int | None = None
     partition: dict[str, Any] | str | None = None

@@ -55,6 +55,8 @@ class TaskSettings:
     """The column of a user's table that holds the label."""
     client_column: str = "client"
     """The column of a user's table that says whose sample it is."""
+    group_column: str | None = None
+    """The column of a user's table that says which samples belong together, such as a patient."""
     ignore: Sequence[str] = ()
     """Columns of a user's table that are left out."""
     metrics: MetricSpecs = ()

@@ -53,7 +53,7 @@ class DatasetBuilder:
 
     def build(self, settings: TaskSettings) -> Task:
         """Load the data, divide them among clients, and build the model."""
-        settings.refuse(("options", "path"), "it has no options and reads no file")
+        settings.refuse(("options", "path", "group_column"), "it has no options and reads no file")
         settings, entry = self.complete(settings), dataset(self.data)
         if settings.augment and entry.kind != "image":
             raise FedloomError(

@@ -90,7 +90,8 @@ class ColumnDeployment:
         schema, path = column_schema(task, sites), Path(settings.path or "")
         if path.suffix.lower() not in TABLE_ENDINGS:
             return schema
-        table = read_table(path, settings.target, settings.client_column, settings.ignore)
+        group = settings.group_column
+        table = read_table(path, settings.target, settings.client_column, settings.ignore, group=group)
         return schema.model_copy(update={"features": tuple(table.features)})
 
     def global_test(self, federation: FederationView) -> SampleColumns | None:
@@ -113,7 +114,9 @@ class ColumnDeployment:
     ) -> Task:
         """The model over the site's own samples, and the communal ones."""
         with site.errors():
-            samples = read_under_schema(site.path, schema, site.target, settings.client_column, site.ignore)
+            samples = read_under_schema(
+                site.path, schema, site.target, settings.client_column, site.ignore, settings.group_column
+            )
             federation = _split(samples, settings, schema, site)
         columns, (seen,) = join_columns(samples.columns, [communal])
         return self._task(settings, schema, replace(federation, columns=columns, communal=seen, title=site.path.name))

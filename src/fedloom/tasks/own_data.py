@@ -57,6 +57,7 @@ class OwnDataBuilder:
             str(settings.path),
             target=settings.target,
             client=settings.client_column,
+            group=settings.group_column,
             clients=settings.clients,
             partition=settings.partition,
             ignore=settings.ignore,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import subprocess
 import sys
@@ -94,6 +95,58 @@ def test_har_windows_of_different_parts_do_not_overlap() -> None:
     test |= {row.numpy().tobytes() for row in x[made.test.order][:, 0, 64:]}
     for half in (slice(0, 64), slice(64, 128)):
         assert not any(row.numpy().tobytes() in test for row in x[made.train.order][:, 0, half])
+
+
+def halves(x: torch.Tensor, positions: torch.Tensor) -> set[bytes]:
+    return {row.numpy().tobytes() for half in (slice(0, 64), slice(64, 128)) for row in x[positions][:, 0, half]}
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet(0.5)"])
+def test_har_windows_do_not_overlap_when_subjects_are_not_the_clients(partition: str) -> None:
+    real("har")
+    made = fd.federate(samples_of("har"), fd.partitioner(partition), 20, valid_share=0.1)
+    x = made.columns["x"]
+    parts = (made.train.order, made.valid.order, made.test.order, made.global_test)
+    for one, two in itertools.combinations(parts, 2):
+        assert not halves(x, one) & halves(x, two)
+
+
+@pytest.mark.parametrize("partition", ["iid", "power-law"])
+def test_shakespeare_windows_do_not_overlap_when_roles_are_not_the_clients(partition: str) -> None:
+    real("shakespeare")
+    samples = samples_of("shakespeare")
+    made = fd.federate(samples, fd.partitioner(partition), 30, valid_share=0.1)
+    side = torch.full((len(made.columns["y"]),), -1)
+    for number, part in enumerate((made.train.order, made.valid.order, made.test.order, made.global_test)):
+        side[part] = number
+    role = torch.from_numpy(samples.blocks)
+    for near in range(1, samples.gap + 1):
+        both = (role[near:] == role[:-near]) & (side[near:] >= 0) & (side[:-near] >= 0)
+        assert side[near:][both].equal(side[:-near][both])
+    assert samples.gap == 4  # windows of 81 characters, every 20
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet(0.1)", "shards(2)"])
+def test_frames_of_one_sign_are_on_one_side_with_one_client(partition: str) -> None:
+    real("gtsrb")
+    samples = samples_of("gtsrb")
+    made = fd.federate(samples, fd.partitioner(partition), 20, valid_share=0.1)
+    parts = (made.train, made.valid, made.test)
+    tracks = [set(samples.group[part[client]].tolist()) for part in parts for client in range(20)]
+    tracks.append(set(samples.group[made.global_test].tolist()))
+    assert sum(map(len, tracks)) == len(set.union(*tracks)) == 667 + 221
+
+
+def test_official_test_images_of_signs_have_no_track(tmp_path: Path) -> None:
+    """The official test set has other signs than the training set, and does not say which frames are of one sign."""
+    images = np.zeros((6, 3, 32, 32), np.uint8)
+    arrays = {"train_images": images[:4], "train_labels": np.array([0, 0, 1, 1], np.uint8)}
+    arrays |= {"test_images": images[4:], "test_labels": np.array([0, 1], np.uint8)}
+    write_arrays(tmp_path / "gtsrb.npz", arrays | {"train_track": np.array([0, 0, 0, 3], np.int16)})
+    assert len(set(fd.dataset("gtsrb").samples(tmp_path).group.tolist())) == 3 + 2
+    write_arrays(tmp_path / "gtsrb.npz", arrays)
+    with pytest.raises(FedloomError, match="no array 'train_track'"):
+        fd.dataset("gtsrb").samples(tmp_path)
 
 
 def test_shakespeare_windows_are_text_and_the_next_character(tmp_path: Path) -> None:

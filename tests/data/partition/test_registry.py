@@ -45,6 +45,23 @@ def test_dirichlet_respects_the_minimum_or_half_the_mean(samples: int, clients: 
     assert min(map(len, parts)) >= min(10, max(1, samples // (2 * clients)))
 
 
+@pytest.mark.parametrize(("alpha", "clients"), [(0.5, 10), (1.0, 20), (10.0, 10)])
+def test_no_class_is_more_concentrated_than_another(alpha: float, clients: int) -> None:
+    """The variance of a class's shares over clients is that of Dir(alpha), and 1.5 times as much at most.
+
+    The cap on sizes concentrates the classes that are divided last: in the order of labels, the last one has 2 to 3
+    times the variance.
+    """
+    totals, draws = np.full(10, 1000), 300
+    random = np.random.default_rng(0)
+    shares = np.stack([Dirichlet(alpha)._draw(totals, clients, random) for _ in range(draws)]) / 1000
+    theory = (1 / clients) * (1 - 1 / clients) / (clients * alpha + 1)
+    ratio = ((shares - 1 / clients) ** 2).mean((0, 1)) / theory
+    assert ratio.min() > 0.9
+    assert ratio.max() < 1.5
+    assert ratio.max() / ratio.min() < 1.4
+
+
 def test_a_large_alpha_gives_everyone_the_same_mix() -> None:
     labels = np.repeat(np.arange(10), 1000)
     for part in fd.dirichlet(1e5)(labels, 10, 0):

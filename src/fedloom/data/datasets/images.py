@@ -60,6 +60,18 @@ def read_images(path: Path, classes: int, labels: str = "labels", names: Sequenc
     )
 
 
+def read_signs(path: Path) -> Samples:
+    """GTSRB: frames of a track show one physical sign, so a track is a group. Official test images have no track."""
+    samples = read_images(path, 43)
+    arrays = read_arrays(path, ["train_track", "train_labels"], ["test_track", "test_labels"])
+    tracks = [arrays["train_track"].astype(np.int64) * 43 + arrays["train_labels"]]
+    if "test_track" in arrays:
+        tracks.append(arrays["test_track"].astype(np.int64) * 43 + arrays["test_labels"])
+    group, frames = np.concatenate(tracks), len(samples.columns["y"])
+    alone = np.arange(frames - len(group)) + group.max() + 1
+    return replace(samples, group=np.concatenate([group, alone]))
+
+
 def _concatenate(path: Path, train: np.ndarray, test: np.ndarray) -> np.ndarray:
     if train.dtype != np.uint8 or train.ndim not in (3, 4) or train.shape[1:] != test.shape[1:]:
         raise FedloomError(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.inputs import Shape
-from fedloom.data.datasets.images import HAR_COLUMNS, read_digits, read_har, read_har_columns, read_images
+from fedloom.data.datasets.images import HAR_COLUMNS, read_digits, read_har, read_har_columns, read_images, read_signs
 from fedloom.data.datasets.texts import CHARACTERS, PIECE, WINDOW, WORDS, read_shakespeare, read_stackexchange
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
@@ -167,7 +167,7 @@ _ALL = [
         "image",
         (3, 32, 32),
         43,
-        partial(read_images, classes=43),
+        read_signs,
         file="gtsrb.npz",
         clients=50,
         mean=(0.3419, 0.3120, 0.3214),

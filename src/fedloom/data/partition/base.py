@@ -64,8 +64,8 @@ def single_labels(labels: np.ndarray, name: str) -> np.ndarray:
     """The labels, or an error if they are not one number per sample."""
     if labels.ndim != 1:
         raise FedloomError(
-            f"the partition '{name}' needs one label per sample, but these targets are sequences: "
-            "use iid, power-law, quantities or natural."
+            f"the partition '{name}' needs one label per sample, but these targets are sequences or differ within "
+            "groups that stay together: use iid, power-law or natural."
         )
     return labels
 

@@ -2,7 +2,8 @@
 
 Dirichlet shares follow Hsu et al. 2019 and Wang et al. 2020 (FedMA) with the size cap of their code. Zeroing the closed
 clients' shares and renormalising is the same as drawing a Dirichlet over the open ones, which is what we do: it never
-divides by zero. Shards are McMahan et al. 2017.
+divides by zero. The fewer clients are open, the more concentrated is the class that is divided; so classes are divided
+in a random order, where their code has the last label always the most concentrated. Shards are McMahan et al. 2017.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Dirichlet(Partition):
     def _draw(self, totals: np.ndarray, clients: int, random: np.random.Generator) -> np.ndarray:
         table = np.zeros((clients, len(totals)), dtype=np.int64)
         sizes = np.zeros(clients, dtype=np.int64)
-        for label in np.flatnonzero(totals):
+        for label in random.permutation(np.flatnonzero(totals)):
             still_open = np.flatnonzero(sizes < totals.sum() / clients)
             share = random.dirichlet(np.full(len(still_open), self.alpha))
             cuts = np.floor(np.cumsum(share) * totals[label] + 1e-9).astype(np.int64)

@@ -19,12 +19,13 @@ MOST_NAMES = 12  # at most this many names in an error message
 
 @dataclass(frozen=True)
 class SampleTable:
-    """Numeric features by column, one label per row, and a client per row if the table names clients."""
+    """Numeric features by column, one label per row, and a client and a group per row if the table names them."""
 
     x: np.ndarray
     y: np.ndarray
     client: np.ndarray | None
     features: list[str]
+    group: np.ndarray | None = None
 
 
 def _feature_columns(
@@ -34,6 +35,7 @@ def _feature_columns(
     client: str,
     ignore: Sequence[str],
     wanted: Sequence[str] = (),
+    group: str | None = None,
 ) -> list[str]:
     """The feature columns, after checking that every column that the user named exists.
 
@@ -42,11 +44,11 @@ def _feature_columns(
     twice = [name for name in header if list(header).count(name) > 1]
     if twice:
         raise FedloomError(f"{path.name} has the column '{twice[0]}' twice: give each column its own name.")
-    named = [target, *ignore, *([] if client == "client" or wanted else [client])]
+    named = [target, *ignore, *([] if client == "client" or wanted else [client]), *([] if group is None else [group])]
     for name in named:
         if name not in header:
             raise FedloomError(f"{path.name} has no column '{name}': its columns are {name_list(header)}.")
-    features = [name for name in header if name not in {target, client, *ignore}]
+    features = [name for name in header if name not in {target, client, group, *ignore}]
     if not features:
         raise FedloomError(f"{path.name} has no feature column beside '{target}': add the inputs.")
     return order_features(features, wanted, path.name)
@@ -75,7 +77,14 @@ def name_list(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
-def read_table(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str] = ()) -> SampleTable:
+def read_table(
+    path: Path,
+    target: str,
+    client: str,
+    ignore: Sequence[str],
+    wanted: Sequence[str] = (),
+    group: str | None = None,
+) -> SampleTable:
     """Read a table, by its ending as CSV, TSV or parquet.
 
     Args:
@@ -84,33 +93,38 @@ def read_table(path: Path, target: str, client: str, ignore: Sequence[str], want
         client: The column that names the client of a row; it may be missing if it is called ``client``.
         ignore: Columns that are left out. Every other column is a numeric feature.
         wanted: The features that the file must have, in the order in which they are returned; empty for any.
+        group: The column that says which rows belong together; None if there is none.
     """
     reader = _read_parquet if path.suffix.lower() == ".parquet" else _read_csv
-    return reader(path, target, client, ignore, wanted)
+    return reader(path, target, client, ignore, wanted, group)
 
 
-def _read_csv(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str]) -> SampleTable:
+def _read_csv(
+    path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str], group: str | None
+) -> SampleTable:
     chunks = csv_rows(path)
     header = next(chunks)[0]
     if not header:
         raise FedloomError(f"{path.name} is empty: the first row names the columns.")
-    features = _feature_columns(path, header, target, client, ignore, wanted)
+    features = _feature_columns(path, header, target, client, ignore, wanted, group)
     places = [header.index(name) for name in features]
-    inputs, labels, clients, seen = [], [], [], 0
+    inputs, labels, clients, groups, seen = [], [], [], [], 0
     for rows in chunks:
         inputs.append(parse_numbers(rows, places, features, seen, path.name))
         labels.append(_names(rows, header, target, seen, path.name))
         if client in header:
             clients.append(_names(rows, header, client, seen, path.name))
+        if group is not None:
+            groups.append(_names(rows, header, group, seen, path.name))
         seen += len(rows)
     if not inputs:
         raise FedloomError(f"{path.name} has a header and no rows: add samples.")
-    holders = np.concatenate(clients) if clients else None
-    return SampleTable(np.concatenate(inputs), np.concatenate(labels), holders, features)
+    holders, together = (np.concatenate(names) if names else None for names in (clients, groups))
+    return SampleTable(np.concatenate(inputs), np.concatenate(labels), holders, features, together)
 
 
 def _names(rows: Rows, header: Sequence[str], column: str, seen: int, where: str) -> np.ndarray:
-    """The cells of a column of labels or clients, none of them empty; ``seen`` rows of the file came before these."""
+    """The cells of a column of names, none of them empty; ``seen`` rows of the file came before these."""
     place = header.index(column)
     names = [row[place].strip() for row in rows]
     for number, name in enumerate(names, start=seen + 1):
@@ -120,13 +134,17 @@ def _names(rows: Rows, header: Sequence[str], column: str, seen: int, where: str
     return np.array(names)
 
 
-def _read_parquet(path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str]) -> SampleTable:
+def _read_parquet(
+    path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str], group: str | None
+) -> SampleTable:
     table = parquet_columns(path)
-    features = _feature_columns(path, table.column_names, target, client, ignore, wanted)
+    features = _feature_columns(path, table.column_names, target, client, ignore, wanted, group)
     if table.num_rows == 0:
         raise FedloomError(f"{path.name} has no rows: add samples.")
     inputs = number_columns(table, features, path.name)
-    for name in {target, client} & set(table.column_names):
+    for name in [name for name in table.column_names if name in (target, client, group)]:
         refuse_empty(table, name, path.name)
-    clients = table[client].to_numpy() if client in table.column_names else None
-    return SampleTable(inputs, table[target].to_numpy(), None if clients is None else clients.astype(str), features)
+    clients, together = (
+        table[name].to_numpy().astype(str) if name in table.column_names else None for name in (client, group)
+    )
+    return SampleTable(inputs, table[target].to_numpy(), clients, features, together)

@@ -29,7 +29,12 @@ LISTED = 12
 
 
 def read_under_schema(
-    path: Path, schema: DataSchema, target: str, client_column: str, ignore: Sequence[str]
+    path: Path,
+    schema: DataSchema,
+    target: str,
+    client_column: str,
+    ignore: Sequence[str],
+    group_column: str | None = None,
 ) -> Samples:
     """The samples of a file or folder, with the schema's columns, classes and types.
 
@@ -39,6 +44,7 @@ def read_under_schema(
         target: The column of a table that holds the label.
         client_column: A column of a table that may name the client; it is left out.
         ignore: Columns of a table that are left out.
+        group_column: The column of a table, or the array of an NPZ file, that says which samples belong together.
     """
     if schema.inputs and path.suffix.lower() != ".npz":
         listed = ", ".join(column.name for column in schema.inputs)
@@ -53,20 +59,24 @@ def read_under_schema(
         case suffix if suffix in TABLE_ENDINGS:
             if len(schema.shape) != 1:
                 raise FedloomError(f"{path.name} is a table, but the task needs inputs of shape {schema.shape}.")
-            table = read_table(path, target, client_column, ignore, schema.features)
-            return conforming_samples(table.x, table.y, schema, path.name, table.features)
+            table = read_table(path, target, client_column, ignore, schema.features, group_column)
+            return conforming_samples(table.x, table.y, schema, path.name, table.features, table.group)
         case ".npz":
             names = [column.name for column in schema.input_columns]
-            arrays = read_arrays(path, [*names, "y"], [])
+            arrays = read_arrays(path, [*names, "y", *([] if group_column is None else [group_column])], [])
             inputs = {name: arrays[name] for name in names}
-            return conforming_samples(inputs if schema.inputs else inputs["x"], arrays["y"], schema, path.name)
+            group = None if group_column is None else arrays[group_column]
+            given = inputs if schema.inputs else inputs["x"]
+            return conforming_samples(given, arrays["y"], schema, path.name, group=group)
         case other:
             raise FedloomError(
                 f"{path.name}: '{other}' files are not supported: give a .csv, .tsv, .npz or .parquet file, or images."
             )
 
 
-def conforming_samples(x: Any, y: Any, schema: DataSchema, where: str, features: Sequence[str] = ()) -> Samples:
+def conforming_samples(
+    x: Any, y: Any, schema: DataSchema, where: str, features: Sequence[str] = (), group: Any = None
+) -> Samples:
     """Arrays as samples that conform to the schema, or an error that names the one that does not.
 
     ``x`` is an array, or of several input columns a dict of arrays by name.
@@ -75,14 +85,15 @@ def conforming_samples(x: Any, y: Any, schema: DataSchema, where: str, features:
     if targets.ndim == 0 or targets.shape[1:] != schema.target_shape:
         asked = f"targets of shape {schema.target_shape}" if schema.target_shape else "one label per sample"
         raise FedloomError(f"{where}: y has shape {targets.shape}, but the task needs {asked}.")
-    plain = samples_from_arrays(x, np.zeros(len(targets), dtype=np.int64), features=features, where=where)
+    nothing = np.zeros(len(targets), dtype=np.int64)
+    plain = samples_from_arrays(x, nothing, group=group, features=features, where=where)
     numbers = _sequences(targets, schema, where) if schema.target_shape else class_numbers(targets, schema, where)
     columns = {
         column.full_name: conforming_inputs(plain.columns[column.full_name], column, schema, where)
         for column in schema.input_columns
     }
     columns["y"] = torch.from_numpy(numbers).to(schema.target_type)
-    return Samples(columns, schema.classes, schema.class_names)
+    return Samples(columns, schema.classes, schema.class_names, group=plain.group)
 
 
 def conforming_inputs(x: Tensor, column: InputColumn, schema: DataSchema, where: str) -> Tensor:

@@ -86,7 +86,9 @@ class GraphBuilder:
 
     def build(self, settings: TaskSettings) -> Task:
         """A named graph task."""
-        settings.refuse(("partition", "communal_per_class", "augment"), "it divides its graph by community")
+        settings.refuse(
+            ("partition", "communal_per_class", "augment", "group_column"), "it divides its graph by community"
+        )
         settings = self.complete(settings)
         name, seed, options = settings.name, settings.seed, _options(settings)
         shares = settings.test_share, settings.valid_share

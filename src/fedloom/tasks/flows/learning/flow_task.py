@@ -84,7 +84,9 @@ class FlowBuilder:
 
     def build(self, settings: TaskSettings) -> Task:
         """A named flow task."""
-        settings.refuse(("partition", "communal_per_class", "augment"), "it divides its data by organisation")
+        settings.refuse(
+            ("partition", "communal_per_class", "augment", "group_column"), "it divides its data by organisation"
+        )
         if (settings.path is not None) != self.source.takes_path:
             why = (
                 "needs a path: a folder of flows"
