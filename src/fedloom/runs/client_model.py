@@ -59,8 +59,8 @@ def client_model(
     run, federation = prepared.composition, prepared.composition.task.federation
     if config.made_by.get("task") != prepared.plain["made_by"]["task"]:
         raise FedloomError(
-            f"{folder} was started with other data, another partition or another model: restore the data, or give the "
-            "same task."
+            f"{folder} was started with other data, another partition or another model, or by a version that splits "
+            "these data in another way: restore the data, give the same task, or use that version."
         )
     state = load_checkpoint(folder, federation.clients)
     if state is None:

@@ -29,6 +29,9 @@ def with_new_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     if writer_version(values) == fedloom.__version__:
         return dict(values)
     renamed = {RENAMED_KEYS.get(key, key): value for key, value in values.items()}
+    partition = renamed["task"].get("partition") if isinstance(renamed.get("task"), Mapping) else None
+    if isinstance(partition, Mapping) and partition.get("name") == "dirichlet":  # the order of classes up to 0.5
+        renamed["task"] = {**renamed["task"], "partition": {"class_order": "label", **partition}}
     return {**renamed, "config": with_new_keys(renamed["config"])} if "config" in renamed else renamed
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -26,14 +27,18 @@ class Dirichlet(Partition):
     When ``tries`` draws are not enough, which is usual for many clients and a small alpha, the draw with the largest
     smallest client is filled up: each client below the minimum takes samples from the largest client's largest class.
     ``most_even`` always makes all draws and takes the one whose sizes differ least (FedSeq, Rizzardi 2022).
+    ``class_order="label"`` divides classes in the order of their labels, as Fedloom did up to 0.5.
     """
 
     alpha: float
     minimum: int = 10
     tries: int = 100
     most_even: bool = False
+    class_order: Literal["random", "label"] = "random"
 
     def __post_init__(self) -> None:
+        if self.class_order not in ("random", "label"):
+            raise FedloomError(f"class_order={self.class_order!r}: use random or label.")
         if not 0 <= self.alpha < float("inf"):
             raise FedloomError(f"alpha={self.alpha}: the Dirichlet concentration must not be negative.")
         if self.minimum < 1 or self.tries < 1:
@@ -72,7 +77,8 @@ class Dirichlet(Partition):
     def _draw(self, totals: np.ndarray, clients: int, random: np.random.Generator) -> np.ndarray:
         table = np.zeros((clients, len(totals)), dtype=np.int64)
         sizes = np.zeros(clients, dtype=np.int64)
-        for label in random.permutation(np.flatnonzero(totals)):
+        classes = np.flatnonzero(totals)
+        for label in classes if self.class_order == "label" else random.permutation(classes):
             still_open = np.flatnonzero(sizes < totals.sum() / clients)
             share = random.dirichlet(np.full(len(still_open), self.alpha))
             cuts = np.floor(np.cumsum(share) * totals[label] + 1e-9).astype(np.int64)
