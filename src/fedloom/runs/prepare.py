@@ -51,6 +51,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
     made_by |= _python_objects(task, algorithm, config) if made_of is None else {}
+    made_by |= {"execution": execution.reason}
     made_by |= metric_notes(task.metrics)
     config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
     if task.made_from:

@@ -22,8 +22,9 @@ from fedloom.core.task import Objective
 from fedloom.core.trainer import TrainingRequest
 from fedloom.training.batches import Assignment, lockstep
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
+from fedloom.training.layer_graph import Step
 from fedloom.training.optimizer import Optimizer
-from fedloom.training.stacked import NARROW, Chain, run_vmap
+from fedloom.training.stacked import NARROW, run_vmap
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
@@ -65,8 +66,9 @@ def _step_of(
     trainer: LocalTrainer, request: TrainingRequest, moving: tuple[str, ...]
 ) -> Callable[..., tuple[Stacks, list[list[Tensor]]]]:
     """The step of a model under some local work, as a pure function of tensors."""
-    chain, model, objective, work = trainer.chain, trainer.model, trainer.task.objective, request.work
-    by_hand = chain is not None and work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
+    graph, model, objective, work = trainer.graph, trainer.model, trainer.task.objective, request.work
+    plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
+    chain = graph.training if graph is not None and graph.is_chain and plain else None
 
     def step(
         stacks: Stacks,
@@ -87,17 +89,18 @@ def _step_of(
 
         drifts = work.weight_decay > 0 or pull is not None
         x, y, mask, noise = batch
-        if by_hand and chain is not None and isinstance(x, Tensor):
+        if chain is not None and isinstance(x, Tensor):
             pulled = drift if drifts else None
             return _chain_step(chain, objective, stacks, moving, pulled, lr, (x, y, mask, noise)), state
 
         def total(values: Stacks) -> Tensor:
-            tensors, outputs = {**stacks, **values}, x
-            if chain is None or isinstance(outputs, dict):
+            tensors = {**stacks, **values}
+            if graph is None or isinstance(x, dict):
                 return _loss(objective, run_vmap(model, tensors, x, noise), y, mask)
-            for name, layer in chain:
-                outputs = _forward(name, layer, tensors, outputs, noise)
-            return _loss(objective, outputs, y, mask)
+            results = [x]
+            for one in graph.training:
+                results.append(_forward(one, tensors, [results[place] for place in one.inputs], noise))
+            return _loss(objective, results[-1], y, mask)
 
         gradients = torch.func.grad(total)({name: stacks[name] for name in moving})
         if pull is not None:
@@ -128,7 +131,7 @@ def _loss(objective: Objective, outputs: Tensor, y: Tensor, mask: Tensor) -> Ten
 
 
 def _chain_step(
-    chain: Chain,
+    chain: Sequence[Step],
     objective: Objective,
     stacks: Stacks,
     moving: tuple[str, ...],
@@ -139,15 +142,16 @@ def _chain_step(
     """Plain SGD on a chain of layers, with a handwritten backward pass."""
     x, y, mask, noise = batch
     inputs, moved = [], {}
-    for name, layer in chain:
+    for step in chain:
         inputs.append(x)
-        x = _forward(name, layer, stacks, x, noise)
+        x = _forward(step, stacks, [x], noise)
     gradient = -lr * torch.func.grad(lambda outputs: _loss(objective, outputs, y, mask))(x)
     rate = -lr * (mask.sum(1) > 0)
-    first = next(name for name, layer in chain if isinstance(layer, nn.Linear))
-    for (name, layer), x in zip(reversed(chain), reversed(inputs), strict=True):
-        if not isinstance(layer, nn.Linear):
-            _, back = torch.func.vjp(lambda x, n=name, m=layer: _forward(n, m, stacks, x, noise), x)  # type: ignore[misc]
+    first = next(step.name for step in chain if step.name)
+    for step, x in zip(reversed(chain), reversed(inputs), strict=True):
+        name = step.name
+        if not isinstance(step.layer, nn.Linear):
+            _, back = torch.func.vjp(lambda x, one=step: _forward(one, stacks, [x], noise), x)  # type: ignore[misc]
             (gradient,) = back(gradient)
             continue
         flat_x, flat_g = (t.flatten(1, -2) if t.dim() != 3 else t for t in (x, gradient))
@@ -164,14 +168,12 @@ def _chain_step(
     return moved
 
 
-def _forward(name: str, layer: nn.Module, stacks: Stacks, x: Tensor, noise: Tensor) -> Tensor:
-    if isinstance(layer, KeyedDropout):
-        return layer.drop(x, noise)
-    if isinstance(layer, nn.Flatten):
-        return x.flatten(2)
-    if not isinstance(layer, nn.Linear):
-        out: Tensor = layer(x)
-        return out
+def _forward(step: Step, stacks: Stacks, inputs: Sequence[Tensor], noise: Tensor) -> Tensor:
+    if isinstance(step.layer, KeyedDropout):
+        return step.layer.drop(inputs[0], noise, step.turn)
+    if not isinstance(step.layer, nn.Linear):
+        return step.layer(*inputs)
+    (x,), name = inputs, step.name
     weight, bias = stacks[f"{name}.weight"], stacks.get(f"{name}.bias")
     flat = x.flatten(1, -2) if x.dim() != 3 else x
     if weight.shape[1] < NARROW:

@@ -6,6 +6,7 @@ Nothing is trained here, and neither dropout nor augmentation takes part.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,12 @@ from fedloom.core.scores import Scores
 from fedloom.core.task import Task
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout
+from fedloom.training.layer_graph import LayerGraph, sequential_graph
 from fedloom.training.metric_sums import MetricSums, Watch
 from fedloom.training.optimizer import clip_
-from fedloom.training.stacked import chain_of, run_stacked
+from fedloom.training.stacked import gradients_of, run_stacked
+from fedloom.training.stacked_operations import Untraceable
+from fedloom.training.trace import trace
 
 EVALUATION_BATCH = 512
 EVALUATION_CHUNK = 64
@@ -32,23 +36,45 @@ class Evaluator:
         self.model = with_keyed_dropout(task.model)
         self.model.train()
         self.drops = [layer for layer in self.model.modules() if isinstance(layer, KeyedDropout)]
-        self.chain = None if task.has_named_inputs else chain_of(self.model)
-        frozen = {name: p for name, p in self.model.named_parameters() if not p.requires_grad}
-        self.frozen = frozen if self.chain is not None else {}  # vmap finds them in the model
+        self.frozen = {name: p for name, p in self.model.named_parameters() if not p.requires_grad}
         if any(isinstance(layer, nn.Conv2d) for layer in self.model.modules()):
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.format = torch.channels_last
         else:
             self.format = torch.contiguous_format
 
+    @cached_property
+    def graph(self) -> LayerGraph | None:
+        """The model as steps on stacked tensors; None if ``untraced`` says why it is not."""
+        return self._tracing if isinstance(self._tracing, LayerGraph) else None
+
+    @property
+    def untraced(self) -> str:
+        """Why the model is no graph of steps; nothing if it is."""
+        return self._tracing if isinstance(self._tracing, str) else ""
+
+    @cached_property
+    def _tracing(self) -> LayerGraph | str:
+        if self.task.has_named_inputs:
+            return "it takes several input columns"
+        graph = sequential_graph(self.model)
+        if graph is not None:
+            return graph
+        try:
+            return trace(self.model, lambda: self.task.inputs(self.task.federation.train[0][:1].expand(2, 3)))
+        except Untraceable as reason:
+            return str(reason)
+
     def _load(self, row: Tensor) -> None:
         self.layout.fill(self.model, row)
         self.model.eval()
 
     def stacks(self, rows: Tensor) -> dict[str, Tensor]:
-        """The tensors of a cohort's rows; of a chain of layers also what is frozen, which is the same for each row."""
-        frozen = {name: constant.expand(len(rows), *constant.shape) for name, constant in self.frozen.items()}
-        return {**self.layout.stacks(rows), **frozen}
+        """The tensors of a cohort's rows; of a graph of steps also what is frozen, which is the same for each row."""
+        stacks = self.layout.stacks(rows)
+        if self.graph is None:  # vmap finds in the model what is frozen
+            return stacks
+        return stacks | {name: frozen.expand(len(rows), *frozen.shape) for name, frozen in self.frozen.items()}
 
     @torch.no_grad()
     def outputs(self, rows: Tensor, inputs: Inputs) -> Tensor:
@@ -56,7 +82,7 @@ class Evaluator:
         if self.execution == "loop":
             return torch.stack([self._outputs_of_one(row, inputs) for row in rows])
         x = map_inputs(lambda tensor: tensor.expand(len(rows), *tensor.shape), inputs)
-        return run_stacked(self.model, self.chain, self.stacks(rows), x, None)
+        return run_stacked(self.model, self.graph, self.stacks(rows), x, None)
 
     def _outputs_of_one(self, row: Tensor, inputs: Inputs) -> Tensor:
         self._load(row)
@@ -103,7 +129,7 @@ class Evaluator:
             lists: Positions of samples.
             metrics: Where the sums of metrics are added, the row's place in ``rows`` being the client's.
         """
-        if self.execution != "loop" and self.chain is not None:
+        if self.execution != "loop" and self.graph is not None:
             return self._scores_together(rows, list(lists), metrics)
         watch = [None if metrics is None else metrics.of_client(place) for place in range(len(lists))]
         sums = [[column.sum() for column in self.sample_scores(rows[i], lists[i], watch[i])] for i in range(len(lists))]
@@ -121,7 +147,7 @@ class Evaluator:
             some = sizes > start
             chunk, places = chunk[some], some.nonzero().flatten()
             seen = {name: stack[some] for name, stack in stacks.items()}
-            outputs = run_stacked(self.model, self.chain, seen, task.inputs(chunk), None)
+            outputs = run_stacked(self.model, self.graph, seen, task.inputs(chunk), None)
             outputs, targets = outputs.flatten(0, 1), task.targets(chunk).flatten(0, 1)
             losses, counts = task.objective.losses(outputs, targets)
             scores, _ = task.objective.scores(outputs, targets)
@@ -156,8 +182,3 @@ class Evaluator:
         empty = torch.zeros(0, dtype=torch.float64)
         loss, right, counts = (torch.cat(column) if column else empty for column in columns)
         return loss, right, counts
-
-
-def gradients_of(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-    """Gradients of a loss; zeros for what takes no part in it."""
-    return list(torch.autograd.grad(loss, tuple(leaves), allow_unused=True, materialize_grads=True))

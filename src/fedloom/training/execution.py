@@ -27,8 +27,8 @@ EXECUTIONS = {
     "loop": "one client after another with an ordinary module",
     "compiled": "the vectorised step through torch.compile: seconds of compilation once, for long runs",
 }
-CHAIN_LIMIT = 4_000_000
-"""Parameters times batch size / 32 up to which a chain of linear layers is trained batched."""
+GRAPH_LIMIT = 4_000_000
+"""Parameters times batch size / 32 up to which a graph of linear layers is trained batched."""
 VMAP_LIMIT = 60_000
 """The same for a model that needs vmap, whose bookkeeping costs more."""
 COHORT_NUMBERS = {"vectorised": 1 << 20, "compiled": 1 << 19}
@@ -52,12 +52,18 @@ def decide(task: Task, wanted: str, batch_size: int) -> Execution:
     """Choose the execution of a run. What cannot be vectorised falls back to the loop, with one log line."""
     if wanted not in EXECUTIONS:
         raise unknown("execution", wanted, EXECUTIONS)
-    name, reason = _rule(task, batch_size) if wanted == "auto" else (wanted, "asked for")
+    trainer = LocalTrainer(task, "vectorised")
+    name, reason = _rule(trainer, batch_size) if wanted == "auto" else (wanted, "asked for")
     if name != "loop":
-        obstacle = _obstacle(task)
+        obstacle = _obstacle(trainer)
         if obstacle is not None:
             log.warning("the model is trained client by client (loop): %s", obstacle)
             name, reason = "loop", obstacle
+        elif trainer.untraced:
+            log.warning(
+                "the model is batched by torch.func.vmap, which is slower than its own layers: %s", trainer.untraced
+            )
+            reason = f"{reason}; with torch.func.vmap, because {trainer.untraced}"
     return Execution(name, reason, _cohort_size(name, task.layout.width))
 
 
@@ -66,15 +72,15 @@ def _cohort_size(name: str, width: int) -> int:
     return 1 if name == "loop" else max(fewest, min(most, COHORT_NUMBERS[name] // width))
 
 
-def _rule(task: Task, batch_size: int) -> tuple[str, str]:
+def _rule(trainer: LocalTrainer, batch_size: int) -> tuple[str, str]:
+    task = trainer.task
     if _unequal(task):
         return "loop", _unequal(task)
     fused = sorted({type(m).__name__ for m in task.model.modules() if isinstance(m, _FUSED)})
     if fused:
         return "loop", f"{', '.join(fused)} run best one client at a time"
     size = task.layout.width * max(batch_size, 1) / 32
-    trainer = LocalTrainer(task, "vectorised")
-    limit = CHAIN_LIMIT if trainer.chain is not None else VMAP_LIMIT
+    limit = GRAPH_LIMIT if trainer.graph is not None else VMAP_LIMIT
     if size > limit:
         return "loop", f"{task.layout.width:,} parameters at batch size {batch_size} keep a core busy on their own"
     return "vectorised", "small layers: batched over clients"
@@ -85,14 +91,14 @@ def _unequal(task: Task) -> str:
     return str(getattr(task.model, "unequal", ""))
 
 
-def _obstacle(task: Task) -> str | None:
+def _obstacle(trainer: LocalTrainer) -> str | None:
     """Why a model cannot be vectorised, found by its layers and by one pass of two clients with a sample each."""
+    task = trainer.task
     if _unequal(task):
         return _unequal(task)
     for name, layer in task.model.named_modules():
         if isinstance(layer, _SHARED_STATISTICS):
             return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would spoil"
-    trainer = LocalTrainer(task, "vectorised")
     positions = task.federation.train[0][:1].expand(2, 1)
     keys = torch.zeros(2, dtype=torch.int64)
     try:
@@ -103,7 +109,7 @@ def _obstacle(task: Task) -> str | None:
                 if not torch.equal(buffer, before[name]):
                     return f"its forward pass changes the buffer '{name}', which vmap would lose"
             stacks, x = trainer.stacks(task.initial_row().expand(2, -1)), task.inputs(positions)
-            run = run_stacked(trainer.model, trainer.chain, stacks, x, keys)
+            run = run_stacked(trainer.model, trainer.graph, stacks, x, keys)
             task.objective.losses(run.flatten(0, 1), task.targets(positions).flatten(0, 1))
     except Exception as error:  # whatever a user's model raises, the loop is the fallback
         return f"torch.func.vmap cannot take it ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"

@@ -13,10 +13,10 @@ from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.trainer import TrainingRequest
 from fedloom.training.batches import Assignment
 from fedloom.training.cycle_memory import CycleMemory
-from fedloom.training.evaluation import gradients_of
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import client_key, step_key
 from fedloom.training.optimizer import Optimizer, add_affine_pull
+from fedloom.training.stacked import gradients_of
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer

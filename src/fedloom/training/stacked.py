@@ -1,14 +1,14 @@
 """The forward pass of many clients at once, and the SGD step inside its backward pass.
 
-Where a model is a chain of linear and elementwise layers, its cohort form is a chain of batched matrix products.
-When the local optimiser is plain SGD, the weight gradient is never stored: the product that computes it is
-accumulated straight into the weights (``W -= lr * G^T X`` is one call), which halves the memory traffic of a step.
-Any other model goes through ``torch.func.vmap`` with gradients from ordinary autograd.
+Where a model is a graph of linear and elementwise layers (``training/layer_graph.py``), its cohort form is a few
+batched matrix products. When the local optimiser is plain SGD, the weight gradient is never stored: the product that
+computes it is accumulated straight into the weights (``W -= lr * G^T X`` is one call), which halves the memory traffic
+of a step. Any other model goes through ``torch.func.vmap`` with gradients from ordinary autograd.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs
 from fedloom.training.keyed_dropout import KeyedDropout, rewind
+from fedloom.training.layer_graph import LayerGraph
 
-ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
 NARROW = 16
 """Below this many outputs a batched product is faster with its result transposed (measured, bench/local.py)."""
 
@@ -88,67 +88,46 @@ class StackedLinear(torch.autograd.Function):
         return back, None, None, None, None
 
 
-Chain = list[tuple[str, nn.Module]]
-
-
-def chain_of(model: nn.Module) -> Chain | None:
-    """The layers of a model that is a chain of linear, elementwise, flatten and dropout layers; None for others."""
-    if type(model) is not nn.Sequential or _ties(model):
-        return None
-    layers: Chain = []
-    for name, layer in model._modules.items():  # with repetitions, which named_children() would leave out
-        if type(layer) is nn.Sequential:
-            inner = chain_of(layer)
-            if inner is None:
-                return None
-            layers += [(f"{name}.{deeper}", module) for deeper, module in inner]
-        elif layer is not None and (type(layer) in (nn.Linear, KeyedDropout, *ELEMENTWISE) or _flattens(layer)):
-            layers.append((name, layer))
-        else:
-            return None
-    return layers
-
-
-def _ties(model: nn.Module) -> bool:
-    """Whether a parameter is used under two names."""
-    return len(list(model.named_parameters(remove_duplicate=False))) > len(list(model.named_parameters()))
-
-
-def _flattens(layer: nn.Module) -> bool:
-    return type(layer) is nn.Flatten and layer.start_dim == 1 and layer.end_dim == -1
-
-
-def run_chain(
-    chain: Chain, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor | None, in_place: InPlace | None = None
+def run_graph(
+    graph: LayerGraph,
+    stacks: Mapping[str, Tensor],
+    x: Tensor,
+    keys: Tensor | None,
+    in_place: InPlace | None = None,
 ) -> Tensor:
-    """The outputs (B×n×...) of B clients; without ``keys`` nothing is dropped."""
-    for name, layer in chain:
-        if isinstance(layer, nn.Linear):
-            weight, bias = stacks[f"{name}.weight"], stacks.get(f"{name}.bias")
-            lead = x.shape[1:-1]  # a linear layer acts on the last axis, regardless of the axes before it
-            flat = x.flatten(1, -2) if len(lead) != 1 else x
-            out: Tensor = StackedLinear.apply(flat, weight, bias, name, in_place)  # type: ignore[no-untyped-call]
-            x = out.view(len(out), *lead, -1) if len(lead) != 1 else out
-        elif isinstance(layer, KeyedDropout):
-            x = layer.drop(x, keys) if keys is not None else x
-        elif isinstance(layer, nn.Flatten):
-            x = x.flatten(2)
+    """The outputs (B×n×...) of B clients; without ``keys`` the model is evaluated, and nothing is dropped."""
+    values = [x]
+    for step in graph.evaluation if keys is None else graph.training:
+        inputs = [values[place] for place in step.inputs]
+        if isinstance(step.layer, nn.Linear):
+            values.append(_linear(step.name, stacks, inputs[0], in_place))
+        elif isinstance(step.layer, KeyedDropout):
+            values.append(inputs[0] if keys is None else step.layer.drop(inputs[0], keys, step.turn))
         else:
-            x = layer(x)
-    return x
+            values.append(step.layer(*inputs))
+    return values[-1]
+
+
+def _linear(name: str, stacks: Mapping[str, Tensor], x: Tensor, in_place: InPlace | None) -> Tensor:
+    """A linear layer, which acts on the last axis regardless of the axes before it."""
+    weight, bias = stacks[f"{name}.weight"], stacks.get(f"{name}.bias")
+    lead = x.shape[1:-1]
+    flat = x.flatten(1, -2) if len(lead) != 1 else x
+    out: Tensor = StackedLinear.apply(flat, weight, bias, name, in_place)  # type: ignore[no-untyped-call]
+    return out.view(len(out), *lead, -1) if len(lead) != 1 else out
 
 
 def run_stacked(
     model: nn.Module,
-    chain: Chain | None,
+    graph: LayerGraph | None,
     stacks: Mapping[str, Tensor],
     x: Inputs,
     keys: Tensor | None,
     in_place: InPlace | None = None,
 ) -> Tensor:
-    """The outputs of B clients of any model: layer by layer where it is a chain over one tensor, else with vmap."""
-    if chain is not None and isinstance(x, Tensor):
-        return run_chain(chain, stacks, x, keys, in_place)
+    """The outputs of B clients of any model: step by step where it is a graph over one tensor, else with vmap."""
+    if graph is not None and isinstance(x, Tensor):
+        return run_graph(graph, stacks, x, keys, in_place)
     return run_vmap(model, stacks, x, keys)
 
 
@@ -166,3 +145,8 @@ def run_vmap(model: nn.Module, stacks: Mapping[str, Tensor], x: Inputs, keys: Te
     keys = keys if keys is not None else torch.zeros(len(next(iter(stacks.values()))), dtype=torch.int64)
     outputs: Tensor = torch.func.vmap(one, randomness="error")(dict(stacks), x, keys)
     return outputs
+
+
+def gradients_of(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients of a loss; zeros for what takes no part in it."""
+    return list(torch.autograd.grad(loss, tuple(leaves), allow_unused=True, materialize_grads=True))

@@ -12,11 +12,10 @@ from fedloom.core.network import Loss
 from fedloom.core.trainer import TrainingRequest
 from fedloom.training.batches import Assignment, interleave
 from fedloom.training.cycle_memory import CycleMemory
-from fedloom.training.evaluation import gradients_of
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
 from fedloom.training.optimizer import Optimizer, add_affine_pull
-from fedloom.training.stacked import InPlace, run_stacked
+from fedloom.training.stacked import InPlace, gradients_of, run_stacked
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
@@ -85,7 +84,7 @@ def _step(
 
     plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
     in_place = None
-    if trainer.chain is not None and plain and request.loss is None:
+    if trainer.graph is not None and plain and request.loss is None:
         puller = pull if request.pull is not None and not constants else None
         in_place = InPlace(optimizer.lr, work.weight_decay + request.slope, constants, puller, frozenset(moving))
     leaves = [value.requires_grad_() for value in optimizer.values]
@@ -93,7 +92,7 @@ def _step(
     if request.loss is not None:
         losses, counts = _method_loss(trainer, request.loss, stacks, x, y, given, keys)
     else:
-        outputs = run_stacked(trainer.model, trainer.chain, stacks, x, keys, in_place)
+        outputs = run_stacked(trainer.model, trainer.graph, stacks, x, keys, in_place)
         losses, counts = trainer.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
     losses, counts = losses.view(y.shape[:2]), counts.view(y.shape[:2])
     if mask is not None:

@@ -1,0 +1,107 @@
+"""A model as a list of steps that run for many clients at once.
+
+A step is a linear layer, a dropout, or a function of tensors whose first axis is the client and whose second is the
+sample. An ``nn.Sequential`` of such layers is a graph by itself; any other module is traced (``training/trace.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor, nn
+
+from fedloom.training.keyed_dropout import KeyedDropout
+
+ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One layer or function.
+
+    Args:
+        inputs: What it takes: 0 is the input of the model, and k the result of step k.
+        layer: A linear layer, a dropout, or a function of stacked tensors.
+        name: The name of a linear layer in its model.
+        turn: How often the model has used this dropout before, in the same pass.
+    """
+
+    inputs: tuple[int, ...]
+    layer: Callable[..., Tensor]
+    name: str = ""
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """The steps of a model; the last one gives its outputs.
+
+    Args:
+        training: The steps while it trains.
+        evaluation: The steps otherwise.
+    """
+
+    training: tuple[Step, ...]
+    evaluation: tuple[Step, ...]
+
+    @cached_property
+    def is_chain(self) -> bool:
+        """Whether every step of a training pass takes what the step before it gives, and nothing else."""
+        return all(step.inputs == (place,) for place, step in enumerate(self.training))
+
+
+def sequential_graph(model: nn.Module) -> LayerGraph | None:
+    """The graph of an ``nn.Sequential`` of linear, elementwise, flatten and dropout layers; None for other models."""
+    layers = None if has_ties(model) or hooked_layer(model) is not None else _layers(model)
+    if layers is None:
+        return None
+    steps = tuple(
+        Step(
+            (place,), flatten if isinstance(layer, nn.Flatten) else layer, name if isinstance(layer, nn.Linear) else ""
+        )
+        for place, (name, layer) in enumerate(layers)
+    )
+    return LayerGraph(steps, steps)
+
+
+def _layers(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
+    if type(model) is not nn.Sequential:
+        return None
+    layers: list[tuple[str, nn.Module]] = []
+    for name, layer in model._modules.items():  # with repetitions, which named_children() would leave out
+        if type(layer) is nn.Sequential:
+            inner = _layers(layer)
+            if inner is None:
+                return None
+            layers += [(f"{name}.{deeper}", module) for deeper, module in inner]
+        elif layer is not None and (type(layer) in (nn.Linear, KeyedDropout, *ELEMENTWISE) or flattens(layer)):
+            layers.append((name, layer))
+        else:
+            return None
+    return layers
+
+
+def flatten(x: Tensor) -> Tensor:
+    """``nn.Flatten()`` for many clients: everything after the sample becomes one axis."""
+    return x.flatten(2)
+
+
+def flattens(layer: nn.Module) -> bool:
+    """Whether a layer is a plain ``nn.Flatten()``."""
+    return type(layer) is nn.Flatten and layer.start_dim == 1 and layer.end_dim == -1
+
+
+def has_ties(model: nn.Module) -> bool:
+    """Whether a parameter is used under two names."""
+    return len(list(model.named_parameters(remove_duplicate=False))) > len(list(model.named_parameters()))
+
+
+def hooked_layer(model: nn.Module) -> str | None:
+    """The name of a layer with a hook, which steps would not call; None if there is none."""
+    name: str
+    for name, layer in model.named_modules():
+        if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks:
+            return name
+    return None
