@@ -151,5 +151,5 @@ def test_a_threshold_that_is_no_number_of_points_is_refused(threshold):
 
 def test_a_model_without_a_body_is_refused():
     task = Task("t", federation(SIZES), nn.Linear(20, 5))
-    with pytest.raises(FedloomError, match="fedhybridavglg needs a model with a body and a head, and Linear has head"):
+    with pytest.raises(FedloomError, match="fedhybridavglg needs a model with a body and a head, but Linear has head"):
         fl.run(task, fl.FedHybridAvgLG(threshold=10), rounds=1)

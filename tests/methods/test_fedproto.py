@@ -141,6 +141,6 @@ def test_fedproto_refuses_a_task_without_classes():
         {"x": made.columns["x"], "y": torch.randn(sum(SIZES), 1)}, made.train, made.test, Ragged.empty(4), 1
     )
     with pytest.raises(
-        FedloomError, match="fedproto averages features by class, and this task has no class per sample"
+        FedloomError, match="fedproto averages features by class, but this task has no class per sample"
     ):
         fl.run(Task("t", held, mlp()), "fedproto", rounds=1)

@@ -207,16 +207,16 @@ def test_a_model_of_columns_is_refused_for_one_tensor():
 
 
 def test_augmentation_is_for_one_column():
-    with pytest.raises(FedloomError, match="augment changes one input column, and there are several"):
+    with pytest.raises(FedloomError, match="augment changes one input column, but there are several"):
         replace(phones.task(), augment=CropFlip())
 
 
 def test_a_transform_of_a_column_that_is_not_there_is_refused():
     task = phones.task()
-    with pytest.raises(FedloomError, match="prepare names the column 'compass', and the input columns are acc"):
+    with pytest.raises(FedloomError, match="prepare names the column 'compass', but the input columns are acc"):
         replace(task, prepare={"compass": torch.neg})
     whole = fl.task_of(phones.joined_federation(), plain_network())
-    with pytest.raises(FedloomError, match="prepare names the column 'gyroscope', and the input columns are x"):
+    with pytest.raises(FedloomError, match="prepare names the column 'gyroscope', but the input columns are x"):
         replace(whole, prepare={"gyroscope": torch.neg})
     every = replace(task, prepare=torch.neg).inputs(torch.arange(3))
     assert torch.equal(every["gyroscope"], -task.federation.columns["x/gyroscope"][:3])

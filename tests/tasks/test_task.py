@@ -155,7 +155,7 @@ def test_a_setting_that_a_task_does_not_use_is_refused(setting):
 @pytest.mark.slow
 def test_texts_are_not_augmented(monkeypatch):
     require_data("shakespeare", monkeypatch)
-    with pytest.raises(FedloomError, match="needs images, and the samples of shakespeare are not images"):
+    with pytest.raises(FedloomError, match="needs images, but the samples of shakespeare are not images"):
         fl.task("shakespeare", clients=3, augment=True)
 
 

@@ -167,7 +167,7 @@ class Task:
             strange = [name for name in self.prepare if name not in names or name == "x"]
             if strange:
                 raise FedloomError(
-                    f"task {self.name}: prepare names the column '{strange[0]}', and the input columns are "
+                    f"task {self.name}: prepare names the column '{strange[0]}', but the input columns are "
                     f"{', '.join(names)}: prepare one input with a function, and several by their names."
                 )
 

@@ -64,7 +64,7 @@ class FedProto(Algorithm):
     def check(self, task: Task, work: LocalWork) -> None:
         require_features("fedproto", task)
         if not task.classifies:
-            raise FedloomError("fedproto averages features by class, and this task has no class per sample: use moon.")
+            raise FedloomError("fedproto averages features by class, but this task has no class per sample: use moon.")
 
     def start(self, task: Task) -> State:
         width = feature_width(task)

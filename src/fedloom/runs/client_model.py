@@ -20,7 +20,6 @@ from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import load_config, method_from_config, task_from_config
-from fedloom.tasks.flows.learning.flow_task import FlowBuilder
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.registry import TASKS
 
@@ -94,10 +93,11 @@ def client_flow_model(folder: str | Path, client: str | None = None) -> SavedFlo
         client: The client's name or number; None if all clients predict with the same model.
     """
     name = load_config(Path(folder)).task.name
-    if not isinstance(TASKS.get(name), FlowBuilder):
+    saved_model = TASKS[name].flow_model if name in TASKS else None
+    if saved_model is None:
         raise FedloomError(f"{folder} is a run of the task {name}, which is not a task on flows.")
     found = client_model(folder, client)
-    return SavedFlowModel.of_task(found.task, found.row, found.client, found.method)
+    return saved_model.of_task(found.task, found.row, found.client, found.method)
 
 
 def _client_number(client: str, federation: FederationView, folder: Path) -> int:

@@ -1,8 +1,9 @@
 """What a kind of task declares to the rest of the library: one record of settings, one protocol.
 
 A modality (samples in columns, action flows, graphs) is a ``TaskBuilder``. It turns ``TaskSettings`` into a ``Task``,
-fills in the defaults of its settings, and says how its tasks are deployed (``TaskDeployment``). To add a modality,
-write a builder and enter its tasks in ``tasks/registry.py``; nothing else in the library asks what kind of task it has.
+fills in the defaults of its settings, and says how its tasks are deployed (``TaskDeployment``) and how models of flows
+are saved. To add a modality, write a builder and enter its tasks in ``tasks/registry.py``; nothing else in the library
+asks what kind of task it has.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
@@ -26,6 +27,9 @@ from fedloom.data.partition.base import Partitioner
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.data.withheld_class import Withhold
 from fedloom.metrics.registry import MetricSpecs, complete_metrics
+
+if TYPE_CHECKING:
+    from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 
 
 @dataclass(frozen=True)
@@ -197,4 +201,9 @@ class TaskBuilder(Protocol):
     @property
     def deployment(self) -> TaskDeployment:
         """How the task is deployed on sites that hold their own data."""
+        ...
+
+    @property
+    def flow_model(self) -> type[SavedFlowModel] | None:
+        """How a model is saved that recommends the next action of a flow; None if the task's models do not."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
@@ -28,6 +29,7 @@ class DatasetBuilder:
     local: LocalWork
     model: str | None = None
     deployment: TaskDeployment = DEPLOYMENT
+    flow_model: ClassVar[None] = None
 
     @property
     def default_model(self) -> str:

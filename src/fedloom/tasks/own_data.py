@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -38,6 +38,7 @@ class OwnDataBuilder:
 
     local: LocalWork = field(default_factory=LocalWork)
     deployment: TaskDeployment = DEPLOYMENT
+    flow_model: ClassVar[None] = None
 
     def describe(self) -> str:
         """One line about the task."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -68,6 +68,7 @@ class GraphBuilder:
     about: str
     local: LocalWork = LOCAL_WORK
     deployment: TaskDeployment = DEPLOYMENT
+    flow_model: ClassVar[None] = None
 
     def describe(self) -> str:
         """One line about the task."""

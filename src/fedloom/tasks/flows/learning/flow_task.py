@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -38,6 +38,7 @@ from fedloom.tasks.flows.learning.flow_schema import (
     embedding_tables,
 )
 from fedloom.tasks.flows.learning.flow_source import FlowSource
+from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 
 LEFT_OUT = ("template",)
 """Attributes that only identify a flow."""
@@ -68,6 +69,7 @@ class FlowBuilder:
     source: FlowSource
     local: LocalWork = LOCAL_WORK
     deployment: TaskDeployment = DEPLOYMENT
+    flow_model: ClassVar[type[SavedFlowModel]] = SavedFlowModel
 
     def describe(self) -> str:
         """One line about the task."""
