@@ -76,7 +76,7 @@ def test_commands_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.M
     if page.name == "quickstart.md":
         patients = next(text for text in blocks(page, "python") if "patients.csv" in text)
         exec(patients.split("task =")[0], {})  # noqa: S102
-    methods = [text for text in blocks(page, "python") if "@dataclass" in text]
+    methods = [text for text in blocks(page, "python") if "@dataclass" in text or "class Wide" in text]
     Path("my_file.py").write_text("\n".join(methods))
     for line in commands(page):
         result = CliRunner().invoke(app, shlex.split(line)[1:], catch_exceptions=True)

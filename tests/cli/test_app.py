@@ -143,6 +143,45 @@ def test_a_stage_of_ones_own_runs_from_its_file_and_is_found_again(inside, tmp_p
     assert json.loads((tmp_path / "a" / "clients.json").read_text())
 
 
+NET = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, inputs, classes, width=4):
+        super().__init__()
+        self.body, self.head = nn.Linear(inputs, width), nn.Linear(width, classes)
+
+    def forward(self, x):
+        return self.head(self.body(x.flatten(1)).relu())
+"""
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_runs_from_its_file_and_is_found_again(inside, tmp_path):
+    (tmp_path / "net.py").write_text(NET)
+    few = ["--task", "digits", "--clients", "2", "--rounds", "1", "--quiet", "--json"]
+    result = inside("run", *few, "--model", "net.py:Net:width=6", "--workers", "2", "--out", "run")
+    assert result.returncode == 0, result.stderr
+    config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert (config["task"]["model"], config["task"]["model_options"]) == (f"{tmp_path}/net.py:Net", {"width": 6})
+    whole = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    (tmp_path / "run" / "clients.json").unlink()
+    result = fedloom("resume", tmp_path / "run", "--json", cwd=tmp_path.parent)  # another process and folder
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == whole
+    result = inside("sweep", *few, "--grid", "task.model=logistic,net.py:Net:width=6", "--out", "sweep")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_model_of_ones_own_goes_to_the_sites_of_a_deployment(inside, tmp_path):
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "run.toml").write_text('rounds = 1\n[task]\nname = "digits"\nclients = 2\nmodel = "net.py:Net"\n')
+    result = inside("deploy", "init", "run.toml", "--clients", "a,b", "--rehearsal", "--no-proxy")
+    assert result.returncode == 0, result.stderr
+    for place in ("server", "a", "b"):
+        assert (tmp_path / "deploy" / place / "net.py").read_text() == NET
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_list_has_a_line_for_each_thing(kind, inside):
     rows = json.loads(inside("list", kind, "--json").stdout)

@@ -223,3 +223,40 @@ def test_a_folder_that_names_code_of_its_own_does_not_get_it_run(blueprint: Blue
     assert "evil.py" in config.read_text()
     with pytest.raises(FedloomError, match="names user code"):
         load_model(tmp_path / "model")
+
+
+NET = """from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, inputs, classes, width=4):
+        super().__init__()
+        self.body, self.head = nn.Linear(inputs, width), nn.Linear(width, classes)
+
+    def forward(self, x):
+        return self.head(self.body(x).relu())
+"""
+
+
+def test_a_model_of_the_users_class_predicts_at_its_site_and_its_file_is_not_run_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    path = small_tables.write_patients(tmp_path / "patients.csv")
+    config = small_tables.config_of(path, model=f"{tmp_path / 'net.py'}:Net:width=3")
+    blueprint = Blueprint.of(config, small_tables.HOSPITALS)
+    site = tmp_path / "north"
+    blueprint.save(site, server=False)
+    assert (site / "net.py").read_text() == NET
+    loaded = Blueprint.load(site)
+    assert (loaded.config.task.model, loaded.config.task.model_options) == (f"{site / 'net.py'}:Net", {"width": 3})
+    assert loaded.digest == blueprint.digest
+    save(site / "model", loaded)
+    (site / "site.toml").write_bytes(
+        to_toml(SiteSettings(name="north", client=0, server="127.0.0.1:1", data=SiteData(rehearsal=True)))
+    )
+    wanted = task_from_config(blueprint.config)
+    wanted.layout.fill(wanted.model, row_of(blueprint))
+    with torch.no_grad():
+        expected = wanted.model(wanted.inputs(torch.arange(60))).softmax(1)
+    assert torch.allclose(model_at(site).predict(wanted.federation.columns["x"]), expected, atol=1e-6)
+    with pytest.raises(FedloomError, match=r"names user code \(net.py:Net\): it is not run"):
+        model_at(site / "model")

@@ -6,12 +6,7 @@ import math
 
 import pytest
 
-from fedloom.methods.registry import make_method, split_method
-
-
-def test_a_users_method_is_named_by_its_file_with_settings():
-    assert split_method("my.py:Mine") == ("my.py:Mine", {})
-    assert split_method("my.py:Mine:mu=2") == ("my.py:Mine", {"mu": 2})
+from fedloom.methods.registry import make_method
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ SETTINGS = (
     Setting("--clients", int, "task.clients", TASK, "The number of clients."),
     Setting("--alpha", float, "", TASK, "Dirichlet label skew: 0.1 is strong, 100 is almost none."),
     Setting("--partition", str, "", TASK, "Another partition of the data, for instance 'shards(2)' or iid."),
-    Setting("--model", str, "task.model", TASK, "A model of [b]fedloom list models[/b]."),
+    Setting("--model", str, "task.model", TASK, "A model of [b]fedloom list models[/b], or your own: net.py:Net."),
     Setting("--epochs", int, "local.epochs", LOCAL, "Local epochs per round."),
     Setting("--batch-size", int, "local.batch_size", LOCAL, "Local batch size; 0 is all data at once."),
     Setting("--lr", float, "local.lr", LOCAL, "Local learning rate."),
@@ -187,10 +187,10 @@ def _set_partition(values: Values, alpha: float | None, partition: str | None) -
 
 def _set_selection(values: Values, selection: str | None) -> None:
     """Set the selector; its settings in ``values`` are kept if they belong to the same selector."""
-    from fedloom.methods.registry import split_method
+    from fedloom.core.spec import split_spec
 
     if selection is not None:
-        name, settings = split_method(selection)
+        name, settings = split_spec(selection)
         given = values.get("selection", {})
         kept = given if given.get("name") in (None, name) else {}
         values["selection"] = {**kept, "name": name, **settings}

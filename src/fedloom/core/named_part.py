@@ -103,11 +103,12 @@ def _check_settings(kind: type, settings: Mapping[str, Any], what: str) -> None:
         raise unknown(f"key in {what} {kind.__name__}:", strange[0], names)
 
 
-def is_named(kind: type, known: Mapping[str, Any]) -> bool:
-    """Whether a config can name a class: it is registered, or found by its module or file."""
+def is_named(kind: Any, known: Mapping[str, Any]) -> bool:
+    """Whether a config can name a class or a function: it is registered, or found by its module or file."""
     if kind in known.values():
         return True
-    return kind.__module__ != "__main__" and getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
+    module, name = getattr(kind, "__module__", "__main__"), getattr(kind, "__qualname__", "")
+    return module != "__main__" and getattr(sys.modules.get(module), name, None) is kind
 
 
 def part_values(part: Any, known: Mapping[str, Any]) -> dict[str, Any]:

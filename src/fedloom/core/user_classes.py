@@ -1,4 +1,4 @@
-"""User-defined classes, named by their file or module: ``my_file.py:MyMethod`` or ``package.module:MyMethod``."""
+"""User-defined classes and functions, named by their file or module: ``my_file.py:Mine`` or ``package.module:Mine``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.user_errors import describe_error
 
 Kind = TypeVar("Kind")
 _PREFIX = "fedloom_user_"
@@ -26,7 +28,32 @@ def user_class(name: str, base: type[Kind], what: str) -> type[Kind]:
         base: The class that it must be a subclass of.
         what: What an error calls it, for instance ``method``.
     """
+    found = _user_object(name, what)
     where, _, class_name = name.rpartition(":")
+    if not (isinstance(found, type) and issubclass(found, base)):
+        described = "a fedloom " + base.__name__ if base is not object else f"a {what}"
+        raise FedloomError(f"{what} '{name}': {where} has no class {class_name} that is {described}.")
+    return found
+
+
+def user_callable(name: str, what: str) -> Callable[..., Any]:
+    """Import a user-defined class or function.
+
+    Args:
+        name: ``file.py:name`` or ``package.module:name``.
+        what: What an error calls it, for instance ``model``.
+    """
+    found = _user_object(name, what)
+    if not callable(found):
+        where, _, own = name.rpartition(":")
+        raise FedloomError(f"{what} '{name}': {where} has no class or function {own}.")
+    made: Callable[..., Any] = found
+    return made
+
+
+def _user_object(name: str, what: str) -> object:
+    """What a user's file or module has under a name; None if it has nothing."""
+    where, _, own = name.rpartition(":")
     try:
         module = (
             _load_file(Path(where), f"{what} '{name}'") if where.endswith(".py") else importlib.import_module(where)
@@ -34,16 +61,13 @@ def user_class(name: str, base: type[Kind], what: str) -> type[Kind]:
     except FedloomError:
         raise
     except Exception as error:  # whatever the user's file raises
-        raise FedloomError(f"{what} '{name}': {where} cannot be imported ({type(error).__name__}: {error}).") from error
-    found = getattr(module, class_name, None)
-    if found is None and (where == "__main__" or "<locals>" in class_name):
+        raise FedloomError(f"{what} '{name}': {where} cannot be imported ({describe_error(error)}).") from error
+    found = getattr(module, own, None)
+    if found is None and (where == "__main__" or "<locals>" in own):
         raise FedloomError(
-            f"{what} '{class_name}' was defined in a script or inside a function, where no other process can find it: "
+            f"{what} '{own}' was defined in a script or inside a function, where no other process can find it: "
             "put it at the top of a file and name it file.py:Class, or continue from the script that defines it."
         )
-    if not (isinstance(found, type) and issubclass(found, base)):
-        described = "a fedloom " + base.__name__ if base is not object else f"a {what}"
-        raise FedloomError(f"{what} '{name}': {where} has no class {class_name} that is {described}.")
     return found
 
 
@@ -69,8 +93,8 @@ def user_modules() -> list[ModuleType]:
     return [module for name, module in sys.modules.items() if name.startswith(_PREFIX)]
 
 
-def user_class_name(kind: type) -> str:
-    """The name that finds a class from any folder: ``/a/my_file.py:MyMethod`` or ``package.module:MyMethod``."""
+def user_class_name(kind: Any) -> str:
+    """The name that finds a class or function from any folder: ``/a/my_file.py:Mine`` or ``package.module:Mine``."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) if kind.__module__.startswith(_PREFIX) else None
     return f"{kind.__module__ if file is None else Path(file).resolve()}:{kind.__qualname__}"
 

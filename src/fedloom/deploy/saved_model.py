@@ -33,12 +33,13 @@ from fedloom.core.validation import read_toml, validate
 from fedloom.data.schema import DataSchema, InputColumn
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
-from fedloom.deploy.protocol.user_files import class_parts
+from fedloom.deploy.protocol.user_files import named_code
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import load_site
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.client_model import client_model
 from fedloom.runs.config_schema import RunConfig, Strict
+from fedloom.runs.named_parts import PARTS
 from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.resolve_config import load_config, method_from_config, task_settings
 from fedloom.tasks.deployment import input_transform
@@ -146,25 +147,35 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
 
 
 def _for_prediction(blueprint: Blueprint) -> Blueprint:
-    """The blueprint with the task only, without the method, the prediction stages or user-defined classes."""
-    usual = RunConfig()
-    trained = {"method": {"name": "fedavg"}, "selection": usual.selection, "prediction": []}
-    config = blueprint.config.model_copy(update=trained)
+    """The blueprint with the task only, without the method, the parts of the run or the user's metrics."""
+    usual, config = RunConfig(), blueprint.config
+    metrics = [metric for metric in config.task.metrics if not named_code({"task": {"metrics": [metric]}})]
+    trained = {kind.key: getattr(usual, kind.key) for kind in PARTS}
+    trained |= {"method": {"name": "fedavg"}, "task": config.task.model_copy(update={"metrics": metrics})}
+    config = config.model_copy(update=trained)
     return replace(blueprint, config=config, communal=None, global_test=None)
 
 
-def load_model(folder: Path) -> SavedModel:
-    """The model in a folder that ``save_model`` wrote."""
+def load_model(folder: Path, *, own_code: bool = False) -> SavedModel:
+    """The model in a folder that ``save_model`` wrote.
+
+    Args:
+        folder: The folder.
+        own_code: Whether the file of a user's model in it may be run: it is the site's own. The files of a model that
+            came from elsewhere are read and never run.
+    """
     if not folder.is_dir() and _beside(folder, "old").is_dir():
         folder = _beside(folder, "old")  # a save was interrupted between its two renames
     for name in (ABOUT, MODEL):
         if not (folder / name).is_file():
             raise FedloomError(f"{folder} has no {name}: it is not a saved model, or it is incomplete.")
     about = _about(folder / ABOUT)
-    for part in class_parts(with_new_keys(read_toml(folder / CONFIG))):
-        if ":" in str(part.get("name", "")):  # prediction needs nothing but the model
+    plain = with_new_keys(read_toml(folder / CONFIG))
+    for name in named_code(plain):  # prediction needs nothing but the model
+        if not (own_code and name == plain["task"].get("model")):
             raise FedloomError(
-                f"{folder / CONFIG} names user code ({printable_line(str(part['name']), 60)}): it is not run."
+                f"{folder / CONFIG} names user code ({printable_line(name, 60)}): it is not run; a model of your own "
+                "class predicts from the folder of its site or of its run."
             )
     blueprint = Blueprint.load(folder)
     _check_predictable(blueprint.config.task.name, blueprint.schema)
@@ -217,7 +228,7 @@ def _of_site(folder: Path, client: str | None) -> SavedModel:
             f"site {settings.name} has no model yet: it saves one when the run has ended (fedloom deploy run at the "
             "server starts it)."
         )
-    saved, data = load_model(place), settings.data
+    saved, data = load_model(place, own_code=True), settings.data
     return _of_client(replace(saved, target=data.target, others=tuple({*saved.others, *data.ignore})), folder, client)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.names import canonical_name
-from fedloom.core.nested_keys import set_nested
+from fedloom.core.spec import split_spec
 from fedloom.core.user_classes import user_class, user_class_name
-from fedloom.core.validation import toml_value, validate
+from fedloom.core.validation import validate
 
 METHODS: dict[str, type[Algorithm]] = {}
 """Every method of the library under its name."""
@@ -58,7 +58,7 @@ def method_name(method: Algorithm) -> str:
 def make_method(spec: str | Mapping[str, Any]) -> Algorithm:
     """A method from ``{"name": ..., settings}`` or from its spelling on the command line (``fedprox:mu=0.1``)."""
     if isinstance(spec, str):
-        name, settings = split_method(spec)
+        name, settings = split_spec(spec)
         spec = {"name": name, **settings}
     settings = dict(spec)
     name = settings.pop("name", None)
@@ -66,18 +66,3 @@ def make_method(spec: str | Mapping[str, Any]) -> Algorithm:
         raise FedloomError("a method needs a name, for instance fedavg (see fedloom list methods).")
     method: Algorithm = validate(method_class(name), settings, f"method {name}")
     return method
-
-
-def split_method(spec: str) -> tuple[str, dict[str, Any]]:
-    """The name and the settings of ``fedprox:mu=0.1,adaptive=true``; ``file.py:Class`` has no settings.
-
-    A dotted key is a setting of a setting: ``fedseq:inner.name=fedprox,inner.mu=0.1``.
-    """
-    head, _, tail = spec.rpartition(":")
-    if not head or "=" not in tail:
-        return spec, {}
-    settings: dict[str, Any] = {}
-    for pair in tail.split(","):
-        path, _, value = pair.partition("=")
-        set_nested(settings, path.strip(), toml_value(value.strip()), spec)
-    return head, settings

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from fedloom.models.registry import KINDS, MODELS, ModelKind, build, default_for
+from fedloom.models.user_model import Maker
 
-__all__ = ["KINDS", "MODELS", "ModelKind", "build", "default_for"]
+__all__ = ["KINDS", "MODELS", "Maker", "ModelKind", "build", "default_for"]

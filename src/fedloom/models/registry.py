@@ -19,6 +19,7 @@ from fedloom.models.late_fusion import late_fusion
 from fedloom.models.lstm import char_lstm, word_lstm
 from fedloom.models.mlp import logistic, mlp
 from fedloom.models.resnet import resnet_small
+from fedloom.models.user_model import Maker, user_model
 
 
 @dataclass(frozen=True)
@@ -80,22 +81,26 @@ MODELS: dict[str, ModelKind] = {
 }
 
 
-def build(name: str, input_shape: Shape | Mapping[str, Shape], classes: int, seed: int, **options: object) -> nn.Module:
+def build(
+    name: str | Maker, input_shape: Shape | Mapping[str, Shape], classes: int, seed: int, **options: object
+) -> nn.Module:
     """A new model with the initial weights of a seed; torch's own random state is left as it was.
 
     Args:
-        name: A name of ``fedloom list models``.
+        name: A name of ``fedloom list models``, or a user's class or function (``net.py:Net``, or itself).
         input_shape: The shape of one sample; of several input columns, the shapes by column. A model that takes one
             tensor is built for the columns joined along their first axis.
         classes: The number of outputs.
         seed: The seed of the initial weights.
         **options: Options of the model.
     """
+    if classes < 1:
+        raise FedloomError(f"classes={classes}: a model needs at least one output.")
+    if not isinstance(name, str) or ":" in name:
+        return user_model(name, input_shape, classes, seed, options)
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     kind = MODELS[name]
-    if classes < 1:
-        raise FedloomError(f"classes={classes}: a model needs at least one output.")
     shape: object = input_shape
     if not (isinstance(input_shape, Mapping) and kind.columns):
         shape = one = _one_shape(name, input_shape)

@@ -9,7 +9,8 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.nested_keys import flatten
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.methods.registry import canonical_method, make_method, split_method
+from fedloom.core.spec import split_commas, split_spec
+from fedloom.methods.registry import canonical_method, make_method
 from fedloom.prediction.registry import canonical_stage
 
 Method = str | Algorithm | type[Algorithm]
@@ -21,7 +22,7 @@ def method_from(spec: Method, settings: Mapping[str, Any] | None = None) -> Algo
     if isinstance(spec, type) and issubclass(spec, Algorithm):
         return spec()
     if isinstance(spec, str):
-        name, own = split_method(split_stages(spec)[0])
+        name, own = split_spec(split_stages(spec)[0])
         return make_method({"name": name, **(settings or {}), **own})
     return spec
 
@@ -29,7 +30,7 @@ def method_from(spec: Method, settings: Mapping[str, Any] | None = None) -> Algo
 def split_stages(spec: str) -> tuple[str, list[dict[str, Any]]]:
     """``fedavg+fedpredict+finetune:epochs=2`` as the method's spec and the values of the stages."""
     method, *stages = spec.split("+")
-    parts = [split_method(stage) for stage in stages]
+    parts = [split_spec(stage) for stage in stages]
     return method, [{"name": name, **settings} for name, settings in parts]
 
 
@@ -44,29 +45,13 @@ def split_methods(text: str) -> list[str]:
     return found
 
 
-def split_commas(text: str) -> list[str]:
-    """Split at commas outside brackets and quotes."""
-    pieces, depth, quote = [""], 0, ""
-    for letter in text:
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'":
-            quote = letter
-        depth += (letter in "([{") - (letter in ")]}") if not quote else 0
-        if letter == "," and depth == 0 and not quote:
-            pieces.append("")
-        else:
-            pieces[-1] += letter
-    return [piece.strip() for piece in pieces]
-
-
 def with_method(values: Mapping[str, Any], spec: str) -> dict[str, Any]:
     """A config's values with the method of a spec; the spec's stages are appended to those in the config.
 
     Settings of the method in ``values`` are kept if they belong to the same method.
     """
     method, stages = split_stages(spec)
-    name, settings = split_method(method)
+    name, settings = split_spec(method)
     given = values.get("method", {})
     if isinstance(given, str):
         given = {"name": given}
@@ -79,7 +64,7 @@ def with_method(values: Mapping[str, Any], spec: str) -> dict[str, Any]:
 def label_of(spec: str | Algorithm | PredictionStage) -> str:
     """The spec of a method or a stage in its shortest form: its name and the settings that are not the default."""
     if isinstance(spec, str):
-        (method, settings), *stages = (split_method(part) for part in spec.split("+"))
+        (method, settings), *stages = (split_spec(part) for part in spec.split("+"))
         first = _spec(canonical_method(method), settings)
         return "+".join([first, *(_spec(canonical_stage(name), given) for name, given in stages)])
     given = {f.name: getattr(spec, f.name) for f in fields(spec) if getattr(spec, f.name) != f.default}
@@ -92,4 +77,4 @@ def _spec(name: str, settings: Mapping[str, Any]) -> str:
 
 def spec_without_settings(spec: str) -> str:
     """The method and the stages of a spec, without their settings."""
-    return "+".join(split_method(part)[0] for part in spec.split("+"))
+    return "+".join(split_spec(part)[0] for part in spec.split("+"))

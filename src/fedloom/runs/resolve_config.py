@@ -73,7 +73,7 @@ def _with_task_defaults(local: Any, task: Any) -> Any:
 
 
 def _with_complete_task(config: RunConfig) -> RunConfig:
-    complete = task_builder(config.task.name).complete(task_settings(config))
+    complete = task_builder(config.task.name).complete(task_settings(config).with_named_model())
     return with_task_section(config, complete.section(complete.clients))
 
 

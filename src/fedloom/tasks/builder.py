@@ -20,13 +20,17 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.metric import Metric
+from fedloom.core.named_part import is_named
+from fedloom.core.spec import split_spec
 from fedloom.core.task import FederationView, Task
+from fedloom.core.user_classes import resolve_user_file, user_class_name
 from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.data.withheld_class import Withhold
 from fedloom.metrics.registry import MetricSpecs, complete_metrics
+from fedloom.models import Maker
 
 if TYPE_CHECKING:
     from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
@@ -39,8 +43,8 @@ class TaskSettings:
     name: str
     clients: int | None = None
     partition: Partitioner | str | Mapping[str, Any] | None = None
-    model: str | nn.Module | None = None
-    """A model's name or a module; None is the task's default model."""
+    model: str | nn.Module | Maker | None = None
+    """A model's name, a module, or a class or function that makes one; None is the task's default model."""
     model_options: Mapping[str, Any] = field(default_factory=dict)
     test_share: float = 0.2
     valid_share: float = 0.0
@@ -67,6 +71,19 @@ class TaskSettings:
     """What models are measured by; the first is the task's score. None: the objective's score."""
     seed: int = 0
 
+    def with_named_model(self) -> TaskSettings:
+        """These settings with the model's name and its options apart (``net.py:Net:width=32``), and an absolute path.
+
+        A class or a function that a config can name is named.
+        """
+        model = self.model
+        if callable(model) and not isinstance(model, nn.Module) and is_named(model, {}):
+            model = user_class_name(model)
+        if not isinstance(model, str):
+            return self
+        name, options = split_spec(model)
+        return replace(self, model=resolve_user_file(name), model_options={**self.model_options, **options})
+
     def complete(self, model: str, **others: Any) -> TaskSettings:
         """These settings with every default written out and an absolute path.
 
@@ -91,7 +108,7 @@ class TaskSettings:
         Args:
             clients: How many clients the task has; None if its data say so.
         """
-        if isinstance(self.model, nn.Module) or callable(self.partition):
+        if callable(self.model) or callable(self.partition):
             return {}
         if any(isinstance(metric, Metric) for metric in self.metrics):
             return {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import nn
+
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
@@ -72,7 +74,7 @@ class DatasetBuilder:
         federation = with_communal(federation, settings.communal_per_class, settings.seed)
         federation = with_changes(federation, settings.withhold, settings.drift, settings.seed)
         model = settings.model or self.default_model
-        if isinstance(model, str):
+        if not isinstance(model, nn.Module):
             model = build(model, entry.shape, entry.classes, settings.seed, **settings.model_options)
         task = Task(
             name=settings.name,

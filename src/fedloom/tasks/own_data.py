@@ -12,6 +12,7 @@ from torch import nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, input_names, input_shapes
 from fedloom.core.local_work import LocalWork
+from fedloom.core.spec import split_spec
 from fedloom.core.task import CrossEntropy, Objective, Task
 from fedloom.data.changes import with_changes
 from fedloom.data.communal_set import with_communal
@@ -20,7 +21,7 @@ from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.data.read import read
 from fedloom.metrics.registry import MetricSpecs, with_metrics
-from fedloom.models import build
+from fedloom.models import Maker, build
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.input_columns import fit_inputs
@@ -75,7 +76,7 @@ class OwnDataBuilder:
 
 def task_of(
     federation: Federation,
-    model: nn.Module | str = DEFAULT_MODEL,
+    model: nn.Module | str | Maker = DEFAULT_MODEL,
     *,
     name: str = "own",
     objective: Objective | None = None,
@@ -88,18 +89,22 @@ def task_of(
 
     Args:
         federation: The clients' data, for instance from ``fl.from_arrays`` or ``fl.read``.
-        model: A name of ``fedloom list models``, or any module. Over several input columns, a model that takes a dict
-            gets their tensors by name, and any other gets one tensor, joined along axis 1.
+        model: A name of ``fedloom list models``, any module, or a class or function that makes one. Over several
+            input columns, a model that takes a dict gets their tensors by name, and any other gets one tensor, joined
+            along axis 1.
         name: What the task is called in records and reports.
         objective: Loss and score; cross-entropy and accuracy by default.
-        seed: The seed of a named model's initial weights.
-        model_options: Options of a named model.
+        seed: The seed of the initial weights of a model that is made here.
+        model_options: Options of a model that is made here.
         normalise: Whether float and image inputs are normalised by the training data's mean and spread.
         metrics: Names of ``fedloom list metrics``, ``{"name": ..., settings}`` or metrics; the first is the task's
             score in tables, figures, sweeps and advice. Without any, it is the objective's score.
     """
     columns = federation.columns
     if isinstance(model, str):
+        model, options = split_spec(model)
+        model_options = {**(model_options or {}), **options}
+    if not isinstance(model, nn.Module):
         model = build(model, input_shapes(columns), federation.classes, seed, **(model_options or {}))
     prepare = {}
     for column in input_names(columns) if normalise else ():

@@ -19,13 +19,15 @@ from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.registry import dirichlet
 from fedloom.data.withheld_class import Withhold
 from fedloom.metrics.registry import MetricSpecs, with_metrics
+from fedloom.models import Maker
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import canonical_task, task_builder
 
 
 def build_task(settings: TaskSettings) -> Task:
     """The task that settings name."""
-    built = task_builder(settings.name).build(replace(settings, name=canonical_task(settings.name)))
+    settings = replace(settings, name=canonical_task(settings.name)).with_named_model()
+    built = task_builder(settings.name).build(settings)
     return with_metrics(built, settings.metrics)
 
 
@@ -35,7 +37,7 @@ def task(
     clients: int | None = None,
     partition: Partitioner | str | Mapping[str, Any] | None = None,
     alpha: float | None = None,
-    model: str | nn.Module | None = None,
+    model: str | nn.Module | Maker | None = None,
     model_options: Mapping[str, Any] | None = None,
     test_share: float = TaskSettings.test_share,
     valid_share: float = TaskSettings.valid_share,
@@ -55,8 +57,9 @@ def task(
         clients: How many clients share the data; the data's own number by default.
         partition: How the data are divided: a partitioner, ``"dirichlet(0.1)"``, or a mapping with ``name``.
         alpha: Short for ``partition=dirichlet(alpha)``.
-        model: A name of ``fedloom list models`` or any module; the task's default model by default.
-        model_options: Options of a named model.
+        model: A name of ``fedloom list models``, any module, or a class or function that makes one (itself, or
+            ``"net.py:Net"``); the task's default model by default.
+        model_options: Options of a model that is made here.
         test_share: The share of each client's samples that is kept for testing.
         valid_share: The share of each client's samples that is kept for validation.
         communal_per_class: Test samples of each class that are set aside for everyone to see.

@@ -774,3 +774,16 @@ def test_a_user_defined_metric_goes_to_every_site_with_its_file(tmp_path):
     mean = history.last("client_model/own_test/accuracy/mean")
     assert mean is not None
     assert history.last("client_model/own_test/hits/mean") == pytest.approx(2 * mean)
+
+
+def test_a_users_model_goes_to_every_site_with_its_file(tmp_path):
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n\n"
+        "def net(inputs, classes, width=8):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, classes))\n"
+    )
+    task = {**TINY["task"], "model": f"{tmp_path / 'net.py'}:net:width=5", "model_options": {}}  # type: ignore[dict-item]
+    made = Plan.of("fedavg", task=task)
+    history, expected = Local(made, tmp_path / "run").play(), simulate(made)
+    assert exclusions(history) == []
+    assert same(history, expected)

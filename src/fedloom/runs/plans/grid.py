@@ -13,12 +13,15 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import set_nested
+from fedloom.core.spec import split_commas
 from fedloom.core.validation import toml_value
 from fedloom.data.partition.registry import partition_config, partitioner
-from fedloom.runs.method_spec import split_commas, split_methods, with_method
+from fedloom.runs.method_spec import split_methods, with_method
 
 Grid = dict[str, list[Any]]
 Settings = dict[str, Any]
+SPECS = ("method", "task.model")
+"""Keys whose values are specs, which may have commas between their settings."""
 
 
 def read_grid(texts: Sequence[str]) -> Grid:
@@ -33,7 +36,7 @@ def read_grid(texts: Sequence[str]) -> Grid:
         pieces = split_commas(rest) if rest else []
         if "" in pieces:
             raise FedloomError(f"--grid {text}: a value between commas is empty; remove it.")
-        grid[key] = list(split_methods(rest)) if key == "method" else [toml_value(piece) for piece in pieces]
+        grid[key] = list(split_methods(rest)) if key in SPECS else [toml_value(piece) for piece in pieces]
     return check_grid(grid)
 
 

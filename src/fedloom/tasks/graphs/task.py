@@ -15,6 +15,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
 from fedloom.data.changes import with_changes
+from fedloom.models import Maker
 from fedloom.models.gcn import GCN
 from fedloom.models.graph import Graphs
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
@@ -158,7 +159,7 @@ def _model_options(given: Mapping[str, Any]) -> GCNOptions:
 
 
 def _model(
-    graphs: Graphs, classes: int, model: str | nn.Module | None, options: Mapping[str, Any], seed: int
+    graphs: Graphs, classes: int, model: str | nn.Module | Maker | None, options: Mapping[str, Any], seed: int
 ) -> nn.Module:
     """The model over some graphs, with the initial weights of this seed."""
     if isinstance(model, nn.Module):

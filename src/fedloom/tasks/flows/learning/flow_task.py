@@ -22,6 +22,7 @@ from fedloom.core.validation import validate
 from fedloom.data.changes import with_changes
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
+from fedloom.models import Maker
 from fedloom.models.fullgn import FullGN
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import RehearsalOnly
@@ -122,7 +123,7 @@ def task_of_corpus(
     label: Label = "kind",
     least_count: int = 1,
     vocabulary: Corpus | None = None,
-    model: str | nn.Module | None = None,
+    model: str | nn.Module | Maker | None = None,
     model_options: Mapping[str, Any] | None = None,
     test_share: float = 0.15,
     valid_share: float = 0.15,
@@ -176,7 +177,11 @@ def network(schema: FlowSchema, classes: int, label: Label, **options: int) -> F
 
 
 def _model(
-    schema: FlowSchema, classes: FlowClasses, model: str | nn.Module | None, options: Mapping[str, Any], seed: int
+    schema: FlowSchema,
+    classes: FlowClasses,
+    model: str | nn.Module | Maker | None,
+    options: Mapping[str, Any],
+    seed: int,
 ) -> nn.Module:
     if isinstance(model, nn.Module):
         return model
