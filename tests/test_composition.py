@@ -16,7 +16,7 @@ import fedloom as fl
 from fedloom.methods.registry import METHODS
 from fedloom.prediction.registry import STAGES
 from fedloom.selection.registry import SELECTORS
-from support.compositions import SELECTION, SETTINGS, task_for
+from support.compositions import SELECTION, spec_of, task_for
 from support.paths import DOCS
 
 PAGE = DOCS / "composition.md"
@@ -53,10 +53,6 @@ def attempt(method: str, selector: str, stage: str, optimizer: str) -> str | Non
     assert history.records[-1]["round"] == 2
     assert "client_model/own_test/accuracy/mean" in history.records[-1]["metrics"]
     return None
-
-
-def spec_of(method: str) -> str:
-    return f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
 
 
 @cache

@@ -46,6 +46,33 @@ def test_a_thousand_samples_are_within_a_thousandth_of_scikit_learns(classes, sc
         assert found == pytest.approx(at_once(log_odds(outputs), targets), abs=1e-3)
 
 
+@settings(deadline=None)
+@given(
+    st.integers(2, 300),
+    st.sampled_from([1e-4, 1e-3, 1e-2, 0.1, 1.0, 20.0]),
+    st.sampled_from([-30.0, -4.6, 0.0, 2.2]),
+    st.sampled_from([4, 64, 2048]),
+    st.integers(0, 10_000),
+)
+def test_it_is_off_by_at_most_half_the_share_of_pairs_that_share_a_bin(samples, scale, shift, bins, seed):
+    outputs, targets = random_outputs(samples, 2, seed, scale)
+    outputs, metric = outputs.double() + torch.tensor([0.0, shift], dtype=torch.float64), AUC(bins=bins)
+    counts = metric.sums(outputs, targets).double()
+    positive, negative = counts.view(2, bins)
+    pairs = float(positive.sum() * negative.sum())
+    exact = at_once(log_odds(outputs), targets)
+    if pairs:
+        assert abs(metric.value(counts) - exact) <= float((positive * negative).sum()) / pairs / 2 + 1e-12
+
+
+@pytest.mark.parametrize(("odds", "width"), [(1.0, 0.004), (1 / 9, 0.01), (1 / 99, 0.02)])
+def test_a_bin_is_as_wide_as_the_docstring_says(odds, width):
+    around = np.log(odds) + torch.linspace(-1, 1, 200_001, dtype=torch.float64)
+    edges = around[1:][AUC().bin_of(around).diff() > 0]
+    middle = edges[len(edges) // 2 - 1 : len(edges) // 2 + 1]
+    assert float(middle.diff()) == pytest.approx(width, rel=0.15)
+
+
 def test_it_is_scikit_learns_own_mean_of_one_against_the_rest():
     outputs, targets = random_outputs(2000, 4, seed=3)
     expected = roc_auc_score(targets, outputs.double().softmax(1), multi_class="ovr", average="macro")

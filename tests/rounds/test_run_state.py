@@ -9,13 +9,13 @@ import pytest
 import fedloom as fl
 from fedloom.methods.registry import METHODS
 from fedloom.selection.registry import SELECTORS
-from support.compositions import SELECTION, SETTINGS, task_for
+from support.compositions import SELECTION, spec_of, task_for
 
 COMPARED = ("metrics.jsonl", "clients.json")
 
 
 def run(folder: Path, method: str, **settings: object) -> None:
-    spec = f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
+    spec = spec_of(method)
     stage = "" if METHODS[method].has_personal_models or method in ("local", "centralised", "fedsgd") else "+fedpredict"
     settings = {"selection": {"number": 2}, **settings}
     task, work = task_for(method)

@@ -20,6 +20,11 @@ SETTINGS = {
 SELECTION = {"random": {"number": 2}, "powerofchoice": {"number": 2}}
 
 
+def spec_of(method: str) -> str:
+    """A method with the settings with which it is tried."""
+    return f"{method}:{SETTINGS[method]}" if method in SETTINGS else method
+
+
 def task_for(method: str) -> tuple[Task, dict[str, object]]:
     """The task on which a method is tried, and the local work there."""
     if METHODS[method].on_graphs:
