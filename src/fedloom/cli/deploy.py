@@ -77,13 +77,12 @@ def explain(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file, or config.toml of a folder.")],
 ) -> None:
     """Print exactly what leaves a site and what reaches it, per round, in words and bytes."""
-    from fedloom.core.validation import read_toml
     from fedloom.deploy.explain import explanation_text
     from fedloom.deploy.participant_folder import SERVER_FILE
     from fedloom.deploy.settings import load_server
-    from fedloom.runs.resolve_config import resolve
+    from fedloom.runs.resolve_config import read_run_file, resolve
 
-    config = resolve(read_toml(run_file), str(run_file))
+    config = resolve(read_run_file(run_file), str(run_file))
     beside = run_file.parent
     settings = load_server(beside) if (beside / SERVER_FILE).is_file() else None
     typer.echo(explanation_text(config, settings))

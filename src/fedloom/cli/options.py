@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -149,9 +150,11 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     from fedloom.core.errors import FedloomError
     from fedloom.core.nested_keys import set_nested
     from fedloom.core.validation import read_toml
+    from fedloom.runs.python_objects import refuse_to_run, without_replaced_objects
     from fedloom.runs.resolve_config import override
 
     values: Values = read_toml(file) if file is not None else {}
+    before = deepcopy(values)
     for section in ("task", "local", "selection"):
         if not isinstance(values.get(section, {}), dict):
             raise FedloomError(f"{section} in {file} must be a section with keys, [{section}], not a value.")
@@ -170,6 +173,8 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     for section in ("task", "local", "selection", "method"):
         if not isinstance(values.get(section, {}), dict):
             raise FedloomError(f"--set {section}=...: {section} is a section; set one of its keys.")
+    values = without_replaced_objects(values, before)
+    refuse_to_run(values, str(file), with_method=False)
     return values
 
 

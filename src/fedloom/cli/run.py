@@ -35,17 +35,22 @@ def run(
 
     Example:  fedloom run --task digits --method fedprox:mu=0.1 --clients 20 --alpha 0.1 --rounds 30
     """
+    from fedloom.runs.fingerprint import TO_RUN_ANYWAY, refuse_other_task
     from fedloom.runs.history import History
     from fedloom.runs.method_spec import with_method
     from fedloom.runs.prepare import prepare
+    from fedloom.runs.python_objects import refuse_to_run, without_replaced_objects
     from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
     from fedloom.runs.runner import execute
     from fedloom.runs.score import score_of
 
+    where = "the configuration" if file is None else str(file)
     if method is not None:
-        values = with_method(values, method)
-    config = resolve(values, "the configuration" if file is None else str(file))
+        values = without_replaced_objects(with_method(values, method), values)
+    refuse_to_run(values, where)
+    config = resolve(values, where)
     prepared = prepare(task_from_config(config), method_from_config(config), config)
+    refuse_other_task(config.made_by, prepared.plain["made_by"]["task"], f"the run of {where}", TO_RUN_ANYWAY)
     name = History(prepared.plain).label.rpartition(":")[2]
     folder = out or fresh_folder(f"{config.task.name}-{name}-seed{config.seed}")
     score = score_of(prepared.plain)

@@ -137,7 +137,9 @@ class Task:
         prepare: Turns raw inputs into the model's (say, bytes into normalised floats). Of several input columns, a
             function prepares each of them, and a mapping those that it names.
         augment: Changes a client's training inputs at random, with the generator it is given.
-        made_from: The settings that build this task again, if there are any; they are written into a run's config.
+        made_from: The settings that build this task again, as far as a config can hold them; they are written into a
+            run's config.
+        python_objects: The parts that no config can hold, and what they are: ``{"model": "MyNet"}``.
         fingerprint_tensors: Tensors that the data consist of beside the federation's columns; a resumed run must have
             the same.
         joined: Whether the model gets several input columns as one tensor, joined along axis 1 after ``prepare``;
@@ -152,6 +154,7 @@ class Task:
     prepare: Transform | Mapping[str, Transform] | None = None
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     made_from: Mapping[str, object] = field(default_factory=dict)
+    python_objects: Mapping[str, str] = field(default_factory=dict)
     fingerprint_tensors: Sequence[Tensor] = ()
     joined: bool = False
     metrics: tuple[Metric, ...] = ()
@@ -170,6 +173,11 @@ class Task:
                     f"task {self.name}: prepare names the column '{strange[0]}', but the input columns are "
                     f"{', '.join(names)}: prepare one input with a function, and several by their names."
                 )
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a config can build this task again."""
+        return bool(self.made_from) and not self.python_objects
 
     @cached_property
     def layout(self) -> Layout:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -130,6 +131,8 @@ class Federation:
     counted: Tensor | None = None
     graphs: ClientGraphs | None = None
     group: Tensor | None = None
+    read_with: Mapping[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
+    """The arguments of ``fl.read`` that read it; None if it was made or changed otherwise. ``replace`` drops them."""
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:

@@ -7,11 +7,13 @@ Rows are counted from 1, the header not included.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 import torch
@@ -33,6 +35,7 @@ from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
 from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
 
+Arguments = ParamSpec("Arguments")
 RESERVED = ("x", "y", "client")
 """Names in an NPZ file that are no input columns of several."""
 
@@ -233,6 +236,22 @@ def read_npz(path: Path, ignore: Sequence[str] = (), group: str | None = None) -
     return read_arrays(path, ("x", "y")) if len(several) < 2 else arrays | {"x": several}
 
 
+def _with_arguments(reader: Callable[Arguments, Federation]) -> Callable[Arguments, Federation]:
+    """The reader, whose federations know the arguments that read them (``Federation.read_with``)."""
+    declared = inspect.signature(reader)
+
+    @functools.wraps(reader)
+    def wrapper(*given: Arguments.args, **named: Arguments.kwargs) -> Federation:
+        federation = reader(*given, **named)
+        arguments = declared.bind(*given, **named).arguments
+        options = arguments.pop("options", {})
+        object.__setattr__(federation, "read_with", {**arguments, **options})  # the dataclass is frozen
+        return federation
+
+    return wrapper
+
+
+@_with_arguments
 def read(
     path: str | Path,
     *,

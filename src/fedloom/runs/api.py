@@ -53,7 +53,7 @@ def run(
     task = named_task(task, seed=seed) if isinstance(task, str) else task
     values = {"rounds": rounds, "seed": seed, "local": local, "task": task_section(task), **settings}
     values["method"] = method if isinstance(method, str) else method_section(method_from(method))
-    config = resolve(values, "the run's settings", task=None if task.made_from else task)
+    config = resolve(values, "the run's settings", task=None if task.is_named else task)
     algorithm = method_from_config(config) if isinstance(method, str) else method_from(method)
     return execute(prepare(task, algorithm, config), Path(out) if out is not None else None, observers)
 

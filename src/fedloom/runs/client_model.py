@@ -17,6 +17,7 @@ from fedloom.core.task import FederationView, Task
 from fedloom.core.threads import single_thread
 from fedloom.rounds.client_runtime import PREDICTING
 from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.history import History
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import load_config, method_from_config, task_from_config
@@ -53,14 +54,15 @@ def client_model(
         method: The run's method, if it is a Python object that the config in the folder cannot name.
     """
     folder = Path(folder)
-    config = load_config(folder, task=task)
+    config = load_config(folder, task=task, method=method)
     prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
     run, federation = prepared.composition, prepared.composition.task.federation
-    if config.made_by.get("task") != prepared.plain["made_by"]["task"]:
-        raise FedloomError(
-            f"{folder} was started with other data, another partition or another model, or by a version that splits "
-            "these data in another way: restore the data, give the same task, or use that version."
-        )
+    refuse_other_task(
+        config.made_by,
+        prepared.plain["made_by"]["task"],
+        str(folder),
+        "restore the data, give the same task, or use the version that wrote it",
+    )
     state = load_checkpoint(folder, federation.clients)
     if state is None:
         raise FedloomError(f"{folder} has no checkpoint yet, so it has no model.")

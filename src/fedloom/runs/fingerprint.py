@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import input_names
 from fedloom.core.task import Task
 
 FINGERPRINT_NUMBERS = 1 << 22
 """If the inputs have more numbers than this, a sample of about this size is hashed."""
+TO_RUN_ANYWAY = "restore the data, or remove the section made_by from the file to run another experiment"
 
 
 def fingerprint(task: Task) -> str:
@@ -43,6 +46,19 @@ def hash_tensor(digest: hashlib.blake2b, tensor: Tensor) -> None:
     """Add a tensor's bytes to a hash, without a copy where it is contiguous."""
     whole = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor  # numpy has no bfloat16
     digest.update(np.ascontiguousarray(whole.numpy()).data)
+
+
+def refuse_other_task(before: Mapping[str, str], now: str, what: str, advice: str) -> None:
+    """Refuse a task whose fingerprint is not the one that was noted; without a note there is nothing to refuse.
+
+    Args:
+        before: The notes of the run (``made_by``).
+        now: The fingerprint of the task.
+        what: What the error calls the run.
+        advice: What to do about it, without a full stop.
+    """
+    if before.get("task") not in (None, now):
+        raise FedloomError(f"{what} was started with other data, another partition or another model: {advice}.")
 
 
 def _sample(numbers: Tensor) -> Tensor:

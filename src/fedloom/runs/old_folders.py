@@ -49,14 +49,3 @@ def refuse_other_version(folder: Path, values: Mapping[str, Any], file: str = "c
             f"{version} can resume it to the same bytes. Install that version, or start anew with the settings in its "
             f"{file}."
         )
-
-
-def refuse_python_objects(folder: Path, values: Mapping[str, Any], has_task: bool, has_method: bool) -> None:
-    """Refuse to continue a run whose task or method is a Python object that is not given again."""
-    marks = values.get("made_by", {})
-    for part, is_given in (("task", has_task), ("method", has_method)):
-        if f"{part}_object" in marks and not is_given:
-            raise FedloomError(
-                f"the {part} of {folder} is a Python object ({marks[f'{part}_object']}), which a file cannot store: "
-                f"continue with fl.resume(folder, {part}=...) in Python."
-            )

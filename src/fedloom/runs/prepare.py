@@ -18,12 +18,12 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import CheckedSelector, Choice
 from fedloom.core.task import Task
-from fedloom.methods.registry import METHODS, canonical_method
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.python_objects import object_marks
 from fedloom.runs.score import metric_notes
 from fedloom.selection.sampling import PerRound
 from fedloom.training.execution import decide
@@ -50,7 +50,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     execution = decide(task, config.execution, work.batch_size)
     log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
-    made_by |= _python_objects(task, algorithm, config) if made_of is None else {}
+    made_by |= object_marks(task, algorithm, str(config.method.get("name"))) if made_of is None else {}
     made_by |= {"execution": execution.reason}
     made_by |= metric_notes(task.metrics)
     config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
@@ -100,15 +100,6 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         clients_on_global=config.clients_on_global,
     )
     return Prepared(composition, config, as_plain(config, algorithm))
-
-
-def _python_objects(task: Task, algorithm: Algorithm, config: RunConfig) -> dict[str, str]:
-    """Marks for what the config does not rebuild: ``fedloom resume`` would build something else from it."""
-    marks = {} if task.made_from else {"task_object": task.name}
-    name = str(config.method.get("name"))
-    if ":" not in name and METHODS.get(canonical_method(name)) is not type(algorithm):
-        marks["method_object"] = type(algorithm).__qualname__
-    return marks
 
 
 def held_out_clients(config: RunConfig, clients: int) -> tuple[int, ...]:

@@ -16,12 +16,13 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import set_nested
 from fedloom.core.task import Task
 from fedloom.core.user_classes import resolve_user_file
-from fedloom.core.validation import toml_value, validate
+from fedloom.core.validation import read_toml, toml_value, validate
 from fedloom.methods.registry import canonical_method
 from fedloom.runs.config_schema import DEFAULT_TASK, RunConfig, with_task_section
 from fedloom.runs.method_spec import method_from, with_method
 from fedloom.runs.named_parts import PARTS
-from fedloom.runs.old_folders import RENAMED_KEYS, read_run_values, refuse_other_version, refuse_python_objects
+from fedloom.runs.old_folders import RENAMED_KEYS, read_run_values, refuse_other_version
+from fedloom.runs.python_objects import refuse_missing, refuse_to_run
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import TASKS, canonical_task, task_builder
 from fedloom.tasks.task import build_task
@@ -87,6 +88,13 @@ def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+def read_run_file(path: Path) -> dict[str, Any]:
+    """The values of a run file; one that lacks Python objects is refused."""
+    values = read_toml(path)
+    refuse_to_run(values, str(path))
+    return values
+
+
 def task_settings(config: RunConfig) -> TaskSettings:
     """The settings of a config's task; its seed is the run's unless it has one of its own."""
     values = {name: getattr(config.task, name) for name in type(config.task).model_fields}
@@ -110,15 +118,16 @@ def method_from_config(config: RunConfig) -> Algorithm:
     return method_from(name, settings)
 
 
-def load_config(folder: Path, *, task: Task | None = None) -> RunConfig:
-    """The config of a run's folder, to read its results; folders of older versions are translated."""
-    path = folder / "config.toml"
-    return resolve(read_run_values(folder), str(path), task=task)
+def load_config(folder: Path, *, task: Task | None = None, method: Algorithm | None = None) -> RunConfig:
+    """The config of a run's folder, to use its models; folders of older versions are translated."""
+    values = read_run_values(folder)
+    refuse_missing(folder, values, task is not None, method is not None, "fl.History.load(folder).model(")
+    return resolve(values, str(folder / "config.toml"), task=task)
 
 
 def load_config_to_resume(folder: Path, *, task: Task | None = None, method: Algorithm | None = None) -> RunConfig:
     """The config of a run's folder, to go on with the run; another version's folder is refused."""
     values = read_run_values(folder)
     refuse_other_version(folder, values)
-    refuse_python_objects(folder, values, task is not None, method is not None)
-    return load_config(folder, task=task)
+    refuse_missing(folder, values, task is not None, method is not None, "fl.resume(folder, ")
+    return resolve(values, str(folder / "config.toml"), task=task)

@@ -22,6 +22,7 @@ from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
 from fedloom.runs.config_schema import to_toml
+from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.history import History
 from fedloom.runs.metrics_file import append_record, append_stop, compact_json, rewrite_records
 from fedloom.runs.prepare import Prepared
@@ -66,11 +67,7 @@ def resume(
     began_with, now = history.config.get("made_by", {}), prepared.plain["made_by"]
     if scores_of(history.config) != scores_of(prepared.plain):
         raise FedloomError(f"{folder} was started with other metrics: give resume a task with the same ones.")
-    if began_with.get("task") != now["task"]:
-        raise FedloomError(
-            f"{folder} was started with other data, another partition or another model: give resume the same task, or "
-            "restore the data."
-        )
+    refuse_other_task(began_with, now["task"], str(folder), "give resume the same task, or restore the data")
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []

@@ -100,24 +100,31 @@ class TaskSettings:
         return replace(self, model=self.model or model, **others)
 
     def section(self, clients: int | None) -> dict[str, Any]:
-        """The section ``[task]`` of a config that builds the task again.
+        """The section ``[task]`` of a config that builds the task again, but for its ``python_objects``.
 
-        It has the settings that differ from their defaults, and always the seed. It is empty if the model, the
-        partition or a metric is a Python object, which no config can name.
+        It has the settings that differ from their defaults, and always the seed.
 
         Args:
             clients: How many clients the task has; None if its data say so.
         """
-        if callable(self.model) or callable(self.partition):
-            return {}
-        if any(isinstance(metric, Metric) for metric in self.metrics):
-            return {}
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("name", "clients", "seed")}
+        left_out = ("name", "clients", "seed", *self.python_objects)
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         usual = TaskSettings(self.name)
         section = {key: value for key, value in values.items() if value != getattr(usual, key)}
         section |= {key: asdict(section[key]) for key in ("withhold", "drift") if key in section}
         counted = {} if clients is None else {"clients": clients}
         return {"name": self.name, **counted, **section, "seed": self.seed}
+
+    @property
+    def python_objects(self) -> dict[str, str]:
+        """The settings that no config can hold because they are Python objects, and what they are."""
+        found: dict[str, str] = {}
+        for key in ("model", "partition"):
+            value = getattr(self, key)
+            if callable(value):
+                found[key] = getattr(value, "__qualname__", type(value).__qualname__)
+        own = [type(metric).__qualname__ for metric in self.metrics if isinstance(metric, Metric)]
+        return found | ({"metrics": ", ".join(own)} if own else {})
 
     def refuse(self, names: Sequence[str], why: str) -> None:
         """Raise an error if one of these settings is given: the task does not use it.
@@ -212,7 +219,7 @@ class TaskBuilder(Protocol):
         ...
 
     def build(self, settings: TaskSettings) -> Task:
-        """The task. ``Task.made_from`` has the settings that build it again, unless its model is a user's module."""
+        """The task, with the settings that build it again (``made_from``) and what is missing (``python_objects``)."""
         ...
 
     @property

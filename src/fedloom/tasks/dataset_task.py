@@ -83,5 +83,6 @@ class DatasetBuilder:
             prepare=normalisation(entry.mean, entry.std) if entry.mean else tokens,
             augment=CropFlip() if settings.augment else None,
             made_from=settings.section(federation.clients),
+            python_objects=settings.python_objects,
         )
         return fit_inputs(task)

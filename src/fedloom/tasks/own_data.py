@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any, ClassVar
 
 import torch
@@ -19,8 +20,8 @@ from fedloom.data.communal_set import with_communal
 from fedloom.data.federation import Federation
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import complete_partition, partitioner
-from fedloom.data.read import read
-from fedloom.metrics.registry import MetricSpecs, with_metrics
+from fedloom.data.read import from_arrays, read
+from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
@@ -28,7 +29,10 @@ from fedloom.tasks.input_columns import fit_inputs
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
-
+COLUMNS = {"client": "client_column", "group": "group_column"}
+"""Arguments of ``fl.read`` that a config calls otherwise."""
+TITLE = "title"
+"""An argument of ``fl.read`` that changes no result."""
 
 DEPLOYMENT = ColumnDeployment()
 
@@ -71,7 +75,7 @@ class OwnDataBuilder:
         federation = with_changes(federation, settings.withhold, settings.drift, settings.seed)
         model = settings.model or DEFAULT_MODEL
         task = task_of(federation, model, seed=settings.seed, model_options=settings.model_options)
-        return replace(task, made_from=settings.section(settings.clients))
+        return replace(task, made_from=settings.section(settings.clients), python_objects=settings.python_objects)
 
 
 def task_of(
@@ -101,6 +105,12 @@ def task_of(
             score in tables, figures, sweeps and advice. Without any, it is the objective's score.
     """
     columns = federation.columns
+    known = TaskSettings(name, model=model, model_options=model_options or {}, metrics=metrics, seed=seed)
+    settings, objects = _settings(federation, known.with_named_model())
+    if objective is not None:
+        objects["objective"] = type(objective).__qualname__
+    if not normalise:
+        objects["normalise"] = "off"
     if isinstance(model, str):
         model, options = split_spec(model)
         model_options = {**(model_options or {}), **options}
@@ -112,5 +122,28 @@ def task_of(
             mean, std = input_statistics(federation, column)
             prepare[column.removeprefix(PREFIX)] = Normalise(tuple(mean.tolist()), tuple(std.tolist()))
     whole = prepare.get("x") if "x" in columns else prepare
-    task = fit_inputs(Task(name, federation, model, objective=objective or CrossEntropy(), prepare=whole))
-    return with_metrics(task, metrics)
+    task = Task(
+        name,
+        federation,
+        model,
+        objective=objective or CrossEntropy(),
+        prepare=whole,
+        made_from=settings.section(settings.clients),
+        python_objects=objects | settings.python_objects,
+    )
+    return with_metrics(fit_inputs(task), metrics)
+
+
+def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSettings, dict[str, str]]:
+    """The settings with those that read the data, and what of the data no config can hold."""
+    if federation.read_with is None:
+        complete = replace(settings, clients=federation.clients, metrics=complete_metrics(settings.metrics))
+        return complete, {"data": "arrays in memory"}
+    read_with = {COLUMNS.get(key, key): value for key, value in federation.read_with.items() if key != TITLE}
+    known = {key: value for key, value in read_with.items() if hasattr(settings, key)}
+    usual = {**signature(read).parameters, **signature(from_arrays).parameters}
+    others = {key: value for key, value in read_with.items() if key not in known}
+    objects = {key: str(value) for key, value in others.items() if value != usual[key].default}
+    if known.pop("seed", TaskSettings.seed) != settings.seed:
+        objects["seed"] = f"{settings.seed} of the model, another of the data"
+    return OwnDataBuilder().complete(replace(settings, name="own", **known)), objects

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +47,10 @@ def task(
     drift: Drift | Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     path: str | None = None,
+    target: str = TaskSettings.target,
+    client_column: str = TaskSettings.client_column,
+    group_column: str | None = TaskSettings.group_column,
+    ignore: Sequence[str] = (),
     metrics: MetricSpecs = (),
     seed: int = TaskSettings.seed,
 ) -> Task:
@@ -67,7 +71,11 @@ def task(
         withhold: ``{"label": 3, "clients": 2}`` removes a class from some clients' training data.
         drift: ``{"rounds": [10]}`` lets clients exchange their data in round 10.
         options: Settings that only this kind of task has.
-        path: The file or folder of a task that reads your data.
+        path: The file or folder of a task that reads your data, such as ``own``.
+        target: The column of your table that holds the label.
+        client_column: The column of your table that says whose sample it is.
+        group_column: The column of your table that says which samples belong together, such as a patient.
+        ignore: Columns of your table that are left out.
         metrics: Names of ``fedloom list metrics``, ``{"name": ..., settings}`` or metrics; the first is the task's
             score in tables, figures, sweeps and advice. Without any, it is accuracy.
         seed: The seed of the partition and of the initial model.
@@ -90,6 +98,10 @@ def task(
         drift=drift,
         options=options or {},
         path=path,
+        target=target,
+        client_column=client_column,
+        group_column=group_column,
+        ignore=tuple(ignore),
         metrics=metrics,
         seed=seed,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml, validate
+from fedloom.core.validation import validate
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import readmes
@@ -23,7 +23,7 @@ from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
 from fedloom.deploy.provision.proxy import nginx_config
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
-from fedloom.runs.resolve_config import resolve
+from fedloom.runs.resolve_config import read_run_file, resolve
 
 if TYPE_CHECKING:
     from fedloom.deploy.provision.certificates import Authority
@@ -85,7 +85,7 @@ def init(
     _check_ports(server, [first_site_port + number for number in range(len(everyone))])
     if out.exists() or out.is_symlink():
         raise FedloomError(f"{out} exists already: choose a new folder, or remove that one if it is not needed.")
-    blueprint = Blueprint.of(resolve(read_toml(run_file), str(run_file)), sites)
+    blueprint = Blueprint.of(resolve(read_run_file(run_file), str(run_file)), sites)
     task = blueprint.config.task
     settings = [
         SiteSettings(

@@ -17,6 +17,7 @@ from fedloom.core.spec import split_commas
 from fedloom.core.validation import toml_value
 from fedloom.data.partition.registry import partition_config, partitioner
 from fedloom.runs.method_spec import split_methods, with_method
+from fedloom.runs.python_objects import without_replaced_objects
 
 Grid = dict[str, list[Any]]
 Settings = dict[str, Any]
@@ -76,7 +77,7 @@ def with_settings(values: Mapping[str, Any], settings: Settings) -> dict[str, An
             _write_out_partition(result, key)
         if key != "method":
             set_nested(result, key, value, f"the grid of {key}")
-    return result
+    return without_replaced_objects(result, values)
 
 
 def short_keys(grid: Mapping[str, Any]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from fedloom.core.validation import read_toml
 from fedloom.runs.api import task_section
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config_schema import RunConfig, to_toml
+from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
 from fedloom.runs.history import History
 from fedloom.runs.named_parts import PARTS
 from fedloom.runs.old_folders import refuse_other_version
@@ -69,7 +70,7 @@ class RunFactory:
     def prepare(self, member: Member, seed: int, folder: Path | None = None) -> Prepared:
         """Prepare a member's run with a seed; ``folder`` is the run's folder if the run is to be resumed."""
         given = None if self.task_of is None else self._task_object(seed)
-        unnamed = None if given is None or given.made_from else given
+        unnamed = None if given is None or given.is_named else given
         if folder is None:
             section = {} if given is None else {"task": task_section(given)}
             config = resolve({**member.values, **section, "seed": seed}, task=unnamed)
@@ -78,6 +79,8 @@ class RunFactory:
         if self.workers is not None:
             config = config.model_copy(update={"workers": self.workers})
         task = self.task(config) if given is None else given
+        if folder is None and "task" in config.made_by and seed == member.values.get("seed", RunConfig().seed):
+            refuse_other_task(config.made_by, fingerprint(task), "the run of the config file", TO_RUN_ANYWAY)
         algorithm = member.method or method_from_config(config)
         return prepare(self.task_view(task), algorithm, without_idle_parts(config, algorithm))
 
@@ -129,7 +132,7 @@ class TaskSource:
         if isinstance(task, str):
             return TaskSource({"name": task})
         if isinstance(task, Task):
-            return TaskSource(task_section(task), lambda _: task, bool(task.made_from))
+            return TaskSource(task_section(task), lambda _: task, task.is_named)
         return TaskSource(task_section(task(0)), task, False)
 
 

@@ -109,7 +109,8 @@ class GraphBuilder:
         divided = split_graph(source, settings.clients, seed if options.split_seed is None else options.split_seed)
         federation = with_changes(GraphFederation.of(source, divided), settings.withhold, None, seed)
         network = _model(divided.graphs, source.classes, settings.model, settings.model_options, seed)
-        return Task(name, federation, network, made_from=settings.section(federation.clients))
+        section, objects = settings.section(federation.clients), settings.python_objects
+        return Task(name, federation, network, made_from=section, python_objects=objects)
 
 
 def graph_task(

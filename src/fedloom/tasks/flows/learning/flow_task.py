@@ -113,7 +113,8 @@ class FlowBuilder:
             drift=settings.drift,
             seed=settings.seed,
         )
-        return replace(task, made_from=settings.section(task.federation.clients))
+        section = settings.section(task.federation.clients)
+        return replace(task, made_from=section, python_objects=settings.python_objects)
 
 
 def task_of_corpus(
