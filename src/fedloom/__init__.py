@@ -98,7 +98,7 @@ _WHERE = {
     "fedloom.prediction.recalibrate": ("Recalibrate",),
     "fedloom.data.concept_drift": ("with_concept_drift",),
     "fedloom.data.withheld_class": ("with_withheld_class",),
-    "fedloom.core.errors": ("FedloomError",),
+    "fedloom.core.errors": ("FedloomError", "StoppedWarning"),
 }  # fmt: skip
 _RENAMED = {
     "own": "read",

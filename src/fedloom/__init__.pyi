@@ -19,6 +19,7 @@ from fedloom.core.declarations import Scalar as Scalar
 from fedloom.core.declarations import Statistic as Statistic
 from fedloom.core.declarations import Update as Update
 from fedloom.core.errors import FedloomError as FedloomError
+from fedloom.core.errors import StoppedWarning as StoppedWarning
 from fedloom.core.layout import Layout as Layout
 from fedloom.core.local_work import LocalWork as LocalWork
 from fedloom.core.message import Message as Message

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import copy
+import warnings
 
+import pytest
+import torch
+
+import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.runs.history import History
 from fedloom.runs.statistics import CLIENTS
@@ -63,3 +68,55 @@ def test_a_method_is_called_by_its_name_and_its_stages():
     assert history({}).label == "fedavg"
     stages = [{"name": "fedpredict", "dynamic": True}, {"name": "/home/me/my_file.py:Mine"}]
     assert history({}, prediction=stages).label == "fedavg+fedpredict+Mine"
+
+
+def test_a_name_that_no_run_has_is_refused_where_values_are_asked_for():
+    run = history(RISING)
+    for ask in (run.last, run.series):
+        with pytest.raises(FedloomError, match="did you mean 'client_model/own_test/accuracy/mean'"):
+            ask("client_model/own_test/acuracy/mean")
+    assert run.last("global_model/global_test/accuracy") is None
+
+
+def test_a_run_shows_itself_in_a_line():
+    shown = repr(history(RISING, task={"name": "digits"}, rounds=10))
+    assert shown == "<History of fedavg on digits: 10 of 10 rounds, accuracy 90.0 % (clients' models)>"
+
+
+@pytest.fixture(scope="module")
+def task():
+    return fl.task("digits", clients=4, alpha=0.5)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "local", "fedavg+finetune", "fedper"])
+def test_the_model_of_a_client_scores_what_the_run_says_of_it(method, task, tmp_path):
+    for run in (fl.run(task, method, rounds=2), fl.run(task, method, rounds=2, out=tmp_path / "a")):
+        for row in run.clients:
+            model, test = run.model(task, client=row["client"]), task.federation.test[row["client"]]
+            right = model(task.inputs(test)).argmax(1) == task.targets(test)
+            assert float(right.double().mean()) == pytest.approx(row["accuracy"])
+
+
+def test_clients_of_a_shared_model_have_it_and_a_client_that_is_not_there_is_refused(task):
+    run = fl.run(task, rounds=1)
+    mine, shared = run.model(task, client="3").state_dict(), run.model(task).state_dict()
+    assert all(torch.equal(mine[name], shared[name]) for name in shared)
+    with pytest.raises(FedloomError, match="fedavg has no client '7': there are '0', '1', '2', '3'"):
+        run.model(task, client=7)
+
+
+def test_a_run_without_its_clients_states_asks_for_a_folder(task):
+    run = copy.copy(fl.run(task, "local", rounds=1))  # as a pickled one is
+    with pytest.raises(FedloomError, match="give the run a folder"):
+        run.model(task, client=1)
+
+
+def test_a_run_that_diverges_warns_and_one_that_does_not_is_silent(task):
+    with pytest.warns(fl.StoppedWarning, match="fedavg diverged in round 1"):
+        run = fl.run(task, rounds=2, local={"lr": 1e30})
+    assert run.stopped is not None
+    with pytest.warns(fl.StoppedWarning):
+        fl.compare(task, ["fedavg"], rounds=1, local={"lr": 1e30})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fl.run(task, rounds=1)

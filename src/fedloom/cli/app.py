@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 
 import click
 import typer
@@ -23,7 +24,7 @@ from fedloom.cli.reproduce import reproduce
 from fedloom.cli.run import resume, run
 from fedloom.cli.show import report
 from fedloom.cli.sweep import sweep
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, StoppedWarning
 
 app = typer.Typer(
     name="fedloom",
@@ -63,6 +64,7 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 def main() -> None:
     """Run the command line."""
     keep_freed_memory()
+    warnings.simplefilter("ignore", StoppedWarning)  # commands say it themselves
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
         sys.exit(app(standalone_mode=False) or 0)

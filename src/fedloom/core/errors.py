@@ -18,6 +18,10 @@ class Diverged(Stopped):
     """A run whose numbers are no longer finite."""
 
 
+class StoppedWarning(UserWarning):
+    """A run that Python started ended before its last round: it diverged, or its method could not go on."""
+
+
 class Abandoned(FedloomError):  # noqa: N818
     """A round that too few clients answered. Nothing has changed, and the round may be tried again."""
 

@@ -124,7 +124,7 @@ class SquaredError:
         return (outputs - targets.view_as(outputs)).square().flatten(1).sum(1), torch.ones(len(targets))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Task:
     """Data, model and loss. ``fl.task`` and ``fl.task_of`` make one.
 
@@ -173,6 +173,11 @@ class Task:
                     f"task {self.name}: prepare names the column '{strange[0]}', but the input columns are "
                     f"{', '.join(names)}: prepare one input with a function, and several by their names."
                 )
+
+    def __repr__(self) -> str:
+        numbers = sum(parameter.numel() for parameter in self.model.parameters())
+        model = f"{type(self.model).__name__} with {numbers:,} parameters"
+        return f"<Task {self.name}: {self.federation!r}, model {model}, score {self.score_name}>"
 
     @property
     def is_named(self) -> bool:

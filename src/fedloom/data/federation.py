@@ -26,7 +26,7 @@ def _nothing() -> Tensor:
 
 
 @renamed(grouped="by_owner")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ragged:
     """Lists of positions, one per client, stored as one vector: client k has ``order[starts[k]:starts[k + 1]]``.
 
@@ -77,6 +77,9 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def __repr__(self) -> str:
+        return f"<Ragged: {len(self):,} lists, {len(self.order):,} positions>"
+
     def __getitem__(self, client: int) -> Tensor:
         return self.order[int(self.starts[client]) : int(self.starts[client + 1])]
 
@@ -92,7 +95,7 @@ class Ragged:
 
 
 @renamed(pooled="as_one_client", validated="with_validation_as_test")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Federation:
     """Columns of samples, and the positions of each client's samples in them.
 
@@ -142,6 +145,14 @@ class Federation:
             raise FedloomError(
                 f"client {self.name(int(empty[0]))} has no training sample: use fewer clients or a milder partition."
             )
+
+    def __repr__(self) -> str:
+        parts = {"training": self.train, "validation": self.valid, "test": self.test}
+        sizes = [f"{len(part.order):,} {name}" for name, part in parts.items() if len(part.order)]
+        sizes += [f"{len(self.global_test):,} global test"] if len(self.global_test) else []
+        title = f" {self.title}" if self.title else ""
+        classes = f", {self.classes} classes" if self.classes > 1 else ""
+        return f"<Federation{title}: {self.clients:,} clients, {' + '.join(sizes)} samples{classes}>"
 
     @property
     def clients(self) -> int:

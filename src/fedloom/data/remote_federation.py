@@ -20,7 +20,7 @@ UNKNOWN_SIZES = ClientSizes(1, 0, 0, 1)
 """The sizes of a site that has not announced any."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RemoteFederation(Federation):
     """A federation of sizes. It has no labels, so it counts a client's samples and not its classes."""
 

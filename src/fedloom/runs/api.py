@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import StoppedWarning
 from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters
 from fedloom.core.task import Task
@@ -48,14 +50,17 @@ def run(
             ``weight_by="uniform"``, ``server_optimizer={"kind": "yogi"}``, ``execution="loop"``, ``eval_every=5`` ...
 
     Returns:
-        The history: the config, a record per round, and a row per client.
+        The history: the config, a record per round, and a row per client. A run that diverged has ``stopped``, and
+        warns with ``fl.StoppedWarning``.
     """
     task = named_task(task, seed=seed) if isinstance(task, str) else task
     values = {"rounds": rounds, "seed": seed, "local": local, "task": task_section(task), **settings}
     values["method"] = method if isinstance(method, str) else method_section(method_from(method))
     config = resolve(values, "the run's settings", task=None if task.is_named else task)
     algorithm = method_from_config(config) if isinstance(method, str) else method_from(method)
-    return execute(prepare(task, algorithm, config), Path(out) if out is not None else None, observers)
+    history = execute(prepare(task, algorithm, config), Path(out) if out is not None else None, observers)
+    warn_if_stopped([history])
+    return history
 
 
 def resume(
@@ -86,7 +91,20 @@ def resume(
     changes = {"workers": workers, "ray_address": ray_address}
     config = config.model_copy(update={key: value for key, value in changes.items() if value is not None}).check()
     prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
-    return resume_prepared(prepared, folder, observers)
+    history = resume_prepared(prepared, folder, observers)
+    warn_if_stopped([history])
+    return history
+
+
+def warn_if_stopped(histories: Iterable[History]) -> None:
+    """Warn about runs that ended before their last round.
+
+    Args:
+        histories: What the runs measured.
+    """
+    for history in histories:
+        if history.stopped is not None:
+            warnings.warn(f"{history.stopped.rstrip('.')}; what was measured before is kept.", StoppedWarning, 3)
 
 
 def task_section(task: Task) -> dict[str, Any]:

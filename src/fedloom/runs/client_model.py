@@ -16,9 +16,11 @@ from fedloom.core.message import Message
 from fedloom.core.task import FederationView, Task
 from fedloom.core.threads import single_thread
 from fedloom.rounds.client_runtime import PREDICTING
+from fedloom.rounds.composition import Composition
+from fedloom.rounds.run_state import RunState
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.fingerprint import refuse_other_task
-from fedloom.runs.history import History
+from fedloom.runs.method_spec import run_label
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import load_config, method_from_config, task_from_config
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
@@ -66,16 +68,8 @@ def client_model(
     state = load_checkpoint(folder, federation.clients)
     if state is None:
         raise FedloomError(f"{folder} has no checkpoint yet, so it has no model.")
-    number = 0 if client is None else _client_number(client, federation, folder)
-    with single_thread():
-        runtime = run.runtime()
-        cohort = Cohort(
-            [number], runtime.scoring, runtime.setting, state.round, state.client_states.read([number]), PREDICTING
-        )
-        run.algorithm.prepare_cohort(cohort)
-        message = run.algorithm.broadcast(state.server, [number]).for_clients(torch.tensor([0]))
-        message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
-        rows = runtime.prediction_rows(cohort, message).detach()
+    number = 0 if client is None else client_number(client, federation, folder)
+    rows = prediction_rows(run, state, number)
     own = rows.dim() == 2
     if client is None and own and federation.clients > 1:
         raise FedloomError(
@@ -83,8 +77,26 @@ def client_model(
             f"{_client_names(federation)}."
         )
     name = federation.name(number) if client is not None or own else ""
-    row, label = rows[0].clone() if own else rows.clone(), History(prepared.plain).label
+    row, label = rows[0].clone() if own else rows.clone(), run_label(prepared.plain)
     return ClientModel(run.task, row, name, label, state.round)
+
+
+def prediction_rows(run: Composition, state: RunState, client: int) -> Tensor:
+    """The weights that a client predicts with, after the prediction stages: its own row in a matrix, or a shared row.
+
+    Args:
+        run: What the run is made of.
+        state: The state of the run.
+        client: The client's number.
+    """
+    with single_thread():
+        runtime = run.runtime()
+        kept = state.client_states.read([client])
+        cohort = Cohort([client], runtime.scoring, runtime.setting, state.round, kept, PREDICTING)
+        run.algorithm.prepare_cohort(cohort)
+        message = run.algorithm.broadcast(state.server, [client]).for_clients(torch.tensor([0]))
+        message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
+        return runtime.prediction_rows(cohort, message).detach()
 
 
 def client_flow_model(folder: str | Path, client: str | None = None) -> SavedFlowModel:
@@ -102,7 +114,8 @@ def client_flow_model(folder: str | Path, client: str | None = None) -> SavedFlo
     return saved_model.of_task(found.task, found.row, found.client, found.method)
 
 
-def _client_number(client: str, federation: FederationView, folder: Path) -> int:
+def client_number(client: str, federation: FederationView, where: object) -> int:
+    """The number of a client that is given by its name or number; ``where`` is what an error calls the run."""
     names = [federation.name(number) for number in range(federation.clients)]
     if client in names:
         return names.index(client)
@@ -110,7 +123,7 @@ def _client_number(client: str, federation: FederationView, folder: Path) -> int
         return int(client)
     close = get_close_matches(client, names, n=1, cutoff=0.5)
     meant = f"did you mean '{close[0]}'?" if close else f"there are {_client_names(federation)}."
-    raise FedloomError(f"{folder} has no client '{client}': {meant}")
+    raise FedloomError(f"{where} has no client '{client}': {meant}")
 
 
 def _client_names(federation: FederationView) -> str:

@@ -8,7 +8,9 @@ The name of a metric says which model was scored on which data:
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +19,23 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import select_prefix
 from fedloom.plotting.curves import curves_figure
 from fedloom.runs.checkpoint import load_tensors
+from fedloom.runs.client_model import client_model, client_number
+from fedloom.runs.method_spec import run_label
+from fedloom.runs.metric_names import refuse_unknown_metric
 from fedloom.runs.metrics_file import METRICS, TIMINGS
 from fedloom.runs.old_folders import read_run_values
-from fedloom.runs.score import Score, score_of
+from fedloom.runs.score import Score, score_of, scores_of
 from fedloom.runs.statistics import BYTES, bytes_sent, score_panels
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
+    from fedloom.core.algorithm import Algorithm
     from fedloom.core.task import Task
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """A run's config, its per-round records, and (at its end) a row per client.
 
@@ -46,6 +52,7 @@ class History:
         seconds: How long each round took, by its number.
         confusion: How many test samples of each class (rows) clients' models took for which class (columns), all
             clients together; empty if it was not counted.
+        rows_of: The weights that a client predicts with, by its number, of a run without a folder.
     """
 
     config: dict[str, Any]
@@ -57,29 +64,46 @@ class History:
     row: Tensor | None = None
     seconds: dict[int, float] = field(default_factory=dict)
     confusion: list[list[int]] = field(default_factory=list)
+    rows_of: Callable[[int], Tensor] | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        last = self.records[-1]["round"] if self.records else 0
+        task = self.config.get("task", {})
+        facts = [f"{last} of {self.config['rounds']} rounds" if "rounds" in self.config else f"{last} rounds"]
+        for metric, whose in ((self.score.clients, "clients' models"), (self.score.shared, "global model")):
+            value = self.last(metric)
+            facts += [] if value is None else [f"{self.score.title} {self.score.text(value)} ({whose})"]
+        facts += [f"stopped: {self.stopped}"] if self.stopped else []
+        facts += [f"in {self.folder}"] if self.folder is not None else []
+        return f"<History of {self.label} on {task.get('name', 'its task')}: {', '.join(facts)}>"
 
     @property
     def label(self) -> str:
         """The method and its prediction stages, as written on the command line."""
-        stages = [str(stage["name"]).rpartition(":")[2] for stage in self.config.get("prediction", ())]
-        return "+".join([str(self.config["method"]["name"]), *stages])
+        return run_label(self.config)
 
     @property
     def score(self) -> Score:
         """The score of the run's task: its first metric, or accuracy."""
         return score_of(self.config)
 
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of all metrics that the run measured."""
+        return list(dict.fromkeys(name for record in self.records for name in record["metrics"]))
+
     def series(self, metric: str) -> tuple[list[int], list[float]]:
-        """The rounds at which a metric was measured, and its values.
+        """The rounds at which a metric was measured, and its values; a name that no run has is an error.
 
         Args:
             metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``.
         """
+        refuse_unknown_metric(metric, self.metric_names, [score.name for score in scores_of(self.config)])
         points = [(r["round"], r["metrics"][metric]) for r in self.records if metric in r["metrics"]]
         return [p[0] for p in points], [p[1] for p in points]
 
     def last(self, metric: str) -> float | None:
-        """The newest value of a metric, or None if it was never measured.
+        """The newest value of a metric, or None if it was never measured; a name that no run has is an error.
 
         Args:
             metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``.
@@ -148,19 +172,37 @@ class History:
             figure.savefig(path, bbox_inches="tight")
         return figure
 
-    def model(self, task: Task) -> nn.Module:
-        """The trained global model: a copy of the task's model with the run's final weights.
+    def model(self, task: Task, client: int | str | None = None, method: Algorithm | None = None) -> nn.Module:
+        """A trained model: a copy of the task's model with the run's final weights.
 
         Args:
             task: The task that the run was trained on.
+            client: The name or number of a client, for the weights that it predicts with after the run's prediction
+                stages; None is the global model.
+            method: The method, if it is a Python object and the run has a folder.
         """
-        if self.row is None:
-            raise FedloomError(f"{self.label} has no global model: its clients' models stay with the clients.")
-        import copy
-
         model = copy.deepcopy(task.model)
-        task.layout.fill(model, self.row)
+        if client is not None:
+            row = self._client_row(task, str(client), method)
+        elif self.row is not None:
+            row = self.row
+        else:
+            raise FedloomError(
+                f"{self.label} has no global model, its clients' models stay with the clients: name one with client=."
+            )
+        task.layout.fill(model, row)
         return model.eval()
+
+    def _client_row(self, task: Task, client: str, method: Algorithm | None) -> Tensor:
+        if self.folder is not None:
+            return client_model(self.folder, client, task=task, method=method).row
+        if self.rows_of is None:
+            raise FedloomError("the clients' models of this run were not kept: give the run a folder with out=...")
+        rows = self.rows_of(client_number(client, task.federation, self.label))
+        return rows[0] if rows.dim() == 2 else rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "rows_of": None}
 
     def server_state(self) -> dict[str, Tensor]:
         """The server's state at the run's newest checkpoint: the shared row, clusters, a chosen threshold, ..."""

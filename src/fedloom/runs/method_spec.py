@@ -71,6 +71,12 @@ def label_of(spec: str | Algorithm | PredictionStage) -> str:
     return _spec(type(spec).__name__.lower(), given)
 
 
+def run_label(config: Mapping[str, Any]) -> str:
+    """The method and the prediction stages of a run's config, without their settings."""
+    stages = [str(stage["name"]).rpartition(":")[2] for stage in config.get("prediction", ())]
+    return "+".join([str(config["method"]["name"]), *stages])
+
+
 def _spec(name: str, settings: Mapping[str, Any]) -> str:
     return ":".join([name, ",".join(f"{key}={value}" for key, value in flatten(settings))]).rstrip(":")
 

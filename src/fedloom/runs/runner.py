@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
+from fedloom.runs.client_model import prediction_rows
 from fedloom.runs.config_schema import to_toml
 from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.history import History
@@ -130,7 +132,9 @@ def _run_rounds(
             append_stop(folder, history.stopped)
         finally:
             cores.close()
-    if folder is not None:
+    if folder is None:
+        history.rows_of = partial(prediction_rows, run, state)
+    else:
         write_atomic(folder / "clients.json", compact_json(history.clients))
         if history.confusion:
             write_atomic(folder / "confusion.json", compact_json(history.confusion))

@@ -14,7 +14,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
 from fedloom.methods.registry import method_class
-from fedloom.runs.api import method_section
+from fedloom.runs.api import method_section, warn_if_stopped
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, label_of, method_from, with_method
 from fedloom.runs.named_parts import make_stage
@@ -74,7 +74,9 @@ def compare(
     if folder is not None:
         write_plan(folder, PLAN, plan, source.is_named)
     runs = RunFactory(source.of_seed)
-    return run_members(folder, _members(plan, objects), seeds_of(plan), lambda *_: observers, runs)
+    found = run_members(folder, _members(plan, objects), seeds_of(plan), lambda *_: observers, runs)
+    warn_if_stopped(history for histories in found.values() for history in histories)
+    return found
 
 
 def make_plan(

@@ -234,7 +234,9 @@ def run_member(folder: Path | None, member: Member, seed: int, observers_of: Obs
     if folder is not None and is_finished(folder):
         return History.load(folder)
     if folder is None or not (folder / "config.toml").exists():
-        return execute(runs.prepare(member, seed), folder, observers_of(member.label, seed))
+        history = execute(runs.prepare(member, seed), folder, observers_of(member.label, seed))
+        history.rows_of = None  # it would keep the states of all clients of all runs in memory
+        return history
     return resume(runs.prepare(member, seed, folder), folder, observers_of(member.label, seed))
 
 

@@ -18,7 +18,7 @@ from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
-from fedloom.runs.api import method_section
+from fedloom.runs.api import method_section, warn_if_stopped
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from, with_method
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
@@ -52,7 +52,7 @@ METRICS = {
 AGGREGATES = "mean|pooled|std|weighted|worst_decile|small|intermediate|big|new|per_selected"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep:
     """The result of a sweep.
 
@@ -90,6 +90,9 @@ class Sweep:
         if path is not None:
             figure.savefig(path, bbox_inches="tight")
         return figure
+
+    def __repr__(self) -> str:
+        return f"<Sweep over {', '.join(self.grid)}: {len(self.settings)} combinations. {self}>"
 
     def __str__(self) -> str:
         return sweep_verdict(self.rows, self.metrics)
@@ -134,7 +137,9 @@ def sweep(
     folder = None if out is None else Path(out)
     if folder is not None:
         write_plan(folder, PLAN, plan, source.is_named)
-    return run_sweep(folder, plan, lambda *_: (), RunFactory(task_of), algorithm)
+    swept = run_sweep(folder, plan, lambda *_: (), RunFactory(task_of), algorithm)
+    warn_if_stopped(history for runs in swept.runs.values() for history in runs)
+    return swept
 
 
 def make_plan(

@@ -20,7 +20,7 @@ from fedloom.tasks.graphs.labelled_graph import LabelledGraph
 from fedloom.tasks.graphs.split import GraphSplit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GraphFederation(Federation):
     """Clients with a graph each; ``graphs`` has them and the whole graph."""
 

@@ -80,7 +80,7 @@ class Pick:
     """The fewest and the most training samples of the group's clients."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Advice:
     """The method to use for small, intermediate and big clients, and the one to use if all clients must share it.
 
@@ -117,6 +117,10 @@ class Advice:
     folder: Path | None = None
     higher_is_better: bool = True
     is_share: bool = True
+
+    def __repr__(self) -> str:
+        picks = ", ".join(f"{pick.group} clients {pick.use.candidate}" for pick in self.groups)
+        return f"<Advice for {self.task}: all clients {self.overall.use.candidate}; {picks}>"
 
     @property
     def task_score(self) -> Score:
