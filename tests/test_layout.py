@@ -1,7 +1,9 @@
-"""Tests sit where their subject sits: ``tests/a/test_b.py`` is about ``src/fedloom/a/b.py``."""
+"""Tests sit where their subject sits (``tests/a/test_b.py``: ``src/fedloom/a/b.py``), and class names are unique."""
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ ACROSS_MODULES = {
     "test_docs.py": "the pages of docs/",
     "test_docstrings.py": "what editors and the reference show of public names and methods",
     "test_imports.py": "which folder may import which",
-    "test_layout.py": "where tests sit",
+    "test_layout.py": "where tests sit, and names of classes",
     "test_orderings.py": "which method is better than which on real data",
     "test_project_files.py": "the files beside the code",
     "test_public_names.py": "what import fedloom offers",
@@ -58,3 +60,24 @@ def test_every_method_has_a_test_file():
     ]
     assert modules
     assert not missing
+
+
+def class_files(sources: dict[str, str]) -> dict[str, list[str]]:
+    """The files that define a class of each name."""
+    found = defaultdict(list)
+    for file, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(file)
+    return found
+
+
+def test_a_class_name_exists_once_in_the_tree():
+    sources = {str(path.relative_to(SOURCE)): path.read_text() for path in SOURCE.rglob("*.py")}
+    assert not {name: files for name, files in class_files(sources).items() if len(files) > 1}
+
+
+def test_a_second_class_of_a_name_is_found():
+    assert class_files({"a.py": "class Step: ...", "b.py": "def f():\n    class Step: ..."}) == {
+        "Step": ["a.py", "b.py"]
+    }

@@ -6,7 +6,7 @@ import pytest
 
 from fedloom.runs.plans.advise import candidates as c
 from fedloom.runs.plans.advise.advice import Cost, picks
-from fedloom.runs.plans.advise.halving import OVERALL, Budget, Outcome, Step, Tournament
+from fedloom.runs.plans.advise.halving import OVERALL, Budget, Outcome, RungPlan, Tournament
 
 GROUPS = ("small", "big")
 SAME = Cost(100.0, 100.0, 10.0)
@@ -22,7 +22,7 @@ def advice_on(scores, costs=None, tests=None, clients=30, anchors=()):
 
         return play
 
-    played = Tournament(list(scores), outcome(scores), Budget(1000), anchors).run([Step(2, 1, len(scores))])
+    played = Tournament(list(scores), outcome(scores), Budget(1000), anchors).run([RungPlan(2, 1, len(scores))])
     test = outcome(tests or scores)
     prices = {name: (costs or {}).get(name, SAME) for name in scores}
     sizes = {"small": [10, 20], "big": [100, 300]}
@@ -66,7 +66,7 @@ def test_level_candidates_are_named_and_the_clearly_cheaper_one_is_taken():
         swing = 0.1 if name.startswith("scaffold") else -0.1
         return [Outcome({"small": {str(k): scores[name][0] + swing * (-1) ** k for k in range(4)}})]
 
-    played = Tournament(list(scores), lambda n, *_: unsure(n)[0], Budget(9)).run([Step(2, 1, 3)])
+    played = Tournament(list(scores), lambda n, *_: unsure(n)[0], Budget(9)).run([RungPlan(2, 1, 3)])
     prices = {"scaffold lr=1": dear, "fedavg lr=1": SAME, "fedper lr=1": Cost(190.0, 190.0, 10.0)}
     (small,), _, _ = picks(played, prices, unsure, c.method_of, {"small": [1]})
     assert small.use.candidate == "fedavg lr=1"
@@ -82,7 +82,7 @@ def test_a_lead_of_more_than_a_point_is_never_given_away():
         worth = {"ditto lr=1": 0.6, "local lr=1": 0.5}[name]
         return Outcome({"small": {str(k): worth + (k % 3 - 1) * (1 if name < "e" else -1) for k in range(6)}}, 1.0)
 
-    played = Tournament(["ditto lr=1", "local lr=1"], noisy, Budget(9)).run([Step(2, 1, 2)])
+    played = Tournament(["ditto lr=1", "local lr=1"], noisy, Budget(9)).run([RungPlan(2, 1, 2)])
     prices = {"ditto lr=1": SAME, "local lr=1": Cost(0.0, 0.0, 10.0)}
     (pick,), _, _ = picks(played, prices, lambda name: [noisy(name)], c.method_of, {"small": [1]})
     assert pick.use.candidate == "ditto lr=1"

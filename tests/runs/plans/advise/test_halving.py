@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.runs.plans.advise.halving import FEWEST, MOST_SEEDS, OVERALL, Budget, Outcome, Step, Tournament, schedule
+from fedloom.runs.plans.advise.halving import (
+    FEWEST,
+    MOST_SEEDS,
+    OVERALL,
+    Budget,
+    Outcome,
+    RungPlan,
+    Tournament,
+    schedule,
+)
 
 GROUPS = ("small", "intermediate", "big")
 
@@ -64,7 +73,7 @@ def test_planted_winners_are_found_for_every_group_and_for_all() -> None:
 def test_a_rung_keeps_the_best_half_of_every_group_and_no_more() -> None:
     worth = {f"m{n}": (float(n), float(-n), float(n % 2)) for n in range(8)}
     player = Player(worth)
-    tournament(player).run([Step(2, 1, 8), Step(4, 1, 2)])
+    tournament(player).run([RungPlan(2, 1, 8), RungPlan(4, 1, 2)])
     second = {name for name, rounds, _ in player.calls if rounds == 4}
     by_small, by_intermediate, by_big = {"m7", "m6"}, {"m0", "m1"}, {"m1", "m3"}
     worst_gap = {n: max(7 - n, n, 1 - n % 2) for n in range(8)}
@@ -81,7 +90,7 @@ def test_the_anchor_plays_every_rung_even_if_it_is_last() -> None:
 
 def test_ties_go_to_whoever_was_named_first() -> None:
     worth = dict.fromkeys(("c", "b", "a", "d"), (0.5, 0.5, 0.5))
-    played = tournament(Player(worth)).run([Step(2, 1, 4), Step(4, 1, 2)])
+    played = tournament(Player(worth)).run([RungPlan(2, 1, 4), RungPlan(4, 1, 2)])
     assert played.rungs[-1].candidates == ("c", "b")
     assert all(names == ["c", "b"] for names in played.rankings().values())
 
@@ -144,10 +153,12 @@ def test_a_short_budget_plays_fewer_candidates_rather_than_no_later_rung() -> No
 def test_a_rung_that_the_clock_cuts_counts_only_with_complete_leaders() -> None:
     worth = field_of(8)
     player = Player(worth)
-    played = tournament(player, 100).run([Step(2, 1, 8)])
+    played = tournament(player, 100).run([RungPlan(2, 1, 8)])
     player.per_round = 8.0  # the machine has become four times as slow as it was when the rung was planned
     played.budget.seconds = player.now + 4 * 2 * 8 - 1
-    complete, cut = played._run_rung(1, 2, Step(2, 2, 6), played.leaders(played.rankings(), 6), played.budget.seconds)
+    complete, cut = played._run_rung(
+        1, 2, RungPlan(2, 2, 6), played.leaders(played.rankings(), 6), played.budget.seconds
+    )
     assert cut
     assert complete == ["m00", "m01", "m02", "m03"]
     assert played._complete_leaders(complete) == ["m00", "m01", "m02", "m03"]
@@ -157,7 +168,7 @@ def test_a_rung_that_the_clock_cuts_counts_only_with_complete_leaders() -> None:
 
 def test_the_result_stands_on_the_last_whole_rung_when_time_runs_out() -> None:
     player = Player(field_of(4))
-    played = tournament(player, 30).run([Step(2, 1, 4), Step(1000, 1, 2)])
+    played = tournament(player, 30).run([RungPlan(2, 1, 4), RungPlan(1000, 1, 2)])
     assert [rung.rounds for rung in played.rungs] == [2]
     assert max(rounds for _, rounds, _ in player.calls) == 2
 
@@ -199,8 +210,8 @@ def test_more_minutes_go_on_where_fewer_ended() -> None:
 
 def test_a_candidate_whose_start_is_slow_is_not_taken_for_slow() -> None:
     player = Player(field_of(4), fixed=10.0, per_round=0.01)
-    played = tournament(player, 10_000).run([Step(2, 1, 4)])
-    assert played._seconds(["m00"], Step(200, 1, 1)) == pytest.approx(12.0)
+    played = tournament(player, 10_000).run([RungPlan(2, 1, 4)])
+    assert played._seconds(["m00"], RungPlan(200, 1, 1)) == pytest.approx(12.0)
 
 
 def test_watchers_hear_of_every_run_before_it_is_played() -> None:
@@ -217,6 +228,6 @@ def test_a_group_that_a_seed_does_not_have_is_judged_by_the_others() -> None:
         score = {"a": 0.9, "b": 0.1}[name]
         return Outcome({"small": {"x": score}} | ({"big": {"y": score}} if seed else {}), 1.0)
 
-    played = Tournament(["a", "b"], play, Budget(math.inf)).run([Step(2, 2, 2)])
+    played = Tournament(["a", "b"], play, Budget(math.inf)).run([RungPlan(2, 2, 2)])
     assert played.score("a", "big") == 0.9
     assert played.rankings()["big"] == ["a", "b"]

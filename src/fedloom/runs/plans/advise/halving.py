@@ -44,7 +44,7 @@ RunCandidate = Callable[[str, int, int], Outcome]
 
 
 @dataclass(frozen=True)
-class Step:
+class RungPlan:
     """A planned rung: ``keep`` candidates per group run ``rounds`` rounds with ``seeds`` seeds."""
 
     rounds: int
@@ -92,7 +92,7 @@ class Budget:
         return self.seconds - self.seconds_spent
 
 
-def schedule(candidates: int, rounds: int) -> list[Step]:
+def schedule(candidates: int, rounds: int) -> list[RungPlan]:
     """The rungs of a tournament whose last rungs train for ``rounds`` rounds."""
     climb = [min(rounds, max(2, math.ceil(rounds / FIRST_ROUNDS)))]
     while climb[-1] < rounds:
@@ -102,7 +102,7 @@ def schedule(candidates: int, rounds: int) -> list[Step]:
         climb.append(rounds)
         seeds.append(seeds[-1] + 1)
     keep = [max(FEWEST, math.ceil(candidates / GROWTH**place)) for place in range(len(climb))]
-    return [Step(*step) for step in zip(climb, seeds, keep, strict=True)]
+    return [RungPlan(*step) for step in zip(climb, seeds, keep, strict=True)]
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Tournament:
         played = {name for name, _, _ in self.outcomes}
         return [name for name in self.names if name not in played]
 
-    def run(self, steps: Sequence[Step]) -> Tournament:
+    def run(self, steps: Sequence[RungPlan]) -> Tournament:
         """Run the rungs until the last one or the end of the budget."""
         for number, step in enumerate(steps):
             leaders = list(self.names) if number == 0 else self._leaders_within_budget(step, len(steps) - number)
@@ -142,7 +142,9 @@ class Tournament:
                 break
         return self
 
-    def _run_rung(self, number: int, rungs: int, step: Step, names: list[str], limit: float) -> tuple[list[str], bool]:
+    def _run_rung(
+        self, number: int, rungs: int, step: RungPlan, names: list[str], limit: float
+    ) -> tuple[list[str], bool]:
         """Run a rung; return the candidates with a score for every seed, and whether the time ran out too early."""
         complete: list[str] = []
         for place, name in enumerate(names):
@@ -167,7 +169,7 @@ class Tournament:
                 complete.append(name)
         return complete, False
 
-    def _leaders_within_budget(self, step: Step, steps_left: int) -> list[str]:
+    def _leaders_within_budget(self, step: RungPlan, steps_left: int) -> list[str]:
         """The leaders that there is time for, with an equal share of it for each later rung, or else with all of it."""
         ranks = self.rankings()
         for keep in range(step.keep, FEWEST - 1, -1):
@@ -185,7 +187,7 @@ class Tournament:
                 return leaders
         return []
 
-    def _seconds(self, names: Sequence[str], step: Step) -> float:
+    def _seconds(self, names: Sequence[str], step: RungPlan) -> float:
         """How long these candidates will take, estimated from the longest run of each."""
         total = 0.0
         for name in names:
