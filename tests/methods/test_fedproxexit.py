@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import fedloom as fl
+from fedloom.aggregation.mean import Mean
 from fedloom.core.errors import FedloomError
+from fedloom.core.message import Replies
 from support.checkpoints import WORK, final, final_row
 from support.quadratic import quadratic
 from support.synthetic import distance
@@ -44,6 +48,23 @@ def test_a_pull_of_one_over_the_learning_rate_leaves_only_the_last_step(tmp_path
 def test_mu_starts_at_one_and_falls_after_five_falls_of_the_loss(tmp_path):
     state = final(tmp_path, fl.FedProxExit(tolerance=0), quadratic(OPTIMA), local={"lr": 0.1}, rounds=7)
     assert float(state.server["mu"]) == pytest.approx(0.9)  # six falls: five of them count once
+
+
+def test_a_client_that_left_keeps_its_last_loss():
+    """Client 0 left with a small loss. Client 1 alone has a larger one than both had together, and yet it fell."""
+    method, task = fl.FedProxExit(tolerance=0.5), quadratic([4.0, -2.0])
+
+    def answers(losses: dict[int, float], leaves: dict[int, bool]) -> Replies:
+        count = len(losses)
+        tensors = {"row": torch.zeros(count, 1), "loss": torch.tensor(list(losses.values()))}
+        tensors["leaves"] = torch.tensor(list(leaves.values()))
+        alike = torch.full((count,), 1 / count)
+        context = SimpleNamespace(task=task)
+        return Replies(list(losses), tensors, alike, alike, alike, alike, Mean(), 2, context)  # type: ignore[arg-type]
+
+    state = method.aggregate(method.start(task), answers({0: 1.0, 1: 9.0}, {0: True, 1: False}))
+    assert float(method.aggregate(state, answers({1: 8.0}, {1: False}))["mu"]) == 1.0
+    assert float(method.aggregate(state, answers({1: 9.5}, {1: False}))["mu"]) == pytest.approx(1.1)
 
 
 @pytest.mark.parametrize("settings", [{"tolerance": -1}, {"mu": -1}])

@@ -57,16 +57,17 @@ def predict(task: Task, rows: Tensor, shared: Tensor, mix: float) -> Tensor:
     return Recalibrate(mix).weights(rows, fl.Message({"row": shared}), cohort)
 
 
+ALL = [0, 1, 2, 3, 4]
 NEW = parts(
-    train=[[0, 1], [0, 1], [0, 1], [0, 0, 4]],
-    valid=[[], [2], [], [0]],
+    train=[ALL, [0, 1, 2, 3], [4], [4, 3, 2, 1, 0, 0]],
+    valid=[[], [4], [], [0]],
     test=[[1, 0], [0], [1, 3], [4]],
 )
-"""Clients 1 and 2 meet classes 2 (when validating) and 3 (when testing) that their training never showed."""
+"""Clients 1 and 2 lack classes in their training parts, whatever is in their other parts."""
 
 
 @pytest.mark.parametrize("mix", [0.0, 0.25, 0.5, 1.0])
-def test_clients_that_meet_a_new_class_are_mixed_and_the_others_stay_to_the_bit(mix):
+def test_clients_that_lack_a_class_are_mixed_and_the_others_stay_to_the_bit(mix):
     layout = NEW.layout
     own, shared = torch.randn(4, layout.width), torch.randn(layout.width)
     rows = layout.put(own, "head", layout.take(shared, "head"))

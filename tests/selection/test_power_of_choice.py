@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.runs.resolve_config import resolve
 from fedloom.selection.power_of_choice import PowerOfChoice
 from support.pools import Clients, pool, same
 from support.silent_clients import play_run, prepare_run
@@ -130,3 +132,20 @@ def test_in_a_run_where_no_candidate_answers_somebody_takes_part_all_the_same():
     task = fl.task_of(federation([20, 9, 14, 11]), mlp())
     run = prepare_run(task, fl.FedAvg(), rounds=1, eval_every=0, selection={"name": "poc", "number": 2})
     assert len(play_run(run, lambda job: job.kind == "ask").records[-1]["selected"]) == 2
+
+
+def test_size_counts_when_clients_are_drawn_and_not_again_in_the_average():
+    alike = {"name": "powerofchoice", "number": 2}
+    assert resolve({"selection": alike}).weight_by == "uniform"
+    assert resolve({"selection": PowerOfChoice(number=2)}).weight_by == "uniform"
+    assert resolve({"selection": alike, "weight_by": "samples"}).weight_by == "samples"
+    assert resolve({"selection": {"name": "random", "number": 2}}).weight_by == "samples"
+
+
+def test_in_a_run_the_chosen_count_alike():
+    """Clients of 10 and 90 samples: the shared model is halfway between theirs."""
+    task = Task("sizes", federation([10, 90]), mlp())
+    alike, by_size = (fl.run(task, rounds=1, selection={"name": name}).row for name in ("powerofchoice", "random"))
+    uniform = fl.run(task, rounds=1, weight_by="uniform").row
+    assert torch.equal(alike, uniform)
+    assert not torch.equal(alike, by_size)

@@ -79,13 +79,9 @@ class Cohort:
         """How many samples each client has in all: train, validation and test."""
         return self.task.federation.points[torch.tensor(self.ids)]
 
-    def classes(self, part: str = "train") -> Tensor:
-        """How many samples of each class each client has in its train, valid or test part: B×classes.
-
-        Args:
-            part: ``train``, ``valid`` or ``test``.
-        """
-        lists, classes = getattr(self.task.federation, part), self.task.federation.classes
+    def classes(self) -> Tensor:
+        """How many training samples of each class each client has: B×classes."""
+        lists, classes = self.task.federation.train, self.task.federation.classes
         return torch.stack([self.task.targets(lists[client]).bincount(minlength=classes) for client in self.ids])
 
     @property

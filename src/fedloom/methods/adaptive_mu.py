@@ -3,6 +3,10 @@
 Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, section 5.3.2,
 https://arxiv.org/abs/1812.06127: mu grows by 0.1 when the training loss rises, and falls by 0.1 after five rounds in a
 row in which the loss fell. FedProx, FedProxExit and Fed-GALAp share it.
+
+The paper's loss is that of all clients. The server hears only of those that take part, and clients differ in their
+losses: rounds with different clients cannot be compared. So each client's loss is compared with its own last one; a
+client that was not selected, or has left, keeps its last loss. A round of clients that are all new changes nothing.
 """
 
 from __future__ import annotations
@@ -28,19 +32,23 @@ def check_mu(mu: float) -> None:
         raise FedloomError(f"mu={mu}: the proximal weight must not be negative.")
 
 
-def initial_mu(mu: float) -> State:
-    """The server's state of the heuristic before the first round."""
-    return {"mu": torch.tensor(mu), "loss": torch.tensor(torch.inf), "falls": torch.tensor(0)}
+def initial_mu(mu: float, clients: int) -> State:
+    """The server's state of the heuristic before the first round; ``losses`` are the clients' last ones."""
+    return {"mu": torch.tensor(mu), "losses": torch.full((clients,), torch.inf), "falls": torch.tensor(0)}
 
 
-def adapt_mu(server: State, loss: Tensor) -> State:
-    """The state of the heuristic after a round with this training loss."""
-    fell = loss < server["loss"] < torch.inf  # the first round has no earlier loss
-    falls = server["falls"] + 1 if fell else torch.tensor(0)
-    mu = server["mu"] + 0.1 if loss > server["loss"] else server["mu"]
+def adapt_mu(server: State, ids: list[int], losses: Tensor, weights: Tensor) -> State:
+    """The state of the heuristic after a round in which these clients had these training losses."""
+    mu, falls, places = server["mu"], server["falls"], torch.tensor(ids)
+    last = server["losses"][places]
+    known = last < torch.inf
+    if known.any():
+        now, before = (weights[known] * losses[known]).sum(), (weights[known] * last[known]).sum()
+        falls = falls + 1 if now < before else torch.tensor(0)
+        mu = mu + 0.1 if now > before else mu
     if falls == 5:
         mu, falls = (mu - 0.1).clamp(min=0), torch.tensor(0)
-    return {"mu": mu, "loss": loss, "falls": falls}
+    return {"mu": mu, "losses": server["losses"].index_copy(0, places, losses), "falls": falls}
 
 
 MU = Scalar("how near to the received model a site must stay")
@@ -59,7 +67,7 @@ class AdaptiveMu(FedAvg):
 
     def start(self, task: Task) -> State:
         state = super().start(task)
-        return {**state, **initial_mu(self.mu)} if self.adaptive else state
+        return {**state, **initial_mu(self.mu, task.federation.clients)} if self.adaptive else state
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         return Message({name: server[name] for name in ("row", "mu") if name in server})
@@ -75,4 +83,4 @@ class AdaptiveMu(FedAvg):
         state = super().aggregate(server, replies)
         if not self.adaptive:
             return state
-        return {**state, **adapt_mu(server, (replies.weights * replies["loss"]).sum())}
+        return {**state, **adapt_mu(server, replies.ids, replies["loss"], replies.weights)}

@@ -1,7 +1,8 @@
 """FedProxExit: FedProx whose clients leave when they have converged, with a mu that adapts.
 
 As FedAvgExit, with FedProx's proximal term. mu starts at ``mu`` and follows the weighted mean of the clients' losses
-(see ``adaptive_mu``); ``adaptive=false`` fixes it. With ``tolerance = 0`` nobody leaves, and this is FedProx.
+(see ``adaptive_mu``), in which a client that left keeps its last one; ``adaptive=false`` fixes it. With ``tolerance =
+0`` nobody leaves, and this is FedProx.
 
 Tavakoli 2023 (Fed-GALA), section 3, after Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020,
 https://arxiv.org/abs/1812.06127. The proximal term acts beside the local optimiser, ``w - min(lr mu, 1) (w - w_t)``,
@@ -51,7 +52,7 @@ class FedProxExit(FedAvgExit):
         return False
 
     def start(self, task: Task) -> State:
-        return {**super().start(task), **initial_mu(self.mu)}
+        return {**super().start(task), **initial_mu(self.mu, task.federation.clients)}
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         message = super().broadcast(server, ids)
@@ -67,7 +68,7 @@ class FedProxExit(FedAvgExit):
         if not self.adaptive:
             return state
         weights = self.omega(replies.context)[torch.tensor(replies.ids)]
-        return {**state, **adapt_mu(server, (weights * replies["loss"]).sum() / weights.sum())}
+        return {**state, **adapt_mu(server, replies.ids, replies["loss"], weights / weights.sum())}
 
 
 def proximal_cycle(lr: float, mu: Tensor) -> Cycle:

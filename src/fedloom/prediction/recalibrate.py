@@ -1,10 +1,10 @@
-"""Recalibration: a client with a class it never trained on mixes the global model into its own.
+"""Recalibration: a client whose training data lack a class mixes the global model into its own.
 
 A client with its own body under a shared head never predicts a class that was not in its training data (recall 0),
 although the shared model can. The study of the hybrid methods proposes a remedy as future work: average the global and
-the client's own body once a new class appears. Here a class has appeared if it is in the client's validation or test
-part and not in its training part. All weights in which the client's row differs from the shared row are mixed, so the
-model needs no named parts.
+the client's own body once a new class appears. When one appears, its labels are not known yet: a client knows the
+classes of the task and those that it trained on. So all clients that lack a class are mixed, at all times. All weights
+in which the client's row differs from the shared row are mixed, so the model needs no named parts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedloom.core.task import Task
 
 @dataclass(frozen=True)
 class Recalibrate(PredictionStage):
-    """Clients with a new class predict with ``mix * global + (1 - mix) * own``; other clients are unchanged.
+    """Clients that lack a class in training predict with ``mix * global + (1 - mix) * own``; others are unchanged.
 
     Args:
         mix: The global model's share.
@@ -39,7 +39,7 @@ class Recalibrate(PredictionStage):
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         name = type(algorithm).__name__.lower()
         if not task.classifies:
-            raise FedloomError(f"recalibrate looks for new classes, but task {task.name} has no classes: drop it.")
+            raise FedloomError(f"recalibrate looks for missing classes, but task {task.name} has no classes: drop it.")
         if "row" not in algorithm.broadcast(algorithm.start(task), [0]):
             raise FedloomError(
                 f"recalibrate needs a whole shared model to mix in, but {name} sends none: drop recalibrate, or use a "
@@ -52,6 +52,5 @@ class Recalibrate(PredictionStage):
             )
 
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:
-        present = cohort.classes("valid") + cohort.classes("test") > 0
-        new = (present & (cohort.classes() == 0)).any(dim=1, keepdim=True)
-        return torch.where(new, torch.lerp(rows, message["row"], self.mix), rows)
+        lacking = (cohort.classes() == 0).any(dim=1, keepdim=True)
+        return torch.where(lacking, torch.lerp(rows, message["row"], self.mix), rows)

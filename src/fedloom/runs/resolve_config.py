@@ -46,7 +46,8 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
     values = _with_split_spec(values)
     parts = {kind.key: kind.make(values.get(kind.key), where) for kind in PARTS}
     parts["local"] = _with_task_defaults(values.get("local"), values.get("task"))
-    config: RunConfig = validate(RunConfig, {**values, **parts}, where)
+    weights = {"weight_by": "uniform"} if getattr(parts["selection"], "draws_by_size", False) else {}
+    config: RunConfig = validate(RunConfig, {**weights, **values, **parts}, where)
     config.check()
     return config if task is not None else _with_complete_task(config)
 

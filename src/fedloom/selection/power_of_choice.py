@@ -1,15 +1,16 @@
 """Power-of-choice: draw candidates by size, and select those with the largest loss.
 
 Cho, Wang and Joshi, Towards Understanding Biased Client Selection in Federated Learning, AISTATS 2022 (pow-d, and
-rpow-d as ``estimate="last"``). The paper evaluates the training loss; here a client with a validation part
-reports its validation loss. Capanema et al. (FedPredict with client selection) rank by the loss times the client's
+rpow-d as ``estimate="last"``). Candidates are drawn by size, so the selected clients count alike in the average, as in
+the paper: weights by size would count it twice. The paper evaluates the training loss; here a client with a validation
+part reports its validation loss. Capanema et al. (FedPredict with client selection) rank by the loss times the client's
 share of the data: ``by_size``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -33,6 +34,9 @@ class PowerOfChoice(PerRound):
         estimate: ``full`` asks all candidates for their loss; ``last`` reuses the loss of the last round they took
             part in.
     """
+
+    draws_by_size: ClassVar[bool] = True
+    """Size is counted when clients are drawn, so it is not counted again in the average (``weight_by``)."""
 
     candidates: int | None = None
     by_size: bool = False

@@ -118,13 +118,13 @@ class FedGala(FedAvgExit):
         nobody = torch.zeros_like(server["left"])
         return {
             **server,
-            **self.task_phase_state(),
+            **self.task_phase_state(server),
             "phase": torch.tensor(TASK),
             "left": nobody,
             "over": torch.tensor(False),
         }
 
-    def task_phase_state(self) -> State:
+    def task_phase_state(self, server: State) -> State:
         """The part of the state that starts again with phase 3."""
         return {}
 

@@ -29,5 +29,5 @@ class FedGalaP(FedGala, FedProxExit):
         augment: As in FedGala.
     """
 
-    def task_phase_state(self) -> State:
-        return {name: value for name, value in initial_mu(self.mu).items() if name != "mu"}
+    def task_phase_state(self, server: State) -> State:
+        return {**initial_mu(self.mu, len(server["losses"])), "mu": server["mu"]}
