@@ -38,7 +38,7 @@ def test_a_comparison_has_every_section_and_a_verdict() -> None:
     for section in [*SECTIONS, "verdict"]:
         assert f'<h2 id="{section}">' in text
     assert "<h1>Two methods</h1>" in text
-    assert "not established" in text
+    assert "one seed does not establish a lead" in text
     assert "fedloom run config.toml" in text
     assert 'id="verdict"' not in report_page({"fedavg": [history([0.1, 0.6])]})
 

@@ -9,10 +9,12 @@ from fedloom.runs.plans.grid import combination_label, combinations
 from fedloom.runs.plans.sweep import Sweep
 from fedloom.runs.statistics import CLIENTS
 
+VALIDATION = CLIENTS.replace("own_test", "own_validation")
+
 
 def _history(value: float, stopped: str | None = None) -> History:
     records = [
-        {"round": n, "selected": [0], "metrics": {CLIENTS: v}, "steps": 5 * n}
+        {"round": n, "selected": [0], "metrics": {CLIENTS: v, VALIDATION: v}, "steps": 5 * n}
         | {"bytes_up": 10**6 * n, "bytes_down": 0, "bytes_between": 3 * 10**6 * n}
         for n, v in enumerate((0.1, value))
     ]
@@ -27,4 +29,4 @@ def finished_sweep(
     runs = {
         combination_label(c): [_history(value) for value in values] for c, values in zip(chosen, scores, strict=True)
     }
-    return Sweep(grid, {combination_label(c): c for c in chosen}, runs, metrics)
+    return Sweep(grid, {combination_label(c): c for c in chosen}, runs, metrics, VALIDATION)

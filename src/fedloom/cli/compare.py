@@ -85,7 +85,7 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
         typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     rows, score = summary(results, plan.get("reach")), common_score(results)
-    words = verdict(rows, score)
+    words = verdict(results)
     if any(record["metrics"] for runs in results.values() for history in runs for record in history.records):
         write_report(results, folder / "report.html")
     if as_json:

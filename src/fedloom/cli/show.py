@@ -35,7 +35,7 @@ def report(
     page = write_report(found, out or folders[0] / "report.html")
     rows, score = summary(found), common_score(found)
     if as_json:
-        typer.echo(json.dumps({"report": str(page), "methods": rows, "verdict": verdict(rows, score)}))
+        typer.echo(json.dumps({"report": str(page), "methods": rows, "verdict": verdict(found)}))
         return
-    print_table(rows, verdict(rows, score) if len(rows) > 1 else "", score)
+    print_table(rows, verdict(found) if len(rows) > 1 else "", score)
     typer.echo(f"Report: {page}")

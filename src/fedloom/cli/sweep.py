@@ -26,7 +26,9 @@ def sweep(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric", help="The metric to sort by, then others to show (default: clients, global). Repeatable."
+            "--metric",
+            help="The metric to choose by (on validation data), then others to report (default: clients, global). "
+            "Repeatable.",
         ),
     ] = None,
     config: o.Config = None,  # noqa: ARG001  takes_settings reads it
@@ -39,7 +41,7 @@ def sweep(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Run every combination of some settings with the same seeds, and report the best one.
+    """Run every combination of some settings with the same seeds, choose one on validation data, and report test data.
 
     Example:  fedloom sweep --method fedprox --grid method.mu=0.01,0.1,1 --grid local.lr=0.05,0.1 --seeds 3
     """
@@ -68,7 +70,6 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.plan import RunFactory, read_plan
     from fedloom.runs.plans.sweep import PLAN, members, run_sweep
-    from fedloom.runs.plans.sweep_table import sweep_verdict
 
     plan = read_plan(folder, PLAN)
     rounds = {m.label: int(m.values.get("rounds", RunConfig().rounds)) for m in members(plan)}
@@ -82,16 +83,15 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
         raise
     rows = swept.rows
     page = write_sweep_page(swept, folder)
-    words = sweep_verdict(rows, swept.metrics)
     if as_json:
-        result = {"folder": str(folder), "metrics": swept.metrics, "combinations": rows, "verdict": words}
-        typer.echo(json.dumps(result))
+        how = {"chosen_by": swept.chosen_by, "metrics": swept.metrics, "set_aside": swept.set_aside}
+        typer.echo(json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict}))
         return
-    print_sweep(swept, rows, words)
+    print_sweep(swept, rows)
     typer.echo(f"Report: {page}")
 
 
-def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
+def print_sweep(swept: Sweep, rows: list[dict[str, Any]]) -> None:
     """Print the sweep as a table, with the best combination first and marked, and the verdict."""
     from rich.table import Table
 
@@ -102,13 +102,14 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
     table = Table(caption="mean ± standard deviation over seeds" if rows[0]["seeds"] > 1 else "one seed: no spread")
     for heading in short_keys(swept.grid).values():
         table.add_column(heading, justify="right", overflow="fold")
-    for heading in (*(_heading(metric) for metric in swept.metrics), "MB\nsent", "local\nsteps"):
+    shown = list(dict.fromkeys((swept.chosen_by, *swept.metrics)))
+    for heading in (*(_heading(metric) for metric in shown), "MB\nsent", "local\nsteps"):
         table.add_column(heading, justify="right")
     table.add_column("")
     for row in rows:
         table.add_row(
             *map(str, row["settings"].values()),
-            *(value_text(row, metric) for metric in swept.metrics),
+            *(value_text(row, metric) for metric in shown),
             f"{row['megabytes_sent']:,.1f}",
             f"{row['steps']:,.0f}",
             MARKS[row["mark"]],
@@ -119,9 +120,9 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]], words: str) -> None:
     for row in rows:
         if row["stopped"]:
             console.print(f"{row['label']}: {row['stopped']}", soft_wrap=True)
-    console.print(words, soft_wrap=not console.is_terminal)
+    console.print(swept.verdict, soft_wrap=not console.is_terminal)
 
 
 def _heading(metric: str) -> str:
-    """A metric's name as a column heading on two lines."""
-    return metric.replace("/", "\n", 1).replace("_", " ")
+    """A metric's name as a column heading on three lines."""
+    return metric.replace("/", "\n", 2).replace("_", " ")

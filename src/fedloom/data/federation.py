@@ -19,6 +19,7 @@ from torch import Tensor
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
+from fedloom.core.seeds import numpy_generator
 
 
 def _nothing() -> Tensor:
@@ -231,6 +232,30 @@ class Federation:
             )
         later = tuple((since, federation.with_validation_as_test()) for since, federation in self.later)
         return replace(self, test=self.valid, global_test=_nothing(), later=later, counted=self.points)
+
+    def with_validation_part(self, share: float) -> Federation:
+        """The same clients, each with a random share of its samples moved from its training to its validation part.
+
+        Every client keeps a training sample. It is for a federation whose clients have no validation parts.
+
+        Args:
+            share: The share of a client's samples, as ``valid_share`` of a task.
+        """
+        if self.graphs is not None:
+            raise FedloomError(
+                "the nodes of clients' graphs cannot be set aside for validation afterwards: build the task with "
+                "valid_share, for instance 0.2."
+            )
+        train, valid = [], []
+        for client in range(self.clients):
+            own = self.train[client]
+            size = min(max(1, int(int(self.points[client]) * share + 0.5)), len(own) - 1)
+            chosen = np.zeros(len(own), dtype=bool)
+            chosen[numpy_generator(0, "validation part", client).permutation(len(own))[:size]] = True
+            train.append(own.numpy()[~chosen])
+            valid.append(own.numpy()[chosen])
+        later = tuple((since, federation.with_validation_part(share)) for since, federation in self.later)
+        return replace(self, train=Ragged.of(train), valid=Ragged.of(valid), later=later)
 
     def as_one_client(self, without: Sequence[int] = ()) -> Federation:
         """The same data with one client that holds everybody's training samples, in client order.

@@ -25,8 +25,8 @@ from fedloom.runs.plans.advise.text import (
     ROLES,
     bytes_text,
     caveats,
-    probability_text,
     score_text,
+    sure_text,
     title,
     tournament_sentences,
     whom,
@@ -98,8 +98,8 @@ def _body(advice: Advice) -> Iterator[str]:
                 yield _line(advice, pick, name, standing)
     yield "</tbody></table></div>"
     yield (
-        '<p class="note">How sure: the probability that the method to use is better than this one on test data, from '
-        "drawing clients and seeds anew. Up, down, between clients, steps: per client that takes part and round.</p>"
+        '<p class="note">How sure: whether this one is worse or better than the method to use on test data, from '
+        "paired differences over seeds. Up, down, between clients, steps: per client that takes part and round.</p>"
     )
     for pick in (*advice.groups, advice.overall):
         yield f'<p class="verdict"><b>{escape(whom(pick))}.</b> {escape(why(advice, pick))}</p>'
@@ -113,6 +113,6 @@ def _line(advice: Advice, pick: Pick, name: str, standing: Standing) -> str:
     valid = advice.task_score.text(advice.task_score.rank(standing.valid))
     sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
     cells = [pick.group, name, standing.candidate, score_text(standing, advice.task_score), valid]
-    cells += ["" if sure is None else probability_text(sure)]
+    cells += ["" if sure is None else sure_text(sure)]
     cells += [bytes_text(number) for number in (price.bytes_up, price.bytes_down, price.bytes_between)]
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in (*cells, f"{price.steps:.3g}")) + "</tr>"

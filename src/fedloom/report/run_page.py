@@ -65,7 +65,7 @@ def report_page(histories: Histories, title: str | None = None) -> str:
     body = (
         _lead(histories, first),
         *_headline(rows, score),
-        *_verdict(histories, rows, score),
+        *_verdict(histories),
         *_table(rows, score),
         *left_out_table(histories),
         *_figures(histories),
@@ -138,10 +138,10 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:.3g}"
 
 
-def _verdict(histories: Histories, rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
-    if len(rows) > 1:
+def _verdict(histories: Histories) -> Iterator[str]:
+    if len(histories) > 1:
         yield '<h2 id="verdict">Verdict</h2>'
-        words = escape(verdict(rows, score)).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
+        words = escape(verdict(histories)).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
         yield f'<p class="verdict">{words}</p>'
     differ = differences(histories)
     if differ:

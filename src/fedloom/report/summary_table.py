@@ -1,7 +1,8 @@
 """The summary table of a comparison, and the verdict on it.
 
 There is a row per method. Every score is the last one measured, averaged over the method's seeds. The verdict names
-the best method, and claims a lead only if it exceeds the spread over seeds.
+the best method where paired differences over seeds establish its lead (``runs/evidence.py``), and otherwise the methods
+that cannot be told apart.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedloom.runs.evidence import race
 from fedloom.runs.history import History
 from fedloom.runs.score import ACCURACY, Score
 from fedloom.runs.statistics import (
     Histories,
     client_count,
     common_score,
+    is_finite,
     join_names,
     last_value,
     over_seeds,
     stop_reason,
     traffic,
     values_by_round,
+    values_by_seed,
 )
 
 SummaryRow = dict[str, Any]
@@ -85,15 +89,15 @@ def _rounds_to_reach(runs: Sequence[History], reach: float | None) -> SummaryRow
     return {"reach": reach, "reached": len(rounds), "rounds_to": sum(rounds) / len(rounds) if rounds else None}
 
 
-def verdict(rows: Sequence[SummaryRow], score: Score = ACCURACY) -> str:
-    """Which method is ahead on the clients' tests and on the global test, and whether the lead is established.
+def verdict(histories: Histories) -> str:
+    """Which method is best on the clients' tests and on the global test, or which ones cannot be told apart.
 
     Args:
-        rows: What ``summary`` returned.
-        score: The score of the runs.
+        histories: The runs of each method.
     """
+    rows, score = summary(histories), common_score(histories)
     finished = [row for row in rows if not row["stopped"]]
-    found = [_lead([row for row in finished if row[f"{test}_{score.name}"] is not None], test, score) for test in TESTS]
+    found = [_race_sentence(finished, histories, test, score) for test in TESTS]
     sentences = [sentence for sentence, _ in filter(None, found)]
     if not sentences:
         sentences = [
@@ -110,42 +114,59 @@ def verdict(rows: Sequence[SummaryRow], score: Score = ACCURACY) -> str:
     return " ".join(sentences)
 
 
-def _lead(rows: Sequence[SummaryRow], test: str, score: Score) -> tuple[str, bool] | None:
-    """The sentence on one test, and whether the lead is still open."""
-    if len(rows) < 2:
+def _race_sentence(
+    rows: Sequence[SummaryRow], histories: Histories, test: str, score: Score
+) -> tuple[str, bool] | None:
+    """The sentence on one test, and whether a lead is still open; None if fewer than two methods were measured."""
+    key, metric = f"{test}_{score.name}", {"client": score.clients, "global": score.shared}[test]
+    by_method = {str(row["method"]): row for row in rows if row[key] is not None}
+    if len(by_method) < 2:
         return None
-    key, on = f"{test}_{score.name}", TESTS[test] + ("" if score == ACCURACY else f", by {score.title},")
-    first, second, *rest = sorted(rows, key=lambda row: -score.rank(row[key]))
+    ranked = race({name: values_by_seed(histories[name], metric, score.rank) for name in by_method})
+    on = TESTS[test] + ("" if score == ACCURACY else f", by {score.title},")
+    first, second = by_method[ranked.leader], by_method[ranked.leads[0].rival]
     best, away = cell_text(first, key, score), "above" if score.higher_is_better else "below"
-    lead = f"{score.gap_text(abs(first[key] - second[key]))} {away} {second['method']}"
     if first[key] == second[key]:
         return f"{on} {first['method']} and {second['method']} are level at {best}.", True
-    if any(row[f"{key}_std"] is None for row in rows):
-        once = "in this one run" if max(row["seeds"] for row in rows) == 1 else "in these runs"
+    lead = f"{score.gap_text(abs(first[key] - second[key]))} {away} {second['method']}"
+    if any(one.units < 2 for one in ranked.leads):
+        once = "in this one run" if max(row["seeds"] for row in by_method.values()) == 1 else "in these runs"
+        words = f"{on} {first['method']} is ahead {once} ({best}, {lead}), but one seed does not establish a lead."
+        return words + (_over_clients(first, second, histories, score) if test == "client" else ""), True
+    if ranked.level:
+        apart = join_names(ranked.level)
         return (
-            f"{on} {first['method']} is ahead {once} ({best}, {lead}), but with a single seed the lead is not "
-            "established.",
+            f"{on} {first['method']} has the {score.best} mean ({best}, {lead}), but it cannot be told apart from "
+            f"{apart} ({ranked.basis('seeds')}).",
             True,
         )
-    unclear = [row for row in (second, *rest) if abs(first[key] - row[key]) <= _combined_std(first, row, key)]
-    if unclear:
-        names = join_names([str(row["method"]) for row in unclear])
-        widest = max(_combined_std(first, row, key) for row in unclear)
-        return (
-            f"{on} {first['method']} has the {score.best} mean ({best}, {lead}), but its lead over {names} is not "
-            f"established: it is within the combined standard deviation over seeds ({score.gap_text(widest)}).",
-            True,
-        )
+    nearest = min(ranked.leads, key=lambda one: one.gap)
+    low, high = (score.gap_text(end or 0.0) for end in (nearest.low, nearest.high))
+    other = cell_text(by_method[nearest.rival], key, score)
     return (
-        f"{on} {first['method']} is best: {best}, {lead} ({cell_text(second, key, score)}), which is more than the "
-        f"combined standard deviation over {min(first['seeds'], second['seeds'])} seeds "
-        f"({score.gap_text(_combined_std(first, second, key))}).",
+        f"{on} {first['method']} is best: {best}, {score.gap_text(nearest.gap)} {away} {nearest.rival} "
+        f"({other}; between {low.removesuffix(' points')} and {high}; {ranked.basis('seeds')}).",
         False,
     )
 
 
-def _combined_std(one: SummaryRow, other: SummaryRow, key: str) -> float:
-    return float((one[f"{key}_std"] ** 2 + other[f"{key}_std"] ** 2) ** 0.5)
+def _over_clients(first: SummaryRow, second: SummaryRow, histories: Histories, score: Score) -> str:
+    """The leader against the second over the clients of one seed; nothing where they were not measured one by one."""
+    scores = {}
+    for row in (first, second):
+        rows = histories[str(row["method"])][0].clients
+        scores[str(row["method"])] = {
+            r["client"]: score.rank(r[score.name]) for r in rows if is_finite(r.get(score.name))
+        }
+    if min(map(len, scores.values())) < 2:
+        return ""
+    ranked = race(scores)
+    (lead,) = ranked.leads
+    verb = "is better than" if lead.is_established else "cannot be told apart from"
+    return (
+        f" There {ranked.leader} {verb} {lead.rival} ({ranked.basis('clients')}: over clients of one seed; another "
+        "seed may differ)."
+    )
 
 
 def cell_text(row: SummaryRow, key: str, score: Score = ACCURACY) -> str:

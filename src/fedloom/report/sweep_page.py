@@ -10,7 +10,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.report.page import card, config_toml, document, save_page, section
 from fedloom.runs.plans.grid import short_keys
 from fedloom.runs.plans.sweep import Sweep
-from fedloom.runs.plans.sweep_table import MARKS, SweepRow, sweep_verdict, value_text
+from fedloom.runs.plans.sweep_table import MARKS, SweepRow, value_text
 from fedloom.runs.statistics import join_names
 
 
@@ -35,19 +35,19 @@ def sweep_page(sweep: Sweep) -> str:
 
 
 def _body(sweep: Sweep, rows: Sequence[SweepRow]) -> Iterator[str]:
-    metric = sweep.metrics[0]
+    shown = list(dict.fromkeys((sweep.chosen_by, *sweep.metrics)))
     yield f'<p class="lead">{len(rows)} combinations · {rows[0]["seeds"]} seeds each</p>'
     if rows[0]["mark"] == "best":
-        which = f"{rows[0]['label']}; {metric}"
-        yield f'<div class="cards">{card(value_text(rows[0], metric), "Best", which)}</div>'
-    yield f'<p class="verdict">{escape(sweep_verdict(rows, sweep.metrics))}</p>'
+        which = f"{rows[0]['label']}; {sweep.metrics[0]}"
+        yield f'<div class="cards">{card(value_text(rows[0], sweep.metrics[0]), "Best", which)}</div>'
+    yield f'<p class="verdict">{escape(sweep.verdict)}</p>'
     yield from section("grid", "The grid", [sweep.plot])
     yield '<h2 id="numbers">Numbers</h2><div class="wide"><table><thead><tr>'
-    heads = ["", *short_keys(sweep.grid).values(), *sweep.metrics, "MB sent", "Local steps"]
+    heads = ["", *short_keys(sweep.grid).values(), *shown, "MB sent", "Local steps"]
     yield "".join(f"<th>{escape(head)}</th>" for head in heads) + "</tr></thead><tbody>"
     for row in rows:
         cells: list[str] = [MARKS[row["mark"]], *map(str, row["settings"].values())]
-        cells += [value_text(row, metric) for metric in sweep.metrics]
+        cells += [value_text(row, metric) for metric in shown]
         cells += [f"{row['megabytes_sent']:,.2f}", f"{row['steps']:,.0f}"]
         yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
     yield "</tbody></table></div>"
@@ -55,8 +55,8 @@ def _body(sweep: Sweep, rows: Sequence[SweepRow]) -> Iterator[str]:
         if row["stopped"]:
             yield f'<p class="verdict warning">{escape(row["label"])}: {escape(row["stopped"])}</p>'
     yield (
-        '<p class="note">Scores are the last ones measured, on test data: the best of many combinations is a little '
-        "lucky, so measure it anew before you quote it. MB sent is up, down and between clients.</p>"
+        '<p class="note">Scores are the last ones measured. The combinations are ordered by '
+        f"{escape(sweep.chosen_by)}, which no test data take part in. MB sent is up, down and between clients.</p>"
     )
     yield f'<h2 id="config">Config of {escape(rows[0]["label"])}</h2>'
     yield f"<pre>{escape(config_toml(sweep.runs[rows[0]['label']][0].config))}</pre>"

@@ -14,8 +14,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+
 from fedloom.core.errors import FedloomError
 from fedloom.runs.atomic_write import write_atomic
+from fedloom.runs.evidence import half_width
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
 from fedloom.runs.resolve_config import override
@@ -144,11 +147,12 @@ def mean_text(values: Sequence[float], scale: float = 100.0) -> str:
 def ahead_finding(says: str, ours: str, one: Sequence[float], other: Sequence[float], by: float = 0.0) -> StudyFinding:
     """The finding that one mean is above another by more than ``by`` (a share, not points), seed by seed.
 
-    Its text has the difference, and says so if that is within two standard errors.
+    Its text has the difference and its standard error, and says so if the difference is within noise: if Student's
+    interval (paired over seeds, 95 %) includes ``by``.
     """
     gaps = [a - b for a, b in zip(one, other, strict=True)]
-    mean = fmean(gaps)
-    error = stdev(gaps) / len(gaps) ** 0.5 if len(gaps) > 1 else 0.0
-    noise = ", within noise" if len(gaps) > 1 and abs(mean - by) <= 2 * error else ""
-    difference = f"{100 * mean:+.1f} ± {100 * error:.1f} points" if len(gaps) > 1 else f"{100 * mean:+.1f} points"
+    mean, wide = fmean(gaps), half_width(np.array(gaps))
+    noise = ", within noise" if wide is not None and abs(mean - by) <= wide else ""
+    error = "" if wide is None else f" ± {100 * stdev(gaps) / len(gaps) ** 0.5:.1f}"
+    difference = f"{100 * mean:+.1f}{error} points"
     return StudyFinding(says, f"{ours}: {difference}{noise}.", mean > by)

@@ -7,7 +7,8 @@ sample standard deviation over them. A value that is not finite (a diverged run)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,24 @@ def values_by_round(history: History, metric: str) -> dict[int, float]:
 def last_value(history: History, metric: str) -> float | None:
     """The last finite value of a metric."""
     return next(reversed(values_by_round(history, metric).values()), None)
+
+
+def values_by_seed(runs: Sequence[History], metric: str, rank: Callable[[float], float]) -> dict[Hashable, float]:
+    """The last value of a metric in each run of a method, by the run's seed, to be paired with another method's.
+
+    Args:
+        runs: The runs.
+        metric: The full name of the metric.
+        rank: Makes a number of a value that is higher the better the value is.
+    """
+    seen: Counter[Any] = Counter()
+    values: dict[Hashable, float] = {}
+    for run in runs:
+        seed, value = run.config.get("seed", 0), last_value(run, metric)
+        if value is not None:
+            values[seed, seen[seed]] = rank(value)
+        seen[seed] += 1
+    return values
 
 
 def progress(history: History, axis: str) -> dict[int, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -14,11 +14,12 @@ from fedloom.runs.plans import sweep as s
 from support.synthetic import federation, mlp
 
 ACCURACY = "client_model/own_test/accuracy/mean"
+VALIDATION = "client_model/own_validation/accuracy/mean"
 
 
 @pytest.fixture
 def task():
-    return fl.task_of(federation([30, 20, 10]), mlp())
+    return fl.task_of(federation([30, 20, 10]).with_validation_part(0.2), mlp())
 
 
 def test_every_combination_is_that_run(task):
@@ -30,8 +31,9 @@ def test_every_combination_is_that_run(task):
             )
             assert run.records == alone.records
     first = swept.rows[0]
-    assert first["means"][ACCURACY] == max(row["means"][ACCURACY] for row in swept.rows)
+    assert first["means"][VALIDATION] == max(row["means"][VALIDATION] for row in swept.rows)
     assert swept.best == first["settings"]
+    assert (swept.chosen_by, swept.set_aside) == (VALIDATION, None)
 
 
 def test_a_method_of_ones_own_is_swept_as_an_object_and_as_a_class(task):
@@ -55,8 +57,10 @@ def test_the_data_are_swept_where_the_task_has_a_name(task):
     named = fl.task("digits", clients=4, alpha=1.0, seed=3)
     swept = fl.sweep(named, grid={"task.partition.alpha": [0.1, 100.0]}, rounds=1)
     sizes = [[row["train"] for row in runs[0].clients] for runs in swept.runs.values()]
-    assert sizes[0] == fl.task("digits", clients=4, alpha=0.1, seed=3).federation.train.sizes.tolist()
-    assert sizes[1] == fl.task("digits", clients=4, alpha=100.0, seed=3).federation.train.sizes.tolist()
+    for alpha, trained in zip((0.1, 100.0), sizes, strict=True):
+        expected = fl.task("digits", clients=4, alpha=alpha, seed=3, valid_share=0.2)
+        assert trained == expected.federation.train.sizes.tolist()
+    assert swept.set_aside == 0.2
     with pytest.raises(FedloomError, match="needs a named task"):
         fl.sweep(task, grid={"task.clients": [2, 3]}, rounds=1)
 
@@ -69,7 +73,7 @@ def test_a_task_per_seed_is_given_as_a_function():
         return fl.task_of(federation([20 + seed, 10]), mlp())
 
     swept = fl.sweep(of, grid={"local.lr": [0.1, 0.2]}, seeds=2, rounds=1)
-    assert [runs[1].clients[0]["train"] for runs in swept.runs.values()] == [21, 21]
+    assert [runs[1].clients[0]["train"] for runs in swept.runs.values()] == [21 - 8, 21 - 8]  # 20 % of 42 points
     assert made.count(1) == 1
 
 
@@ -132,6 +136,66 @@ def test_what_cannot_be_swept_is_refused_before_anything_is_written(task, tmp_pa
     with pytest.raises(FedloomError, match=part):
         fl.sweep(task, grid=grid, out=tmp_path / "a", **more)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_without_validation_parts_gets_some_and_test_data_do_not_choose():
+    bare = fl.task_of(federation([30, 20, 10]), mlp())
+    swept = fl.sweep(bare, grid={"local.lr": [0.01, 0.3]}, rounds=2)
+    assert swept.set_aside == 0.2
+    assert "20 % of each one's samples were set aside" in str(swept)
+    for row in swept.rows:
+        assert set(row["means"]) == {VALIDATION, ACCURACY, "global_model/global_test/accuracy"}
+    named = fl.sweep(fl.task("digits", clients=4, test_share=0.3), grid={"local.lr": [0.1, 0.2]}, rounds=1)
+    assert named.set_aside == 0.3
+    assert "validation_accuracy" in next(iter(named.runs.values()))[0].clients[0]
+
+
+def test_other_test_labels_change_no_choice():
+    task = fl.task("digits", clients=4, alpha=0.5, seed=1, valid_share=0.2)
+    labels = task.federation.columns["y"].clone()
+    labels[task.federation.test.order] = (labels[task.federation.test.order] + 1) % 10
+    other = replace(
+        task, federation=replace(task.federation, columns={**task.federation.columns, "y": labels}), made_from={}
+    )
+    one, two = (fl.sweep(made, grid={"local.lr": [0.01, 0.1, 0.3]}, rounds=2) for made in (task, other))
+    assert [row["label"] for row in one.rows] == [row["label"] for row in two.rows]
+    assert [row["means"][VALIDATION] for row in one.rows] == [row["means"][VALIDATION] for row in two.rows]
+    assert [row["means"][ACCURACY] for row in one.rows] != [row["means"][ACCURACY] for row in two.rows]
+
+
+def test_a_sweep_that_set_samples_aside_is_resumed_with_them(tmp_path):
+    task = fl.task("digits", clients=4, alpha=0.5, seed=1)
+    fl.sweep(task, grid={"local.lr": [0.1, 0.2]}, rounds=1, out=tmp_path / "a")
+    assert read_toml(tmp_path / "a" / s.PLAN)["config"]["task"]["valid_share"] == 0.2
+    next(tmp_path.glob("a/001*/clients.json")).unlink()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("metrics.jsonl")}
+    plan = read_toml(tmp_path / "a" / s.PLAN)
+    swept = s.run_sweep(tmp_path / "a", plan, lambda *_: (), s.RunFactory())
+    assert swept.set_aside == 0.2
+    assert {path: path.read_bytes() for path in tmp_path.rglob("metrics.jsonl")} == before
+
+
+def test_the_sweep_of_an_earlier_version_is_refused(task, tmp_path):
+    fl.sweep(task, grid={"local.lr": [0.1, 0.2]}, rounds=1, out=tmp_path / "a")
+    plan = {key: value for key, value in read_toml(tmp_path / "a" / s.PLAN).items() if key != "chosen_by"}
+    with pytest.raises(FedloomError, match="chose on test data: start it anew"):
+        s.run_sweep(tmp_path / "a", plan, lambda *_: (), s.RunFactory())
+
+
+@pytest.mark.parametrize(
+    ("metric", "chosen_by"),
+    [
+        (ACCURACY, VALIDATION),
+        ("client_model/own_test/loss/big", "client_model/own_validation/loss/big"),
+        ("trained_model/own_test/accuracy/std", "client_model/own_validation/accuracy/std"),
+        ("global_model/global_test/loss", "client_model/own_validation/loss/weighted"),
+        ("client_model/own_test/withheld_recall/mean", VALIDATION),
+        ("client_model/own_test/accuracy/per_selected", VALIDATION),
+        (VALIDATION, VALIDATION),
+    ],
+)
+def test_every_metric_on_test_data_has_one_on_validation_data_that_chooses(metric, chosen_by):
+    assert s.validation_name(s.full_name(metric, ["accuracy"]), "accuracy") == chosen_by
 
 
 def test_metrics_have_short_names_and_full_ones():

@@ -1,6 +1,8 @@
-"""A sweep's rows are its runs' own numbers, and its verdict claims no more than the spread allows."""
+"""A sweep's rows are its runs' own numbers, and its verdict claims no more than paired seeds allow."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +11,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.runs.plans.sweep import Sweep
 from fedloom.runs.plans.sweep_table import best_row, sweep_verdict
 from fedloom.runs.statistics import CLIENTS
-from support.sweeps import finished_sweep
+from support.sweeps import VALIDATION, finished_sweep
 
-LOSS = "client_model/own_test/loss/mean"
+LOSS = "client_model/own_validation/loss/mean"
 
 
 def test_rows_are_means_over_seeds_with_the_best_first() -> None:
@@ -23,12 +25,27 @@ def test_rows_are_means_over_seeds_with_the_best_first() -> None:
     assert rows[0]["megabytes_sent"] == 4.0
 
 
-def test_level_with_the_best_is_what_the_spread_does_not_tell_apart() -> None:
-    rows = finished_sweep({"local.lr": [1, 2, 3]}, [[0.70, 0.72], [0.69, 0.71], [0.5, 0.52]]).rows
+def test_level_with_the_best_is_what_paired_seeds_do_not_tell_apart() -> None:
+    scores = [[0.70, 0.72, 0.75], [0.69, 0.725, 0.74], [0.5, 0.52, 0.551]]
+    rows = finished_sweep({"local.lr": [1, 2, 3]}, scores).rows
     assert [row["mark"] for row in rows] == ["best", "level", ""]
-    alone = finished_sweep({"local.lr": [1, 2]}, [[0.70], [0.69]]).rows
-    assert [row["mark"] for row in alone] == ["best", ""]
-    assert "single seed" in sweep_verdict(alone, [CLIENTS])
+    words = sweep_verdict(rows, VALIDATION, [CLIENTS])
+    assert "It cannot be told apart from lr=2 (paired over 3 seeds, Holm over 3 pairs, 95 %)." in words
+    clear = finished_sweep({"local.lr": [1, 2]}, [[0.70, 0.80, 0.90], [0.69, 0.791, 0.889]])
+    assert "It is better than all others (paired over 3 seeds, 95 %)" in clear.verdict
+    alone = finished_sweep({"local.lr": [1, 2]}, [[0.70], [0.69]])
+    assert [row["mark"] for row in alone.rows] == ["best", ""]
+    assert "One seed does not establish its lead" in alone.verdict
+
+
+def test_validation_data_choose_and_test_data_are_reported() -> None:
+    sweep = finished_sweep({"local.lr": [1, 2]}, [[0.7], [0.6]])
+    for record in sweep.runs["lr=2"][0].records:
+        record["metrics"][VALIDATION] = 0.9
+    rows = sweep.rows
+    assert best_row(rows)["settings"] == {"local.lr": 2}
+    assert (rows[0]["means"][VALIDATION], rows[0]["means"][CLIENTS]) == (0.9, 0.6)
+    assert f"Best by {VALIDATION}: lr=2 with 90.0 %. Its {CLIENTS} is 60.0 %." in sweep.verdict
 
 
 def test_the_lowest_loss_is_best() -> None:
@@ -36,17 +53,23 @@ def test_the_lowest_loss_is_best() -> None:
     for runs in sweep.runs.values():
         for record in runs[0].records:
             record["metrics"][LOSS] = record["metrics"][CLIENTS]
-    rows = Sweep(sweep.grid, sweep.settings, sweep.runs, (LOSS,)).rows
+    rows = Sweep(sweep.grid, sweep.settings, sweep.runs, (CLIENTS,), LOSS).rows
     assert rows[0]["settings"] == {"local.lr": 2}
+
+
+def test_samples_that_were_set_aside_are_said() -> None:
+    sweep = finished_sweep({"local.lr": [1, 2]}, [[0.7], [0.6]])
+    assert "set aside" not in sweep.verdict
+    assert "20 % of each one's samples were set aside" in str(replace(sweep, set_aside=0.2))
 
 
 def test_the_verdict_names_the_edge_of_a_grid_and_only_there() -> None:
     inside = finished_sweep({"local.lr": [1, 2, 3]}, [[0.2], [0.6], [0.5]]).rows
-    assert "edge" not in sweep_verdict(inside, [CLIENTS])
+    assert "edge" not in sweep_verdict(inside, VALIDATION, [CLIENTS])
     edge = finished_sweep({"local.lr": [1, 2, 3]}, [[0.2], [0.6], [0.9]]).rows
-    assert "The best local.lr is at the edge" in sweep_verdict(edge, [CLIENTS])
+    assert "The best local.lr is at the edge" in sweep_verdict(edge, VALIDATION, [CLIENTS])
     words = finished_sweep({"method": ["a", "b"]}, [[0.2], [0.6]]).rows
-    assert "edge" not in sweep_verdict(words, [CLIENTS])
+    assert "edge" not in sweep_verdict(words, VALIDATION, [CLIENTS])
 
 
 def test_a_stopped_combination_is_never_best() -> None:

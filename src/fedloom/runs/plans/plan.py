@@ -33,6 +33,8 @@ from fedloom.runs.resolve_config import load_config_to_resume, method_from_confi
 from fedloom.runs.runner import Observer, execute, resume
 
 PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.toml": "advice"}
+VALID_SHARE = 0.2
+"""The share of clients' samples that plans set aside for validation where there is no test share to go by."""
 ObserversOf = Callable[[str, int], Sequence[Observer]]
 """The observers for the run of a member (by its label) with a seed."""
 TaskOf = Callable[[int], Task]

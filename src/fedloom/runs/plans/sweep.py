@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from, with_method
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
 from fedloom.runs.plans.plan import (
+    VALID_SHARE,
     Member,
     ObserversOf,
     RunFactory,
@@ -60,7 +61,10 @@ class Sweep:
         grid: The values that were tried for each config key.
         settings: The settings of each combination, by its label.
         runs: The histories of each combination, one per seed.
-        metrics: The names of the compared metrics; the first decides the order.
+        metrics: The names of the reported metrics, on test data.
+        chosen_by: The metric on validation data that decides the order.
+        set_aside: The share of each client's samples that was set aside for validation; None if clients had validation
+            parts already.
         folder: The folder of the sweep; None if it stayed in memory.
     """
 
@@ -68,12 +72,25 @@ class Sweep:
     settings: dict[str, Settings]
     runs: dict[str, list[History]]
     metrics: tuple[str, ...]
+    chosen_by: str
+    set_aside: float | None = None
     folder: Path | None = None
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row per combination, the best first: ``settings``, each metric's mean and std over seeds, the costs."""
-        return sweep_rows(self.settings, self.runs, self.metrics)
+        return sweep_rows(self.settings, self.runs, self.chosen_by, self.metrics)
+
+    @property
+    def verdict(self) -> str:
+        """What was chosen, how sure that is, and whether validation parts were set aside for it."""
+        words = sweep_verdict(self.rows, self.chosen_by, self.metrics)
+        if self.set_aside is None:
+            return words
+        return (
+            f"{words} Clients had no validation parts, so {100 * self.set_aside:g} % of each one's samples were set "
+            "aside for the choice and not trained on."
+        )
 
     @property
     def best(self) -> Settings:
@@ -81,12 +98,12 @@ class Sweep:
         return dict(best_row(self.rows)["settings"])
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """The first metric over the grid as a matplotlib figure, also saved to ``path`` if given.
+        """The metric that decides over the grid as a matplotlib figure, also saved to ``path`` if given.
 
         Args:
             path: The file; its ending names the format.
         """
-        figure = sweep_figure(self.grid, self.rows, self.metrics[0])
+        figure = sweep_figure(self.grid, self.rows, self.chosen_by)
         if path is not None:
             figure.savefig(path, bbox_inches="tight")
         return figure
@@ -95,7 +112,7 @@ class Sweep:
         return f"<Sweep over {', '.join(self.grid)}: {len(self.settings)} combinations. {self}>"
 
     def __str__(self) -> str:
-        return sweep_verdict(self.rows, self.metrics)
+        return self.verdict
 
 
 def sweep(
@@ -108,7 +125,9 @@ def sweep(
     out: str | Path | None = None,
     **settings: Any,
 ) -> Sweep:
-    """Run every combination of a grid with the same seeds.
+    """Run every combination of a grid with the same seeds, choose on validation data, and report test data.
+
+    Where clients have no validation parts, a share of their samples is set aside for the choice.
 
     Args:
         task: A task, the name of a task, or a function from a seed to a task.
@@ -116,7 +135,8 @@ def sweep(
         grid: The values to try for each config key, for instance
             ``{"method.mu": [0.01, 0.1], "local.lr": [0.05, 0.1]}``.
         seeds: How many seeds each combination is run with; the first is ``seed`` (default 0).
-        metrics: Short names (``fedloom.runs.plans.sweep.METRICS``) or full names; the first metric decides the order.
+        metrics: Short names (``fedloom.runs.plans.sweep.METRICS``) or full names, reported on test
+            data; what the first one is on validation data decides the order.
         out: A folder for the sweep. The same call continues a stopped sweep, and so does ``fedloom resume`` if the task
             and the method have names.
         **settings: Any other key of a run's config, as for ``fl.run``.
@@ -134,10 +154,12 @@ def sweep(
             raise FedloomError("a grid over the task's settings needs a named task, but this one is a Python object.")
         task_of = None
     plan = make_plan(values, checked, seeds, metrics, task_of, algorithm)
+    if source.is_named and "set_aside" in plan:
+        task_of = None  # the plan's config builds the task, with validation parts
     folder = None if out is None else Path(out)
     if folder is not None:
         write_plan(folder, PLAN, plan, source.is_named)
-    swept = run_sweep(folder, plan, lambda *_: (), RunFactory(task_of), algorithm)
+    swept = run_sweep(folder, plan, lambda *_: (), _factory(plan, task_of), algorithm)
     warn_if_stopped(history for runs in swept.runs.values() for history in runs)
     return swept
 
@@ -150,11 +172,12 @@ def make_plan(
     task_of: TaskOf | None = None,
     method: Algorithm | None = None,
 ) -> dict[str, Any]:
-    """Check every combination and return the plan of the sweep."""
+    """Check every combination and return the plan of the sweep, with validation parts to choose by."""
     if seeds < 1:
         raise FedloomError(f"seeds={seeds}: it must be at least 1.")
     plan: dict[str, Any] = {"grid": grid, "seeds": seeds, "config": dict(values)}
-    runs, scores = RunFactory(task_of), list[str]()
+    plan |= _set_aside(plan, task_of, method)
+    runs, scores = _factory(plan, task_of), list[str]()
     for member in members(plan, method):
         prepared = runs.prepare(member, first_seed(plan))
         task = prepared.composition.task
@@ -162,10 +185,55 @@ def make_plan(
         scores += [name for name in names if name not in scores]
         if prepared.config.eval_every == 0:
             raise FedloomError("eval_every=0 measures nothing, but a sweep needs scores: leave it out.")
+        task.federation.with_validation_as_test()  # refuses a federation without validation parts
     names = [full_name(metric, scores) for metric in metrics]
     if not names:
         raise FedloomError("a sweep needs a metric: name one of " + ", ".join(METRICS) + ".")
-    return {"grid": grid, "seeds": seeds, "metrics": list(dict.fromkeys(names)), "config": dict(values)}
+    chosen_by = {"metrics": list(dict.fromkeys(names)), "chosen_by": validation_name(names[0], scores[0])}
+    return {**plan, **chosen_by, "config": plan["config"]}
+
+
+def _set_aside(plan: Mapping[str, Any], task_of: TaskOf | None, method: Algorithm | None) -> dict[str, Any]:
+    """What a plan needs where clients have no validation parts: the share that is set aside, and a config with it."""
+    if "task.valid_share" in plan["grid"]:
+        return {}
+    prepared = RunFactory(task_of).prepare(members(plan, method)[0], first_seed(plan))
+    task, settings = prepared.composition.task, prepared.config.task
+    if task.federation.valid.sizes.any():
+        return {}
+    if not task.made_from:
+        return {"set_aside": VALID_SHARE}
+    share = float(settings.test_share or VALID_SHARE)
+    config = {**plan["config"], "task": {**plan["config"].get("task", {}), "valid_share": share}}
+    return {"set_aside": share, "config": config}
+
+
+def _factory(plan: Mapping[str, Any], task_of: TaskOf | None) -> RunFactory:
+    """Prepares the runs of a plan. Tasks that are Python objects without validation parts get them here."""
+    if task_of is None or "set_aside" not in plan:
+        return RunFactory(task_of)
+
+    def with_validation_part(task: Task) -> Task:
+        return replace(task, federation=task.federation.with_validation_part(plan["set_aside"]))
+
+    return RunFactory(task_of, task_view=with_validation_part)
+
+
+def validation_name(metric: str, score: str) -> str:
+    """The metric on clients' validation parts that stands for one on test data.
+
+    For the shared model on the global test set it is the mean over clients weighted by their samples, and for what
+    clients trained or received it is what they predict with.
+
+    Args:
+        metric: The full name of a metric.
+        score: The name of the task's score.
+    """
+    _, part, measure, *over = metric.split("/")
+    if part == "global_test":
+        return f"client_model/own_validation/{measure}/weighted"
+    aggregate = "mean" if over == ["per_selected"] else over[0]
+    return f"client_model/own_validation/{score if measure == 'withheld_recall' else measure}/{aggregate}"
 
 
 def full_name(metric: str, scores: Sequence[str]) -> str:
@@ -174,6 +242,7 @@ def full_name(metric: str, scores: Sequence[str]) -> str:
         return METRICS[metric].format(score=scores[0])
     known = "|".join(re.escape(name) for name in scores)
     own = f"(client|received|trained)_model/own_test/({known}|loss|withheld_recall)/({AGGREGATES})"
+    own += f"|client_model/own_validation/({known}|loss)/({AGGREGATES})"
     if not re.fullmatch(f"global_model/global_test/({known}|loss)|{own}", metric):
         raise unknown("metric", metric, METRICS)
     return metric
@@ -187,9 +256,15 @@ def run_sweep(
     method: Algorithm | None = None,
 ) -> Sweep:
     """Run the unfinished runs of a sweep."""
+    if "chosen_by" not in plan:
+        raise FedloomError(
+            "this sweep was started by an earlier version, which chose on test data: start it anew in another folder."
+        )
     results = run_members(folder, members(plan, method), seeds_of(plan), observers_of, runs)
     settings = {combination_label(chosen): chosen for chosen in combinations(plan["grid"])}
-    return Sweep(dict(plan["grid"]), settings, results, tuple(plan["metrics"]), folder)
+    return Sweep(
+        dict(plan["grid"]), settings, results, tuple(plan["metrics"]), plan["chosen_by"], plan.get("set_aside"), folder
+    )
 
 
 def members(plan: Mapping[str, Any], method: Algorithm | None = None) -> list[Member]:

@@ -1,7 +1,7 @@
 """The results of a sweep: a row per combination, the best combination, and whether its lead is established.
 
-The first metric decides the order. Combinations whose gap to the best is within the combined standard deviation over
-seeds are marked as level with it.
+A combination is chosen by a metric on validation data; the other metrics, on test data, are only reported. Combinations
+that paired differences over seeds do not tell apart from the best (``runs/evidence.py``) are marked as level with it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fedloom.core.errors import FedloomError
 from fedloom.plotting.grid import GridMetric, GridPoint, grid_figure, is_number
+from fedloom.runs.evidence import race
 from fedloom.runs.history import History
 from fedloom.runs.score import Score, scores_of
-from fedloom.runs.statistics import join_names, last_value, over_seeds, stop_reason, traffic
+from fedloom.runs.statistics import join_names, last_value, over_seeds, stop_reason, traffic, values_by_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +26,10 @@ MARKS = {"best": "best", "level": "≈ best", "": "", "left out": "left out"}
 
 
 def sweep_rows(
-    settings: Mapping[str, Mapping[str, Any]], runs: Mapping[str, Sequence[History]], metrics: Sequence[str]
+    settings: Mapping[str, Mapping[str, Any]],
+    runs: Mapping[str, Sequence[History]],
+    chosen_by: str,
+    metrics: Sequence[str],
 ) -> list[SweepRow]:
     """A row per combination, the best first.
 
@@ -36,24 +38,31 @@ def sweep_rows(
     Args:
         settings: The settings of each combination, by its label.
         runs: The histories of each combination, one per seed, by its label.
-        metrics: The metrics of a row; the first one decides the order.
+        chosen_by: The metric that decides the order.
+        metrics: The other metrics of a row.
     """
-    metric = metrics[0]
+    names = list(dict.fromkeys((chosen_by, *metrics)))
     known = next((scores_of(run.config) for some in runs.values() for run in some), [])
-    sign = 1 if lower_is_better(metric, known) else -1
-    rows = [_row(label, chosen, runs[label], metrics) for label, chosen in settings.items()]
+    sign = 1 if lower_is_better(chosen_by, known) else -1
+    rows = [_row(label, chosen, runs[label], names) for label, chosen in settings.items()]
     for row in rows:
-        row["lower_is_better"] = {name: lower_is_better(name, known) for name in metrics}
-        row["in_percent"] = {name: is_share(name, known) for name in metrics}
-    rows.sort(key=lambda row: (row["mark"] == "left out", sign * (row["means"][metric] or 0)))
-    if rows[0]["mark"] == "":
-        rows[0]["mark"] = "best"
-        for row in rows[1:]:
-            row["mark"] = row["mark"] or ("level" if _is_level(rows[0], row, metric) else "")
+        row["lower_is_better"] = {name: lower_is_better(name, known) for name in names}
+        row["in_percent"] = {name: is_share(name, known) for name in names}
+    rows.sort(key=lambda row: (row["mark"] == "left out", sign * (row["means"][chosen_by] or 0)))
+    there = [row for row in rows if row["mark"] != "left out"]
+    if there:
+        there[0]["mark"] = "best"
+    if len(there) > 1:
+        ranked = race({r["label"]: values_by_seed(runs[r["label"]], chosen_by, lambda v: -sign * v) for r in there})
+        if all(lead.units > 1 for lead in ranked.leads):
+            there[0]["tested"] = ranked.basis("seeds")
+            for row in there[1:]:
+                row["mark"] = "level" if row["label"] in ranked.level else ""
     return rows
 
 
 def _row(label: str, settings: Mapping[str, Any], runs: Sequence[History], metrics: Sequence[str]) -> SweepRow:
+    """A combination's row; the first metric decides, and ``tested`` says how the best one was held against the rest."""
     scores = {metric: over_seeds([last_value(run, metric) for run in runs]) for metric in metrics}
     stopped = stop_reason(runs)
     return {
@@ -65,14 +74,9 @@ def _row(label: str, settings: Mapping[str, Any], runs: Sequence[History], metri
         **traffic(runs),
         "steps": sum(run.total("steps") for run in runs) / len(runs),
         "stopped": stopped,
+        "tested": None,
         "mark": "left out" if stopped or scores[metrics[0]][0] is None else "",
     }
-
-
-def _is_level(first: SweepRow, row: SweepRow, metric: str) -> bool:
-    gap: float = abs(first["means"][metric] - row["means"][metric])
-    stds = [first["stds"][metric], row["stds"][metric]]
-    return gap == 0 if None in stds else gap <= float(np.hypot(*stds))
 
 
 def best_row(rows: Sequence[SweepRow]) -> SweepRow:
@@ -112,19 +116,23 @@ def value_text(row: SweepRow, metric: str) -> str:
     return f"{scale * mean:{form}}{'' if std is None else f' ± {scale * std:{form}}'}{unit}"
 
 
-def sweep_verdict(rows: Sequence[SweepRow], metrics: Sequence[str]) -> str:
-    """Which combination is best, whether its lead is established, and whether the grid should be extended."""
-    metric = metrics[0]
+def sweep_verdict(rows: Sequence[SweepRow], chosen_by: str, metrics: Sequence[str]) -> str:
+    """Which combination is best by validation data, which ones cannot be told apart from it, its score on test data,
+    and whether the grid should be extended."""
     if rows[0]["mark"] != "best":
         return "No combination ran to its end with a measured score."
     first = rows[0]
-    words = [f"Best by {metric}: {first['label']} with {value_text(first, metric)}."]
+    words = [f"Best by {chosen_by}: {first['label']} with {value_text(first, chosen_by)}."]
+    if metrics[0] != chosen_by:
+        words.append(f"Its {metrics[0]} is {value_text(first, metrics[0])}.")
     level = [row["label"] for row in rows[1:] if row["mark"] == "level"]
-    if first["seeds"] == 1 and len(rows) > 1:
-        words.append("With a single seed its lead is not established: use --seeds 3 or more.")
+    if first["tested"] is None and sum(row["mark"] != "left out" for row in rows) > 1:
+        words.append("One seed does not establish its lead: use --seeds 3 or more.")
     elif level:
         names = join_names(level) if len(level) < 4 else f"{len(level)} others"
-        words.append(f"Its lead over {names} is not established: it is within the combined standard deviation.")
+        words.append(f"It cannot be told apart from {names} ({first['tested']}).")
+    elif first["tested"]:
+        words.append(f"It is better than all others ({first['tested']}).")
     edges = [key for key in first["settings"] if key.startswith(("method", "local")) and _is_at_edge(rows, key)]
     if edges:
         are = "is at the edge of its grid" if len(edges) == 1 else "are at the edges of their grids"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from fedloom.runs.plans.advise import candidates as c
@@ -12,21 +14,24 @@ GROUPS = ("small", "big")
 SAME = Cost(100.0, 100.0, 10.0)
 
 
-def advice_on(scores, costs=None, tests=None, clients=30, anchors=()):
-    """A one-rung tournament in which ``scores[name]`` are the group's means; clients differ, and all alike."""
+def advice_on(scores, costs=None, tests=None, clients=30, anchors=(), seeds=5):
+    """A one-rung tournament in which ``scores[name]`` are the group's means; clients and seeds hardly differ."""
 
     def outcome(table):
         def play(name, rounds=2, seed=0):  # noqa: ARG001
             groups = zip(GROUPS, table[name], strict=True)
-            return Outcome({g: {f"{g}{k}": s + 0.001 * (k % 5) for k in range(clients)} for g, s in groups}, 1.0)
+            noise = 1e-5 * (crc32(f"{name} {seed}".encode()) % 7)
+            return Outcome(
+                {g: {f"{g}{k}": s + noise + 0.001 * (k % 5) for k in range(clients)} for g, s in groups}, 1.0
+            )
 
         return play
 
-    played = Tournament(list(scores), outcome(scores), Budget(1000), anchors).run([RungPlan(2, 1, len(scores))])
+    played = Tournament(list(scores), outcome(scores), Budget(1000), anchors).run([RungPlan(2, seeds, len(scores))])
     test = outcome(tests or scores)
     prices = {name: (costs or {}).get(name, SAME) for name in scores}
     sizes = {"small": [10, 20], "big": [100, 300]}
-    return picks(played, prices, lambda name: [test(name)], c.method_of, sizes)
+    return picks(played, prices, lambda name: [test(name, seed=seed) for seed in range(seeds)], c.method_of, sizes)
 
 
 def test_each_group_gets_its_own_winner_and_all_together_the_least_regret():
@@ -36,9 +41,9 @@ def test_each_group_gets_its_own_winner_and_all_together_the_least_regret():
     )
     assert [(pick.group, pick.use.candidate) for pick in groups] == [("small", "fedavg lr=1"), ("big", "fedper lr=1")]
     assert overall.use.candidate == "ditto lr=1"
-    assert regrets == pytest.approx({"small": 0.1, "big": 0.1})
+    assert regrets == pytest.approx({"small": 0.1, "big": 0.1}, abs=1e-4)
     assert groups[0].runner_up.candidate == "ditto lr=1"
-    assert groups[0].over_runner_up == groups[0].over_local == 1.0
+    assert min(groups[0].over_runner_up, groups[0].over_local) > 0.999
     assert (groups[1].clients, groups[1].sizes) == (2, (100, 300))
     assert (overall.group, overall.clients, overall.sizes) == (OVERALL, 4, (10, 300))
 
@@ -51,7 +56,8 @@ def test_the_runner_up_is_another_method_and_not_another_setting():
 def test_training_alone_is_compared_with_but_is_no_runner_up():
     (small, _), overall, _ = advice_on({"local lr=1": (0.5, 0.6), "fedavg lr=1": (0.9, 0.5)}, anchors=("local lr=1",))
     assert small.runner_up is None
-    assert (small.local.candidate, small.over_local) == ("local lr=1", 1.0)
+    assert small.local.candidate == "local lr=1"
+    assert small.over_local > 0.999
     assert overall.use.candidate == "fedavg lr=1"
 
 
@@ -59,7 +65,7 @@ def test_level_candidates_are_named_and_the_clearly_cheaper_one_is_taken():
     scores = {"scaffold lr=1": (0.900, 0.9), "fedavg lr=1": (0.895, 0.5), "fedper lr=1": (0.897, 0.5)}
     dear = Cost(200.0, 200.0, 10.0)
     (small, _), _, _ = advice_on(scores, {"scaffold lr=1": dear}, clients=2)
-    assert small.use.candidate == "scaffold lr=1"  # each client is better by half a point: that is sure
+    assert small.use.candidate == "scaffold lr=1"  # it is better by half a point with each seed: that is sure
     assert small.level == ()
 
     def unsure(name):
@@ -86,7 +92,14 @@ def test_a_lead_of_more_than_a_point_is_never_given_away():
     prices = {"ditto lr=1": SAME, "local lr=1": Cost(0.0, 0.0, 10.0)}
     (pick,), _, _ = picks(played, prices, lambda name: [noisy(name)], c.method_of, {"small": [1]})
     assert pick.use.candidate == "ditto lr=1"
-    assert pick.over_runner_up < 0.95
+    assert pick.over_runner_up is None
+
+
+def test_one_seed_makes_nobody_sure():
+    groups, overall, _ = advice_on(
+        {"fedavg lr=1": (0.9, 0.9), "local lr=1": (0.1, 0.1)}, anchors=("local lr=1",), seeds=1
+    )
+    assert [pick.over_local for pick in (*groups, overall)] == [None] * 3
 
 
 def test_how_sure_is_computed_on_test_data_and_the_choice_on_validation_data():
@@ -95,6 +108,7 @@ def test_how_sure_is_computed_on_test_data_and_the_choice_on_validation_data():
         tests={"fedavg lr=1": (0.5, 0.9), "fedper lr=1": (0.7, 0.8)},
     )
     assert [pick.use.candidate for pick in groups] == ["fedavg lr=1", "fedavg lr=1"]
-    assert [pick.over_runner_up for pick in groups] == [0.0, 1.0]
-    assert groups[0].use.valid == pytest.approx(0.902)
-    assert groups[0].use.test == pytest.approx(0.502)
+    assert groups[0].over_runner_up < 0.001
+    assert groups[1].over_runner_up > 0.999
+    assert groups[0].use.valid == pytest.approx(0.902, abs=1e-4)
+    assert groups[0].use.test == pytest.approx(0.502, abs=1e-4)

@@ -8,7 +8,7 @@ import pytest
 
 from fedloom.runs.plans.advise.advice import Advice, Cost, Standing
 from fedloom.runs.plans.advise.halving import Rung
-from fedloom.runs.plans.advise.text import caveats, cost_text, probability_text, score_text, why
+from fedloom.runs.plans.advise.text import caveats, cost_text, score_text, sure_text, why
 from fedloom.runs.score import Score
 from support.advices import DITTO, PICK, example_advice
 
@@ -23,7 +23,7 @@ def test_the_text_names_who_what_how_good_how_sure_and_how_dear(advice: Advice) 
     assert "Small clients: 4 with 5 to 12 training samples" in text
     assert "Big clients: 4 with 90 training samples" in text
     assert "81.0 ± 1.0 %" in text
-    assert "87 % sure to be worse" in text
+    assert "74 % sure to be worse" in text
     assert "> 99 % sure to be worse" in text
     assert "60 kB up and 61 kB down, 6 local steps per client and round" in text
     assert "nothing sent, 3 local steps" in text
@@ -52,11 +52,16 @@ def test_no_line_is_longer_than_a_hundred_columns(advice: Advice) -> None:
 @pytest.mark.parametrize(
     ("change", "part", "not_there"),
     [
-        ({}, "The best on validation data; its lead over the runner-up is not established", "No clear winner"),
-        ({"over_runner_up": 0.97}, "The best on validation data.", "not established"),
-        ({"over_runner_up": 0.02}, "on test data the runner-up is ahead", "not established"),
-        ({"runner_up": None, "over_local": 0.8}, "its lead over training alone is not established", "runner-up"),
-        ({"level": ("fedper lr=0.3", "ditto lr=3")}, "No clear winner between ditto and fedper on", "established"),
+        ({}, "The best on validation data; on test data it cannot be told apart from the runner-up", "No clear winner"),
+        ({"over_runner_up": 0.98}, "The best on validation data.", "told apart"),
+        ({"over_runner_up": None}, "The best on validation data.", "told apart"),
+        ({"over_runner_up": 0.02}, "on test data the runner-up is ahead", "told apart"),
+        (
+            {"runner_up": None, "over_local": 0.8},
+            "on test data it cannot be told apart from training alone",
+            "runner-up",
+        ),
+        ({"level": ("fedper lr=0.3", "ditto lr=3")}, "No clear winner between ditto and fedper on", "told apart"),
         ({"level": ("fedper lr=0.3",), "reason": "sends less"}, "validation data: ditto sends less.", "best mean"),
         ({"level": ("ditto lr=3",), "reason": "takes fewer steps"}, "other settings, and takes fewer steps", "winner"),
     ],
@@ -73,7 +78,7 @@ def test_doubts_are_only_raised_where_there_is_reason(advice: Advice) -> None:
     early = replace(sure, rungs=(Rung(12, 1, ("a", "b")),))
     assert [sentence.split(":")[0] for sentence in caveats(early)] == [
         "The budget ended at 12 of the 20 rounds you intend to train",
-        "There was time for one seed",
+        "There was time for one seed, and another seed may differ",
     ]
 
 
@@ -82,7 +87,17 @@ def test_losses_are_shown_as_losses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sure", "words"), [(1.0, "> 99 %"), (0.5, "50 %"), (0.0, "< 1 %"), (0.953, "95 %"), (0.9499, "94 %")]
+    ("probability", "words"),
+    [
+        (1.0, "> 99 % sure to be worse"),
+        (0.975, "95 % sure to be worse"),
+        (0.9749, "94 % sure to be worse"),
+        (0.5, "not told apart"),
+        (0.26, "not told apart"),
+        (0.25, "50 % sure to be better"),
+        (0.035, "93 % sure to be better"),
+        (0.0, "> 99 % sure to be better"),
+    ],
 )
-def test_probabilities_are_not_more_precise_than_they_are(sure: float, words: str) -> None:
-    assert probability_text(sure) == words
+def test_how_sure_is_said_of_what_is_likely_and_never_backwards(probability: float, words: str) -> None:
+    assert sure_text(probability) == words

@@ -1,8 +1,9 @@
 """The result of a tournament: the candidate for each group of clients, its cost, and the confidence in the choice.
 
 Candidates are chosen by their scores on validation data. Only those that the advice names are then scored on test data,
-once; the confidence is computed from these scores. Two candidates are level if validation data do not separate them
-(95 %) and their means are within a point (1 %): then the clearly cheaper one is taken.
+once; the confidence is computed from these scores, from differences over seeds (``runs/evidence.py``). Two candidates
+are level if validation data do not tell them apart and their means are within a point (1 %): then the clearly cheaper
+one is taken. With one seed nothing is told apart.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedloom.runs.plans.advise.evidence import SURE, Scores, probability_better
+from fedloom.runs.evidence import SURE, probability_better
 from fedloom.runs.plans.advise.halving import OVERALL, Outcome, Rung, Tournament
 from fedloom.runs.plans.advise.text import advice_text
 from fedloom.runs.score import Score
@@ -64,7 +65,8 @@ class Pick:
     """The advice for a group of clients.
 
     ``over_runner_up`` and ``over_local`` are the probabilities, on test data, that ``use`` is better than the best
-    other method and than local training. ``level`` are the other candidates that are level with the best.
+    other method and than local training, corrected for both being asked; None with a single seed. ``level`` are the
+    other candidates that are level with the best.
     """
 
     group: str
@@ -161,19 +163,19 @@ def picks(
         rest = [name for name in ranks[group] if family(name) not in (family(use), family(anchor or use))]
         runner_up = rest[0] if rest else None
         against = anchor if anchor is not None and family(anchor) != family(use) else None
-        mine = _scores_by_client(test_outcomes(use), group)
+        rivals = [name for name in (runner_up, against) if name is not None]
+        over = {
+            name: probability_better(_differences(test_outcomes(use), test_outcomes(name), group), len(rivals))
+            for name in rivals
+        }
         own = sizes.get(group) or [size for some in sizes.values() for size in some]
         found[group] = Pick(
             group=group,
             use=_standing(tournament, use, group, test_outcomes),
             runner_up=None if runner_up is None else _standing(tournament, runner_up, group, test_outcomes),
             local=None if against is None else _standing(tournament, against, group, test_outcomes),
-            over_runner_up=None
-            if runner_up is None
-            else probability_better(mine, _scores_by_client(test_outcomes(runner_up), group)),
-            over_local=None
-            if against is None
-            else probability_better(mine, _scores_by_client(test_outcomes(against), group)),
+            over_runner_up=None if runner_up is None else over[runner_up],
+            over_local=None if against is None else over[against],
             level=level,
             reason=reason,
             clients=len(own),
@@ -188,13 +190,12 @@ def _choose(
 ) -> tuple[str, tuple[str, ...], Reason]:
     """The candidate chosen for a group, the candidates that are level with it, and the reason."""
     best = ranked[0]
-    score, cells = tournament.score(best, group), _scores_by_client(tournament.results(best), group)
+    score, results = tournament.score(best, group), tournament.results(best)
     level = []
     for name in ranked[1:]:
         gap = score - tournament.score(name, group)
-        if gap <= LEVEL * max(1.0, abs(score)) and _is_unsure(
-            cells, _scores_by_client(tournament.results(name), group)
-        ):
+        sure = probability_better(_differences(results, tournament.results(name), group))
+        if gap <= LEVEL * max(1.0, abs(score)) and (sure is None or sure < SURE):
             level.append(name)
     cheap = [name for name in level if _is_cheaper(costs[name], costs[best])]
     if not cheap:
@@ -202,10 +203,6 @@ def _choose(
     use = min(cheap, key=lambda name: (costs[name].bytes, costs[name].steps, ranked.index(name)))
     saves: Reason = "sends less" if _is_clearly_less(costs[use].bytes, costs[best].bytes) else "takes fewer steps"
     return use, tuple(name for name in (best, *level) if name != use), saves
-
-
-def _is_unsure(one: Scores, other: Scores) -> bool:
-    return probability_better(one, other) < SURE
 
 
 def _is_clearly_less(one: float, other: float) -> bool:
@@ -229,18 +226,24 @@ def _standing(tournament: Tournament, name: str, group: str, test_outcomes: Test
 
 def _group_scores(outcome: Outcome, group: str) -> list[float]:
     """The scores of a group's clients, or of all clients."""
-    return [score for name, scores in outcome.scores.items() if group in (name, OVERALL) for score in scores.values()]
+    return list(_client_scores(outcome, group).values())
 
 
-def _scores_by_client(outcomes: Sequence[Outcome], group: str) -> Scores:
-    """The scores of a group's clients (or of all) by seed and client."""
-    return {
-        (seed, client): score
-        for seed, outcome in enumerate(outcomes)
-        for name, scores in outcome.scores.items()
-        if group in (name, OVERALL)
-        for client, score in scores.items()
-    }
+def _client_scores(outcome: Outcome, group: str) -> dict[str, float]:
+    """The same by client."""
+    chosen = [scores for name, scores in outcome.scores.items() if group in (name, OVERALL)]
+    return {client: score for scores in chosen for client, score in scores.items()}
+
+
+def _differences(one: Sequence[Outcome], other: Sequence[Outcome], group: str) -> list[float]:
+    """For each seed, the mean difference of two candidates over the group's clients (or all) that have both scores."""
+    found = []
+    for first, second in zip(one, other, strict=True):
+        scores, rival = _client_scores(first, group), _client_scores(second, group)
+        common = scores.keys() & rival.keys()
+        if common:
+            found.append(_mean([scores[client] - rival[client] for client in sorted(common)]))
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:

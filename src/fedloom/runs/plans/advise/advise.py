@@ -32,6 +32,7 @@ from fedloom.runs.plans.advise.advice import Advice, Cost, picks
 from fedloom.runs.plans.advise.candidates import ANCHOR, Candidate, candidates, families, method_of
 from fedloom.runs.plans.advise.halving import MOST_SEEDS, Budget, Move, Outcome, Tournament, schedule
 from fedloom.runs.plans.plan import (
+    VALID_SHARE,
     Member,
     RunFactory,
     TaskOf,
@@ -130,7 +131,7 @@ def _with_validation(values: Mapping[str, Any], named: bool) -> dict[str, Any]:
     task = dict(values.get("task", {}))
     test = task.get("test_share", RunConfig().task.test_share)
     if named and not task.get("valid_share") and isinstance(test, int | float):
-        task["valid_share"] = test or 0.2
+        task["valid_share"] = test or VALID_SHARE
     kept = {key: value for key, value in values.items() if key not in ("method", "eval_every", "checkpoint_every")}
     return {**kept, "task": task}
 

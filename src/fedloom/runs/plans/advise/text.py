@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from fedloom.runs.evidence import SURE
 from fedloom.runs.plans.advise.candidates import method_of
-from fedloom.runs.plans.advise.evidence import SURE
 from fedloom.runs.score import ACCURACY, Score
 from fedloom.runs.statistics import join_names
 
@@ -51,7 +51,7 @@ def _pick_lines(advice: Advice, pick: Pick) -> Iterator[str]:
     for name, standing in standings:
         if standing is not None:
             sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
-            words = "" if sure is None else f"   {probability_text(sure)} sure to be worse"
+            words = "" if sure is None else f"   {sure_text(sure)}"
             yield f"  {name:9}  {standing.candidate:{wide}}  {score_text(standing, advice.task_score)}{words}"
     yield f"  {'cost':9}  {cost_text(advice.costs[pick.use.candidate])}"
     yield from _wrap(f"  {'why':9}  {why(advice, pick)}", "", " " * 13)
@@ -76,9 +76,19 @@ def score_text(standing: Standing, score: Score) -> str:
     return f"{number:>5} {rest}"
 
 
-def probability_text(sure: float) -> str:
-    """A probability in per cent, rounded down, and without false precision near 0 and 100."""
-    return "> 99 %" if sure > 0.99 else "< 1 %" if sure < 0.01 else f"{int(100 * sure + 1e-9)} %"
+def sure_text(probability: float) -> str:
+    """How sure it is that a rival is worse than the chosen method, or better, in per cent and rounded down.
+
+    Below 50 % the two are not told apart at all.
+
+    Args:
+        probability: The probability that the chosen method is better than the rival.
+    """
+    sure = abs(2 * probability - 1)
+    if sure < 0.5:
+        return "not told apart"
+    share = "> 99 %" if sure > 0.99 else f"{int(100 * sure + 1e-9)} %"
+    return f"{share} sure to be {'worse' if probability >= 0.5 else 'better'}"
 
 
 def cost_text(price: Cost) -> str:
@@ -122,7 +132,7 @@ def why(advice: Advice, pick: Pick) -> str:
     if sure is not None and sure < 1 - SURE:
         words += f"; on test data {rival} is ahead"
     elif sure is not None and sure < SURE and not rivals:
-        words += f"; its lead over {rival} is not established on test data"
+        words += f"; on test data it cannot be told apart from {rival}"
     return words[0].upper() + words[1:] + "."
 
 
@@ -147,7 +157,10 @@ def caveats(advice: Advice) -> Iterator[str]:
             "slowly may be judged too early; give more minutes."
         )
     if last.seeds == 1:
-        yield "There was time for one seed: the probabilities include the variation between clients, not between seeds."
+        yield (
+            "There was time for one seed, and another seed may differ: nothing is said about how sure the choice is; "
+            "give more minutes."
+        )
     for names, sentence in _by_sentence(advice.cannot_run).items():
         yield f"Could not run: {names}. {sentence}"
     if advice.not_run:
