@@ -14,7 +14,7 @@ import fedloom
 ROOT = Path(fedloom.__file__).parent
 
 LOOP = {"core", "training", "rounds", "engines"}
-PARTS = {"aggregation", "methods", "selection", "channel", "attacks", "prediction", "metrics"}
+PARTS = {"aggregation", "methods", "selection", "channel", "attacks", "prediction", "metrics", "losses"}
 DATA = {"plotting", "data", "models", "tasks"}
 RUNS = LOOP | PARTS | DATA | {"runs"}
 
@@ -27,13 +27,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "prediction": {"core"},
     "channel": {"core"},
     "attacks": {"core"},
+    "losses": {"core"},
     "metrics": {"core"},
     "methods": {"core", "aggregation"},
     "rounds": {"core", "training"},
     "engines": {"core", "training", "rounds"},
     "models": {"core"},
     "data": {"core", "plotting"},
-    "tasks": {"core", "plotting", "data", "models", "metrics"},
+    "tasks": {"core", "plotting", "data", "models", "losses", "metrics"},
     "runs": RUNS - {"runs"},
     "report": RUNS,
     "conformance": RUNS,

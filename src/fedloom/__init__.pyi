@@ -27,6 +27,8 @@ from fedloom.core.message import Replies as Replies
 from fedloom.core.message import Reply as Reply
 from fedloom.core.message import Wave as Wave
 from fedloom.core.metric import Metric as Metric
+from fedloom.core.objective import CrossEntropy as CrossEntropy
+from fedloom.core.objective import Loss as Loss
 from fedloom.core.prediction_stage import PredictionStage as PredictionStage
 from fedloom.core.pull import Affine as Affine
 from fedloom.core.selector import Choice as Choice
@@ -46,6 +48,10 @@ from fedloom.data.partition.registry import shards as shards
 from fedloom.data.read import from_arrays as from_arrays
 from fedloom.data.read import read as read
 from fedloom.data.withheld_class import with_withheld_class as with_withheld_class
+from fedloom.losses.bce import BCE as BCE
+from fedloom.losses.focal import Focal as Focal
+from fedloom.losses.huber import Huber as Huber
+from fedloom.losses.mse import MSE as MSE
 from fedloom.methods.centralised import Centralised as Centralised
 from fedloom.methods.cfl import CFL as CFL
 from fedloom.methods.ditto import Ditto as Ditto
@@ -83,6 +89,10 @@ from fedloom.metrics.accuracy import Accuracy as Accuracy
 from fedloom.metrics.auc import AUC as AUC
 from fedloom.metrics.macro_f1 import MacroF1 as MacroF1
 from fedloom.metrics.mae import MAE as MAE
+from fedloom.metrics.micro_f1 import MicroF1 as MicroF1
+from fedloom.metrics.r2 import R2 as R2
+from fedloom.metrics.recall import Recall as Recall
+from fedloom.metrics.rmse import RMSE as RMSE
 from fedloom.prediction.fedpredict import FedPredict as FedPredict
 from fedloom.prediction.finetune import FineTune as FineTune
 from fedloom.prediction.last_local_model import LastLocalModel as LastLocalModel

@@ -5,7 +5,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedloom.core.local_work import LocalWork
-from fedloom.core.task import IGNORED, CrossEntropy, SquaredError, Task
+from fedloom.core.objective import CrossEntropy, SquaredError
+from fedloom.core.targets import IGNORED
+from fedloom.core.task import Task
 from support.synthetic import cohort, federation, mlp
 
 

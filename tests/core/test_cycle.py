@@ -11,7 +11,8 @@ from torch import nn
 from fedloom.core.cycle import Cycle
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.task import SquaredError, Task
+from fedloom.core.objective import SquaredError
+from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.perfedavg import PerFedAvg
 from fedloom.models import build

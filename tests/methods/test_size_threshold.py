@@ -14,7 +14,8 @@ import fedloom as fl
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.task import SquaredError, Task
+from fedloom.core.objective import SquaredError
+from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.size_threshold import crossover
 from fedloom.runs.checkpoint import load_checkpoint

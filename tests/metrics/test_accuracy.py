@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score
 
-from fedloom.core.task import IGNORED, CrossEntropy
+from fedloom.core.objective import CrossEntropy
+from fedloom.core.targets import IGNORED
 from fedloom.metrics.accuracy import Accuracy
 from support.metric_batches import random_outputs, totals
 

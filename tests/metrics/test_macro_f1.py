@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from fedloom.core.task import IGNORED
+from fedloom.core.targets import IGNORED
 from fedloom.metrics.macro_f1 import MacroF1
 from support.metric_batches import random_outputs, totals
 

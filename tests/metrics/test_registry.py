@@ -8,7 +8,7 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import SquaredError
+from fedloom.core.objective import SquaredError
 from fedloom.metrics.registry import METRICS, make_metrics
 from fedloom.runs.resolve_config import resolve
 

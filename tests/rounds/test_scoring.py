@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 import fedloom as fl
-from fedloom.core.task import CrossEntropy
+from fedloom.core.objective import CrossEntropy
 from fedloom.data.federation import Ragged
 from fedloom.rounds.scoring import _clients_at_once
 from fedloom.runs.client_model import client_model

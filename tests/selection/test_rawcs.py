@@ -8,7 +8,8 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError, Stopped
-from fedloom.core.task import SquaredError, Task
+from fedloom.core.objective import SquaredError
+from fedloom.core.task import Task
 from fedloom.data.federation import Federation
 from fedloom.selection import rawcs
 from fedloom.selection.devices import Devices

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedloom.core.task import SquaredError, Task
+from fedloom.core.objective import SquaredError
+from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.rounds.run_state import RunState
 from support.checkpoints import final

@@ -34,6 +34,7 @@ def data(
     client_column: str | None = None,
     group_column: str | None = None,
     ignore: list[str] | None = None,
+    kind: str | None = None,
     seed: int | None = None,
     png: Annotated[Path | None, typer.Option("--png", help="The picture to write (default: NAME.png).")] = None,
     as_json: o.Json = False,
@@ -54,7 +55,7 @@ def data(
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
     federation = _load(
-        words[0], clients, alpha, partition, target, client_column, group_column, ignore or [], seed or 0
+        words[0], clients, alpha, partition, target, client_column, group_column, ignore or [], kind, seed or 0
     )
     from fedloom.data.federation_figure import describe, plot_federation
 
@@ -98,6 +99,7 @@ def _load(
     client_column: str | None,
     group_column: str | None,
     ignore: list[str],
+    kind: str | None,
     seed: int,
 ) -> Federation:
     from fedloom.core.errors import FedloomError
@@ -116,6 +118,7 @@ def _load(
             client=owner,
             group=group_column,
             ignore=ignore,
+            kind=kind,
             clients=clients,
             partition=chosen,
             seed=seed,

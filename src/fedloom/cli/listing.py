@@ -20,6 +20,7 @@ KINDS = (
     "aggregators",
     "channels",
     "attacks",
+    "losses",
     "metrics",
     "stages",
     "engines",
@@ -44,8 +45,8 @@ def listing(
 ) -> None:
     """List the available methods, tasks, models and other parts.
 
-    KIND is one of: methods, tasks, data, models, partitions, selectors, aggregators, channels, attacks, metrics,
-    stages, engines, executions, weightings, trackers.
+    KIND is one of: methods, tasks, data, models, partitions, selectors, aggregators, channels, attacks, losses,
+    metrics, stages, engines, executions, weightings, trackers.
 
     Example:  fedloom list models
     """
@@ -91,6 +92,10 @@ def _rows(kind: str) -> list[dict[str, Any]]:
         from fedloom.data.partition.registry import PARTITIONS
 
         return [_class_row(name, part) for name, part in PARTITIONS.items()]
+    if kind == "losses":
+        from fedloom.losses.registry import LOSSES
+
+        return [_class_row(name, part) for name, part in LOSSES.items()]
     if kind == "metrics":
         from fedloom.metrics.registry import METRICS
 

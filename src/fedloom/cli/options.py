@@ -59,6 +59,14 @@ SETTINGS = (
         "The column of --data whose rows belong together (a patient): never split between training and testing.",
     ),
     Setting("--ignore", list[str], "task.ignore", TASK, "A column of --data that is not a feature. Repeatable."),
+    Setting(
+        *("--kind", str, "task.kind", TASK),
+        "What the target is: classes, number, labels or tokens (default: what its values show).",
+    ),
+    Setting(
+        *("--loss", str, "task.loss", TASK),
+        "A loss of [b]fedloom list losses[/b], or my_file.py:my_loss (default: the usual one of the target).",
+    ),
     Setting("--clients", int, "task.clients", TASK, "The number of clients."),
     Setting("--alpha", float, "", TASK, "Dirichlet label skew: 0.1 is strong, 100 is almost none."),
     Setting("--partition", str, "", TASK, "Another partition of the data, for instance 'shards(2)' or iid."),

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedloom.core.task import SquaredError, Task
+from fedloom.core.objective import SquaredError
+from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 
 Matrix = np.ndarray

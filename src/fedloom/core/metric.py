@@ -59,5 +59,9 @@ class Metric:
         total, count = sums.tolist()
         return total / count if count else math.nan
 
+    def fit(self, task: Task) -> Metric:
+        """This metric for a task, for instance with the number of a class that it names."""
+        return self
+
     def check(self, task: Task) -> None:
         """Raise a ``FedloomError`` that says why a task cannot have this metric."""

@@ -13,7 +13,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedloom.core.client_graphs import ClientGraphs
@@ -21,9 +20,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, Inputs, Transform, input_names, map_inputs, named_inputs, prepare_inputs
 from fedloom.core.layout import Layout, in_single_precision
 from fedloom.core.metric import Metric
-
-IGNORED = -100
-"""A target that does not count: padding of a sequence."""
+from fedloom.core.objective import CrossEntropy, Objective, Standardised
+from fedloom.core.targets import TargetKind, target_kind
 
 
 class Lists(Protocol):
@@ -77,52 +75,6 @@ class FederationView(Protocol):
     def with_validation_part(self, share: float) -> FederationView: ...
     def as_one_client(self, without: Sequence[int] = ()) -> FederationView: ...
     def at(self, round_number: int) -> FederationView: ...
-
-
-class Objective(Protocol):
-    """A loss and a score, both per sample: ``(values, counts)``; means are sums of values over sums of counts."""
-
-    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
-    def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
-    @property
-    def score(self) -> str: ...
-
-
-class CrossEntropy:
-    """Classification: cross-entropy and accuracy, per sample or per position of a sequence."""
-
-    score = "accuracy"
-
-    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of each sample, summed over the positions that count."""
-        if targets.dim() == 1 and torch.compiler.is_compiling():  # without a gather the compiler can vectorise it
-            chosen = (targets.unsqueeze(1) == torch.arange(outputs.shape[1])).to(outputs.dtype)
-            return outputs.logsumexp(1) - (outputs * chosen).sum(1), torch.ones(len(targets))
-        if targets.dim() == 1:
-            return F.cross_entropy(outputs, targets, reduction="none"), torch.ones(len(targets))
-        each = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none", ignore_index=IGNORED)
-        return each.view(targets.shape).sum(1), (targets != IGNORED).sum(1).float()
-
-    def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Correct predictions of each sample, and how many count."""
-        hits = (outputs.argmax(-1) == targets).float()
-        if targets.dim() == 1:
-            return hits, torch.ones(len(targets))
-        return hits.sum(1), (targets != IGNORED).sum(1).float()
-
-
-class SquaredError:
-    """Regression: half the squared distance as loss, the squared distance as score."""
-
-    score = "squared_error"
-
-    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Half the squared distance of each sample."""
-        return 0.5 * (outputs - targets.view_as(outputs)).square().flatten(1).sum(1), torch.ones(len(targets))
-
-    def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The squared distance of each sample."""
-        return (outputs - targets.view_as(outputs)).square().flatten(1).sum(1), torch.ones(len(targets))
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,10 +148,18 @@ class Task:
         return self.metrics[0].name if self.metrics else self.objective.score
 
     @property
+    def kind(self) -> TargetKind:
+        """What a target is: a class, a number, several labels, or a class per token."""
+        return target_kind(self.federation.columns["y"])
+
+    @property
     def classifies(self) -> bool:
         """Whether every target is the number of one class (and neither a sequence nor a measured value)."""
-        y = self.federation.columns["y"]
-        return y.dim() == 1 and not y.is_floating_point()
+        return self.kind == "classes"
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """The model's outputs in the units of the targets, which metrics compare with them."""
+        return self.objective.in_units(outputs) if isinstance(self.objective, Standardised) else outputs
 
     def at(self, round_number: int) -> Task:
         """The task as it stands in a round: clients' data may drift."""

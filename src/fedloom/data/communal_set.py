@@ -12,6 +12,7 @@ import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import generator
+from fedloom.core.targets import target_kind
 from fedloom.data.federation import Federation, Ragged
 
 
@@ -27,7 +28,7 @@ def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Fede
         raise FedloomError(f"communal_per_class={per_class}: it must not be negative.")
     if per_class == 0:
         return federation
-    if labels.dim() > 1 or labels.is_floating_point():
+    if target_kind(labels) != "classes":
         raise FedloomError(
             f"communal_per_class={per_class} takes samples of each class, but these data have no classes: leave it out."
         )

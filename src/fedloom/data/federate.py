@@ -22,6 +22,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.targets import target_kind
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.leak_groups import Units, cut_windows, refuse_split_groups
 from fedloom.data.partition.base import Partition, Partitioner
@@ -37,7 +38,8 @@ class Samples:
     ``natural`` is a key number per sample and ``names`` the keys' names; ``global_test`` the positions of the official
     test set; ``own_test`` marks samples that belong to their client's published test part. Samples with the same number
     in ``blocks`` belong to one natural client, are in order, and overlap their next ``gap`` neighbours. Samples with
-    the same number in ``group`` belong together: they are never on two sides of a split.
+    the same number in ``group`` belong together: they are never on two sides of a split. ``notes`` say what was made of
+    a user's own data.
     """
 
     columns: Mapping[str, Tensor]
@@ -50,6 +52,7 @@ class Samples:
     blocks: np.ndarray | None = None
     gap: int = 0
     group: np.ndarray | None = None
+    notes: Sequence[str] = ()
 
 
 def federate(
@@ -95,7 +98,7 @@ def federate(
     natural = samples.natural if isinstance(partitioner, Natural) else None
     strata = samples.blocks if samples.blocks is not None else natural
     if strata is None:
-        strata = labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.int64)
+        strata = labels if _are_classes(labels) else np.zeros(len(labels), dtype=np.int64)
     if samples.global_test is not None:
         held = np.sort(np.asarray(samples.global_test, dtype=np.int64))
         pool[held] = False
@@ -136,6 +139,7 @@ def federate(
         class_names=tuple(samples.class_names),
         title=title,
         group=_communal_groups(samples),
+        notes=tuple(samples.notes),
     )
 
 
@@ -237,10 +241,14 @@ def _check_columns(samples: Samples) -> np.ndarray:
     if lengths["y"] == 0:
         raise FedloomError("there are no samples: a federation needs at least one.")
     labels = samples.columns["y"].numpy()
-    if labels.ndim == 1 and not 0 <= labels.min() <= labels.max() < samples.classes:
+    if _are_classes(labels) and not 0 <= labels.min() <= labels.max() < samples.classes:
         wrong = int(np.flatnonzero((labels < 0) | (labels >= samples.classes))[0])
         raise FedloomError(
             f"label {labels[wrong]} of sample {wrong + 1} is out of range: {samples.classes} classes "
             f"are numbered 0 to {samples.classes - 1}."
         )
     return labels
+
+
+def _are_classes(labels: np.ndarray) -> bool:
+    return target_kind(torch.from_numpy(labels)) == "classes"

@@ -20,6 +20,7 @@ from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.targets import target_kind
 
 
 def _nothing() -> Tensor:
@@ -106,7 +107,7 @@ class Federation:
         train: The positions of each client's training samples.
         test: The positions of each client's test samples.
         valid: The positions of each client's validation samples.
-        classes: The number of classes that the targets name.
+        classes: The number of classes or labels that the targets name; 1 where targets are numbers.
         global_test: The positions of the global test set, which an evaluation-only node holds.
         communal: The positions of samples that the server and all clients may see.
         names: The clients' names; without them clients are numbered.
@@ -118,6 +119,7 @@ class Federation:
             methods).
         graphs: The clients' graphs, where samples are nodes of graphs.
         group: Numbers of samples that share raw material. The communal set shares no group with the test sets.
+        notes: What was made of a user's own data, in sentences: the kind of target, what is done to each column.
     """
 
     columns: Mapping[str, Tensor]
@@ -135,6 +137,7 @@ class Federation:
     counted: Tensor | None = None
     graphs: ClientGraphs | None = None
     group: Tensor | None = None
+    notes: Sequence[str] = ()
     read_with: Mapping[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
     """The arguments of ``fl.read`` that read it; None if it was made or changed otherwise. ``replace`` drops them."""
 
@@ -202,10 +205,11 @@ class Federation:
     def counts(self) -> np.ndarray:
         """Training samples per client and class, as a clients × classes table.
 
-        Targets that are sequences (next-word tasks) or numbers have no class; they are counted in one column.
+        Targets that are sequences (next-word tasks), numbers or several labels have no class; they are counted in one
+        column.
         """
         labels = self.columns["y"]
-        if labels.dim() > 1 or labels.is_floating_point():
+        if target_kind(labels) != "classes":
             return self.train.sizes.numpy()[:, None].copy()
         cell = self.train.owners * self.classes + labels[self.train.order]
         table = torch.bincount(cell, minlength=self.clients * self.classes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedloom.core.inputs import input_shapes
+from fedloom.core.targets import target_kind
 from fedloom.data.federation import Federation
 from fedloom.plotting.partition import samples_figure
 
@@ -30,6 +31,7 @@ def describe(federation: Federation) -> dict[str, Any]:
     description: dict[str, Any] = {
         "title": federation.title,
         "clients": federation.clients,
+        "target": target_kind(federation.columns["y"]),
         "classes": federation.classes,
         "input_shape": {name: list(x) for name, x in shape.items()} if isinstance(shape, dict) else list(shape),
         "train_samples": int(sizes.sum()),
@@ -41,7 +43,7 @@ def describe(federation: Federation) -> dict[str, Any]:
         "median_client": float(np.median(sizes)),
         "largest_client": int(sizes.max()),
     }
-    if federation.columns["y"].dim() == 1:
+    if target_kind(federation.columns["y"]) == "classes":
         counts = federation.counts()
         share = counts / counts.sum(1, keepdims=True)
         entropy = -(share * np.log(np.where(share > 0, share, 1))).sum(1)

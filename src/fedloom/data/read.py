@@ -30,10 +30,10 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.natural import Natural
 from fedloom.data.partition.quantity_skew import Quantities
 from fedloom.data.partition.registry import partitioner
-from fedloom.data.readers.labels import number_labels
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
 from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
+from fedloom.data.targets import read_targets
 
 Arguments = ParamSpec("Arguments")
 RESERVED = ("x", "y", "client")
@@ -46,6 +46,7 @@ def from_arrays(
     client: Any = None,
     *,
     group: Any = None,
+    kind: str | None = None,
     classes: int | None = None,
     features: Sequence[str] = (),
     own_test: Any = None,
@@ -62,10 +63,12 @@ def from_arrays(
 
     Args:
         x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name.
-        y: One label per sample: whole numbers from 0, or names.
+        y: The targets: whole numbers or names are classes, other numbers are numbers; a row of 0 and 1 per sample is
+            labels, and a row of class numbers is a class per token (-100 marks padding).
         client: The client of each sample, as numbers or names. Without it, samples are divided by ``partition``.
         group: What each sample belongs to, as numbers or names: a patient with several rows, the video of a frame. The
             samples of a group stay together: they are never in two of the train, validation and test parts.
+        kind: What ``y`` is, where its values do not show it: classes, number, labels or tokens.
         classes: The number of classes, where the labels do not show it.
         features: The names of the columns of ``x``, for error messages.
         own_test: Whether each sample belongs to the test part of its client.
@@ -79,7 +82,7 @@ def from_arrays(
         title: What reports and errors call the data.
     """
     samples = samples_from_arrays(
-        x, y, client, group=group, classes=classes, features=features, own_test=own_test, where=title
+        x, y, client, group=group, kind=kind, classes=classes, features=features, own_test=own_test, where=title
     )
     usual: Partitioner = Natural() if samples.natural is not None else Iid()
     chosen = usual if partition is None else partitioner(partition)
@@ -107,22 +110,23 @@ def samples_from_arrays(
     client: Any = None,
     *,
     group: Any = None,
+    kind: str | None = None,
     classes: int | None = None,
     features: Sequence[str] = (),
     own_test: Any = None,
     where: str = "own data",
 ) -> Samples:
-    """Check a user's arrays and turn them into samples: float32 or integer inputs, int64 labels, numbered clients."""
+    """Check a user's arrays and turn them into samples: float32 or integer inputs, targets, numbered clients."""
     if isinstance(x, Mapping):
         columns = {PREFIX + name: _input_array(x[name], name, f"{where}, column {name}") for name in _column_names(x)}
     else:
         columns = {"x": _input_array(x, "x", where)}
     samples = _common_length(columns, where)
-    targets = np.asarray(y)
+    values = np.asarray(y)
     if samples == 0:
         raise FedloomError(f"{where} has no samples: give at least two.")
-    if targets.ndim != 1 or len(targets) != samples:
-        raise FedloomError(f"{where}: {samples} inputs and labels of shape {targets.shape}: give one label each.")
+    if values.ndim not in (1, 2) or len(values) != samples:
+        raise FedloomError(f"{where}: {samples} inputs and labels of shape {values.shape}: give one label each.")
     if samples < 2:
         raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
     for name, inputs in columns.items():
@@ -130,21 +134,22 @@ def samples_from_arrays(
             check_finite(inputs, features, where)
         else:
             check_finite(inputs, (), f"{where}, {name.removeprefix(PREFIX)}")
-    labels, names, count = number_labels(targets, classes, where)
+    targets = read_targets(values, kind, classes, where)
     natural, clients = None, list[str]()
     if client is not None:
         holder = np.asarray(client)
-        if holder.shape != targets.shape:
+        if holder.shape != values.shape[:1]:
             raise FedloomError(f"{where}: {samples} inputs and clients of shape {holder.shape}: give one each.")
         clients, natural = _number_clients(holder)
     return Samples(
-        {name: _input_tensor(inputs) for name, inputs in columns.items()} | {"y": torch.from_numpy(labels)},
-        count,
-        names,
+        {name: _input_tensor(inputs) for name, inputs in columns.items()} | {"y": torch.from_numpy(targets.y)},
+        targets.classes,
+        targets.names,
         natural=natural,
         names=clients,
         own_test=None if own_test is None else np.asarray(own_test, dtype=bool),
         group=None if group is None else number_groups(group, samples, where),
+        notes=(targets.note,),
     )
 
 
@@ -259,6 +264,7 @@ def read(
     client: str = "client",
     group: str | None = None,
     ignore: Sequence[str] = (),
+    kind: str | None = None,
     classes: int | None = None,
     **options: Any,
 ) -> Federation:
@@ -276,6 +282,7 @@ def read(
             video. They are never in two of the train, validation and test parts.
         ignore: Columns of a table, or input columns of an NPZ file, that are left out. Every other column of a table is
             a numeric feature.
+        kind: What the target is, where its values do not show it: classes, number, labels or tokens.
         classes: The number of classes, where the labels do not show it.
         **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
@@ -288,7 +295,7 @@ def read(
     if path.is_dir():
         reader = read_npz_per_client if any(path.rglob("*.npz")) else read_leaf
         x, y, holder, test = reader(path)
-        return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
+        return from_arrays(x, y, holder, own_test=test, kind=kind, classes=classes, **options)
     match path.suffix.lower():
         case suffix if suffix in TABLE_ENDINGS:
             table = read_table(path, target, client, ignore, group=group)
@@ -296,13 +303,20 @@ def read(
             arrays = read_npz(path, ignore, group)
             together = None if group is None else arrays[group]
             return from_arrays(
-                arrays["x"], arrays["y"], arrays.get("client"), group=together, classes=classes, **options
+                arrays["x"], arrays["y"], arrays.get("client"), group=together, kind=kind, classes=classes, **options
             )
         case ".json":
             x, y, holder, test = read_leaf(path)
-            return from_arrays(x, y, holder, own_test=test, classes=classes, **options)
+            return from_arrays(x, y, holder, own_test=test, kind=kind, classes=classes, **options)
         case other:
             raise FedloomError(f"{path.name}: '{other}' cannot be read: use .csv, .tsv, .npz, .parquet or .json.")
     return from_arrays(
-        table.x, table.y, table.client, group=table.group, features=table.features, classes=classes, **options
+        table.x,
+        table.y,
+        table.client,
+        group=table.group,
+        features=table.features,
+        kind=kind,
+        classes=classes,
+        **options,
     )

@@ -10,13 +10,34 @@ from typing import Any
 from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
 from fedloom.core.named_part import PartKind, is_named, part_values
+from fedloom.core.targets import TargetKind
 from fedloom.core.task import Task
 from fedloom.metrics.accuracy import Accuracy
 from fedloom.metrics.auc import AUC
 from fedloom.metrics.macro_f1 import MacroF1
 from fedloom.metrics.mae import MAE
+from fedloom.metrics.micro_f1 import MicroF1
+from fedloom.metrics.r2 import R2
+from fedloom.metrics.recall import Recall
+from fedloom.metrics.rmse import RMSE
 
-METRICS: dict[str, type[Metric]] = {"accuracy": Accuracy, "mae": MAE, "macro_f1": MacroF1, "auc": AUC}
+METRICS: dict[str, type[Metric]] = {
+    "accuracy": Accuracy,
+    "macro_f1": MacroF1,
+    "micro_f1": MicroF1,
+    "recall": Recall,
+    "auc": AUC,
+    "mae": MAE,
+    "rmse": RMSE,
+    "r2": R2,
+}
+USUAL: dict[TargetKind, tuple[str, ...]] = {
+    "classes": (),
+    "tokens": (),
+    "number": ("mae", "rmse", "r2"),
+    "labels": ("macro_f1", "micro_f1"),
+}
+"""The metrics of a task that names none. With none at all, the score is the objective's: accuracy."""
 
 METRIC = PartKind("task.metrics", METRICS, Metric, "metric", is_list=True)
 
@@ -55,8 +76,8 @@ def complete_metrics(specs: MetricSpecs) -> tuple[Metric | dict[str, Any], ...]:
 
 
 def with_metrics(task: Task, specs: MetricSpecs) -> Task:
-    """The task with these metrics; a metric that it cannot have is refused."""
-    metrics = make_metrics(specs)
+    """The task with these metrics, or the usual ones of its targets; a metric that it cannot have is refused."""
+    metrics = make_metrics(specs or USUAL[task.kind])
     for metric in metrics:
         metric.check(task)
-    return replace(task, metrics=tuple(metrics))
+    return replace(task, metrics=tuple(metric.fit(task) for metric in metrics))

@@ -60,6 +60,10 @@ class TaskConfig(Strict):
     drift: Drift | None = None
     options: dict[str, Any] = {}
     """Settings that only this kind of task has, for instance which label a flow task predicts."""
+    kind: Literal["classes", "number", "labels", "tokens"] | None = None
+    """What the targets of your own data are, where their values do not show it."""
+    loss: str | dict[str, Any] | None = None
+    """What models are trained by; None is the usual loss of the targets."""
     metrics: Annotated[list[str | dict[str, Any]], BeforeValidator(metric_list)] = []
     """What models are measured by; the first is the task's score. None: the objective's score, accuracy."""
     seed: int | None = None

@@ -14,6 +14,7 @@ from fedloom.core.metric import Metric
 
 NOTE = "metric/"
 """The prefix of a metric's note in ``made_by``."""
+ABBREVIATIONS = ("f1", "auc", "mae", "rmse", "r2")
 HIGHER, LOWER, PERCENT = "higher is better", "lower is better", ", in per cent"
 
 
@@ -48,7 +49,7 @@ class Score:
     @property
     def title(self) -> str:
         """The name in words: ``macro F1`` of ``macro_f1``."""
-        return " ".join(word.upper() if word in ("f1", "auc", "mae") else word for word in self.name.split("_"))
+        return " ".join(word.upper() if word in ABBREVIATIONS else word for word in self.name.split("_"))
 
     @property
     def heading(self) -> str:

@@ -21,6 +21,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.metric import Metric
 from fedloom.core.named_part import is_named
+from fedloom.core.objective import Loss
 from fedloom.core.spec import split_spec
 from fedloom.core.task import FederationView, Task
 from fedloom.core.user_classes import resolve_user_file, user_class_name
@@ -29,6 +30,7 @@ from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.data.withheld_class import Withhold
+from fedloom.losses.registry import LossSpec, complete_loss
 from fedloom.metrics.registry import MetricSpecs, complete_metrics
 from fedloom.models import Maker
 
@@ -67,6 +69,10 @@ class TaskSettings:
     """The column of a user's table that says which samples belong together, such as a patient."""
     ignore: Sequence[str] = ()
     """Columns of a user's table that are left out."""
+    kind: str | None = None
+    """What the user's targets are (classes, number, labels or tokens), where their values do not show it."""
+    loss: LossSpec = None
+    """What models are trained by; None is the usual loss of the targets."""
     metrics: MetricSpecs = ()
     """What models are measured by; the first is the task's score. None: the objective's score."""
     seed: int = 0
@@ -97,6 +103,7 @@ class TaskSettings:
         if self.drift is not None:
             others["drift"] = validate(Drift, self.drift, "drift")
         others["metrics"] = complete_metrics(self.metrics)
+        others["loss"] = complete_loss(self.loss)
         return replace(self, model=self.model or model, **others)
 
     def section(self, clients: int | None) -> dict[str, Any]:
@@ -119,9 +126,9 @@ class TaskSettings:
     def python_objects(self) -> dict[str, str]:
         """The settings that no config can hold because they are Python objects, and what they are."""
         found: dict[str, str] = {}
-        for key in ("model", "partition"):
+        for key in ("model", "partition", "loss"):
             value = getattr(self, key)
-            if callable(value):
+            if callable(value) or isinstance(value, Loss):
                 found[key] = getattr(value, "__qualname__", type(value).__qualname__)
         own = [type(metric).__qualname__ for metric in self.metrics if isinstance(metric, Metric)]
         return found | ({"metrics": ", ".join(own)} if own else {})

@@ -13,14 +13,17 @@ from torch import nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, input_names, input_shapes
 from fedloom.core.local_work import LocalWork
+from fedloom.core.objective import Objective
 from fedloom.core.spec import split_spec
-from fedloom.core.task import CrossEntropy, Objective, Task
+from fedloom.core.task import Task
 from fedloom.data.changes import with_changes
 from fedloom.data.communal_set import with_communal
 from fedloom.data.federation import Federation
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.data.read import from_arrays, read
+from fedloom.data.target_units import target_units
+from fedloom.losses.registry import LossSpec, complete_loss, make_objective
 from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
@@ -67,6 +70,7 @@ class OwnDataBuilder:
             clients=settings.clients,
             partition=settings.partition,
             ignore=settings.ignore,
+            kind=settings.kind,
             seed=settings.seed,
             test_share=settings.test_share,
             valid_share=settings.valid_share,
@@ -84,6 +88,7 @@ def task_of(
     *,
     name: str = "own",
     objective: Objective | None = None,
+    loss: LossSpec = None,
     seed: int = 0,
     model_options: Mapping[str, Any] | None = None,
     normalise: bool = True,
@@ -97,15 +102,21 @@ def task_of(
             input columns, a model that takes a dict gets their tensors by name, and any other gets one tensor, joined
             along axis 1.
         name: What the task is called in records and reports.
-        objective: Loss and score; cross-entropy and accuracy by default.
+        objective: A loss and a score of your own, instead of ``loss``.
+        loss: A name of ``fedloom list losses``, ``{"name": ..., settings}``, a loss, or a function of outputs and
+            targets that returns one loss per sample. By default it follows from the targets: cross-entropy for classes,
+            Huber for numbers, binary cross-entropy for labels.
         seed: The seed of the initial weights of a model that is made here.
         model_options: Options of a model that is made here.
         normalise: Whether float and image inputs are normalised by the training data's mean and spread.
         metrics: Names of ``fedloom list metrics``, ``{"name": ..., settings}`` or metrics; the first is the task's
-            score in tables, figures, sweeps and advice. Without any, it is the objective's score.
+            score in tables, figures, sweeps and advice. Without any, they follow from the targets: accuracy; MAE, RMSE
+            and R2 for numbers; macro and micro F1 for labels.
     """
     columns = federation.columns
-    known = TaskSettings(name, model=model, model_options=model_options or {}, metrics=metrics, seed=seed)
+    if objective is not None and loss is not None:
+        raise FedloomError("objective and loss both say what is trained by: give one.")
+    known = TaskSettings(name, model=model, model_options=model_options or {}, loss=loss, metrics=metrics, seed=seed)
     settings, objects = _settings(federation, known.with_named_model())
     if objective is not None:
         objects["objective"] = type(objective).__qualname__
@@ -126,7 +137,7 @@ def task_of(
         name,
         federation,
         model,
-        objective=objective or CrossEntropy(),
+        objective=objective or make_objective(loss, federation, target_units(federation)),
         prepare=whole,
         made_from=settings.section(settings.clients),
         python_objects=objects | settings.python_objects,
@@ -137,8 +148,8 @@ def task_of(
 def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSettings, dict[str, str]]:
     """The settings with those that read the data, and what of the data no config can hold."""
     if federation.read_with is None:
-        complete = replace(settings, clients=federation.clients, metrics=complete_metrics(settings.metrics))
-        return complete, {"data": "arrays in memory"}
+        named: dict[str, Any] = {"loss": complete_loss(settings.loss), "metrics": complete_metrics(settings.metrics)}
+        return replace(settings, clients=federation.clients, **named), {"data": "arrays in memory"}
     read_with = {COLUMNS.get(key, key): value for key, value in federation.read_with.items() if key != TITLE}
     known = {key: value for key, value in read_with.items() if hasattr(settings, key)}
     usual = {**signature(read).parameters, **signature(from_arrays).parameters}

@@ -17,7 +17,9 @@ from fedloom.core.task import Task
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.registry import dirichlet
+from fedloom.data.target_units import target_units
 from fedloom.data.withheld_class import Withhold
+from fedloom.losses.registry import LossSpec, make_objective
 from fedloom.metrics.registry import MetricSpecs, with_metrics
 from fedloom.models import Maker
 from fedloom.tasks.builder import TaskSettings
@@ -27,7 +29,15 @@ from fedloom.tasks.registry import canonical_task, task_builder
 def build_task(settings: TaskSettings) -> Task:
     """The task that settings name."""
     settings = replace(settings, name=canonical_task(settings.name)).with_named_model()
+    if settings.kind is not None and settings.name != "own":
+        raise FedloomError(
+            f"kind={settings.kind} says what the targets of your own data are, but task {settings.name} has its own: "
+            "leave it out, or give --data FILE."
+        )
     built = task_builder(settings.name).build(settings)
+    if settings.loss is not None:
+        units = target_units(built.federation)
+        built = replace(built, objective=make_objective(settings.loss, built.federation, units))
     return with_metrics(built, settings.metrics)
 
 
@@ -47,10 +57,12 @@ def task(
     drift: Drift | Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     path: str | None = None,
-    target: str = TaskSettings.target,
+    target: str | Sequence[str] = TaskSettings.target,
     client_column: str = TaskSettings.client_column,
     group_column: str | None = TaskSettings.group_column,
     ignore: Sequence[str] = (),
+    kind: str | None = None,
+    loss: LossSpec = None,
     metrics: MetricSpecs = (),
     seed: int = TaskSettings.seed,
 ) -> Task:
@@ -72,12 +84,16 @@ def task(
         drift: ``{"rounds": [10]}`` lets clients exchange their data in round 10.
         options: Settings that only this kind of task has.
         path: The file or folder of a task that reads your data, such as ``own``.
-        target: The column of your table that holds the label.
+        target: The column of your table that holds the target; several columns of 0 and 1 are labels.
         client_column: The column of your table that says whose sample it is.
         group_column: The column of your table that says which samples belong together, such as a patient.
         ignore: Columns of your table that are left out.
+        kind: What your targets are, where their values do not show it: classes, number, labels or tokens.
+        loss: A name of ``fedloom list losses``, ``{"name": ..., settings}``, a loss, or a function of outputs and
+            targets that returns one loss per sample; by default the usual loss of the targets.
         metrics: Names of ``fedloom list metrics``, ``{"name": ..., settings}`` or metrics; the first is the task's
-            score in tables, figures, sweeps and advice. Without any, it is accuracy.
+            score in tables, figures, sweeps and advice. Without any, it is accuracy; of numbers MAE, of labels macro
+            F1.
         seed: The seed of the partition and of the initial model.
     """
     if alpha is not None:
@@ -98,10 +114,12 @@ def task(
         drift=drift,
         options=options or {},
         path=path,
-        target=target,
+        target=target if isinstance(target, str) else ",".join(target),
         client_column=client_column,
         group_column=group_column,
         ignore=tuple(ignore),
+        kind=kind,
+        loss=loss,
         metrics=metrics,
         seed=seed,
     )

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
+from fedloom.core.objective import Objective
 from fedloom.core.pull import Affine, Pull
-from fedloom.core.task import Objective
 from fedloom.core.trainer import TrainingRequest
 from fedloom.training.batches import Assignment, lockstep
 from fedloom.training.keyed_dropout import KeyedDropout, step_key

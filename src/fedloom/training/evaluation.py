@@ -155,6 +155,7 @@ class Evaluator:
             for row, values in zip(sums, (losses, scores, counts), strict=True):
                 row[places] += (values.view(chunk.shape).double() * real).sum(1)
             if metrics is not None:
+                outputs = task.predictions(outputs)
                 ends, wide = real.sum(1).long().tolist(), chunk.shape[1]
                 for i, place in enumerate(places.tolist()):
                     own = slice(i * wide, i * wide + ends[i])
@@ -178,7 +179,7 @@ class Evaluator:
             for column, values in zip(columns, (losses, scores, counts), strict=True):
                 column.append(values.double())
             if watch is not None:
-                watch(outputs, targets)
+                watch(task.predictions(outputs), targets)
         empty = torch.zeros(0, dtype=torch.float64)
         loss, right, counts = (torch.cat(column) if column else empty for column in columns)
         return loss, right, counts

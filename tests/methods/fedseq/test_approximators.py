@@ -13,8 +13,9 @@ import fedloom as fl
 from fedloom.aggregation.weighting import weights
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.objective import SquaredError
 from fedloom.core.server_context import ServerContext
-from fedloom.core.task import SquaredError, Task
+from fedloom.core.task import Task
 from fedloom.methods.fedseq.approximators import check_approximator, confidences, linear_columns, principal_components
 from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import Branching, federation, mlp

@@ -13,8 +13,10 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.targets import target_kind
 
 
 class Partitioner(Protocol):
@@ -60,12 +62,17 @@ class Partition(ABC):
         """The client of each sample, or -1."""
 
 
+SEQUENCES = "sequences or differ within groups that stay together"
+
+
 def single_labels(labels: np.ndarray, name: str) -> np.ndarray:
     """The labels, or an error if they are not one number per sample."""
-    if labels.ndim != 1:
+    kind = target_kind(torch.from_numpy(labels))
+    if kind != "classes":
+        what = {"number": "numbers", "labels": "several labels each", "tokens": SEQUENCES}[kind]
         raise FedloomError(
-            f"the partition '{name}' needs one label per sample, but these targets are sequences or differ within "
-            "groups that stay together: use iid, power-law or natural."
+            f"the partition '{name}' needs one label per sample, but these targets are {what}: use iid, power-law or "
+            "natural."
         )
     return labels
 

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fedloom.core.errors import FedloomError
 
 
+def is_missing(values: np.ndarray) -> np.ndarray:
+    """Which values are missing: empty text, None, NaN."""
+    found: Any = np.zeros(values.shape, dtype=bool)
+    if values.dtype.kind == "f":
+        found = np.isnan(values)
+    elif values.dtype.kind in "US":
+        found = np.char.strip(values) == ""
+    elif values.dtype.kind == "O":
+        found = [v is None or v != v or (isinstance(v, str) and not v.strip()) for v in values.flat]
+    return np.asarray(found, dtype=bool).reshape(values.shape)
+
+
 def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[np.ndarray, list[str], int]:
-    """Class numbers, class names (empty when the labels are numbers already) and the number of classes.
+    """Class numbers, class names (empty when the labels are class numbers already) and the number of classes.
 
     Text that can be read as numbers counts as numbers; other text is names, numbered in sorted order. Numbers must be
-    whole and between 0 and classes - 1.
+    whole. They are class numbers if the number of classes is given, or if there is a 0 among them; otherwise each
+    different number is the name of a class: labels 1 to 3 are three classes.
     """
     if labels.dtype.kind in "USO":
         text = np.asarray(labels, dtype=str)
-        empty = np.flatnonzero(np.char.strip(text) == "")
-        if len(empty):
-            raise FedloomError(f"{where}: the label of row {empty[0] + 1} is empty: fill it in or leave the row out.")
         try:
             labels = text.astype(np.float64)
         except ValueError:
@@ -30,8 +42,13 @@ def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[
     if not whole.all():
         row = int(np.flatnonzero(~whole)[0])
         raise FedloomError(
-            f"{where}: the label of row {row + 1} is {labels[row]:g}: labels must be whole numbers from 0, or names."
+            f"{where}: the label of row {row + 1} is {labels[row]:g}: classes must be whole numbers or names; for "
+            "measured values use kind number."
         )
+    if classes is None and labels.min() != 0:
+        values, numbers = np.unique(labels, return_inverse=True)
+        count = _count(len(values) - 1, len(labels), None, where)
+        return numbers.astype(np.int64), [str(int(value)) for value in values], count
     wrong = labels < 0 if classes is None else (labels < 0) | (labels >= classes)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -48,6 +65,6 @@ def _count(largest: int, samples: int, classes: int | None, where: str) -> int:
     if largest + 1 > max(1000, samples):
         raise FedloomError(
             f"{where}: the largest label is {largest} over {samples} samples, so these look like identifiers, not "
-            "classes: number them from 0, or state the number of classes."
+            "classes: number them from 0, state the number of classes, or use kind number for measured values."
         )
     return max(2, largest + 1)

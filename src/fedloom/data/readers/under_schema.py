@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import IGNORED
+from fedloom.core.targets import IGNORED
 from fedloom.data.federate import Samples
 from fedloom.data.folder import read_arrays
 from fedloom.data.read import samples_from_arrays

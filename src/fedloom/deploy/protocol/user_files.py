@@ -47,6 +47,7 @@ def _names(plain: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
         yield task, "model"
     lists = [task.get("metrics", []), *(plain.get(kind.key, []) for kind in PARTS if kind.is_list)]
     single = [(plain, key) for key in ("method", *(kind.key for kind in PARTS if not kind.is_list)) if key in plain]
+    single += [(task, "loss")] if "loss" in task else []
     for place, key in [*single, *((parts, number) for parts in lists for number in range(len(parts)))]:
         if isinstance(place[key], str):
             yield place, key

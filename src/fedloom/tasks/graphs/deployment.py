@@ -195,7 +195,7 @@ def _read_under_schema(path: Path, settings: TaskSettings, schema: DataSchema) -
         raise FedloomError(f"{path.name}: its nodes have {width} features, but the task's have {schema.shape[0]}.")
     labels = source.labels
     if source.class_names:
-        number = {name: place for place, name in enumerate(schema.class_names)}
+        number = {name: place for place, name in enumerate(schema.labels)}
         found = torch.tensor([number.get(name, schema.classes) for name in source.class_names])
         labels = torch.where(labels < 0, labels, found[labels.clamp(min=0)])
     unknown = (labels >= schema.classes).nonzero().flatten()

@@ -11,7 +11,7 @@ import torch
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import SquaredError
+from fedloom.core.objective import SquaredError
 from fedloom.runs.history import History
 from fedloom.runs.plans.advise import advise as a
 from fedloom.runs.plans.advise import candidates as c

@@ -1,0 +1,33 @@
+"""Huber loss: squared near the target and linear far from it, so that outliers pull less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.losses.mse import MSE, distances
+
+
+@dataclass(frozen=True)
+class Huber(MSE):
+    """Half the squared error of a number up to ``delta``, linear beyond; outliers pull less.
+
+    Args:
+        delta: Where it becomes linear, in standard deviations of the training targets.
+    """
+
+    delta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.delta > 0:
+            raise FedloomError(f"loss huber: delta={self.delta}: it must be a positive number.")
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The Huber loss of each sample."""
+        away = distances(outputs, targets)
+        each = F.huber_loss(away, torch.zeros_like(away), reduction="none", delta=self.delta)
+        return each.mean(1), torch.ones(len(targets))

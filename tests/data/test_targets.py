@@ -1,0 +1,90 @@
+"""Targets as users have them: what is chosen, what is said about it, and what is refused."""
+
+import numpy as np
+import pytest
+
+import fedloom as fl
+from fedloom.core.errors import FedloomError
+from fedloom.data.targets import read_targets
+
+
+def read(values, kind=None, classes=None):
+    return read_targets(np.asarray(values), kind, classes, "t.csv", "column 'y'")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "classes", "names"),
+    [
+        (["cat", "dog", "cat"], "classes", 2, ["cat", "dog"]),
+        ([1, 2, 3, 1], "classes", 3, ["1", "2", "3"]),
+        (["1", "2", "3"], "classes", 3, ["1", "2", "3"]),
+        ([1.0, 2.0, 3.0], "classes", 3, ["1", "2", "3"]),
+        ([-1, 1, 1], "classes", 2, ["-1", "1"]),
+        ([0, 1, 3], "classes", 4, []),
+        ([True, False], "classes", 2, []),
+        ([1.5, 2, 3], "number", 1, ()),
+        (["1.5", "2", "-3"], "number", 1, ()),
+        ([str(n) for n in range(21)], "number", 1, ()),
+        ([str(n) for n in range(20)], "classes", 20, []),
+        (list(range(347)), "classes", 347, []),  # whole numbers of an array are class numbers
+        (["a|b", "b", "a", "c | a"], "labels", 3, ["a", "b", "c"]),
+        (["a;b", "b", "a;b;c", "c", "c;a"], "labels", 3, ["a", "b", "c"]),
+        ([[0, 1], [1, 1]], "labels", 2, ()),
+        ([[0, 1, 2], [1, 1, -100]], "tokens", 3, ()),
+    ],
+)
+def test_the_kind_follows_from_the_values(values, kind, classes, names):
+    found = read(values)
+    assert (found.kind, found.classes, list(found.names)) == (kind, classes, list(names))
+    assert "column 'y'" in found.note
+
+
+def test_each_kind_can_be_asked_for():
+    values = [str(n) for n in range(347)]
+    assert read(values).kind == "number"
+    assert "it has 347 different numbers" in read(values).note
+    assert "--kind classes" in read(values).note
+    assert (read(values, "classes").kind, read(values, "classes").classes) == ("classes", 347)
+    assert read([0, 1, 1], "number").y.tolist() == [0.0, 1.0, 1.0]
+    assert read(["a|b", "b", "a"], "classes").classes == 3
+    assert read([[0, 1], [1, 1]], "tokens").kind == "tokens"
+    assert read(["a, b", "b"], "labels").y.tolist() == [[1, 1], [0, 1]]
+
+
+def test_labels_one_to_three_train_three_outputs():
+    data = fl.from_arrays(np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 3 + 1)
+    assert data.classes == 3
+    assert data.columns["y"].unique().tolist() == [0, 1, 2]
+    assert fl.task_of(data).model.head.out_features == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "said"),
+    [
+        ([None, "a"], None, "the label of row 1 is missing"),
+        ([1.0, np.nan], None, "the label of row 2 is missing"),
+        (["a", " "], None, "the label of row 2 is missing"),
+        (np.array(["a", None, float("nan")], dtype=object), None, "the label of row 2 is missing"),
+        (["x", "x"], None, "'x' in every row: there is nothing to learn"),
+        ([2.5, 2.5], None, "2.5 in every row: there is nothing to learn"),
+        (["a", "b"], "number", "'a' in row 1 of column 'y' is not a number"),
+        ([1.5, 2], "classes", "row 1 is 1.5: classes must be whole numbers or names.*kind number"),
+        ([1, 2], "tokens", "kind tokens needs a row of them"),
+        ([[1, 2], [0, 1]], "labels", "kind labels needs 0 or 1 for each label"),
+        ([[1, 2], [0, 1]], "number", "kind number needs one value per sample"),
+        ([[1.5, 2], [0, 1]], None, "give class numbers for the tokens"),
+        ([[1, -2], [0, 1]], None, "numbered from 0, and -100 marks padding"),
+        ([1, 2], "numbers", "Did you mean 'number'"),
+    ],
+)
+def test_what_cannot_be_a_target_is_said_in_a_sentence(values, kind, said):
+    with pytest.raises(FedloomError, match=said):
+        read(values, kind)
+
+
+def test_a_partition_by_label_is_refused_for_numbers_and_labels():
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    for y, what in ((x[:, 0], "numbers"), ((x > 0).astype(int), "several labels each")):
+        with pytest.raises(FedloomError, match=f"needs one label per sample, but these targets are {what}: use iid"):
+            fl.from_arrays(x, y, partition="dirichlet(0.1)", clients=3)
+        assert fl.from_arrays(x, y, clients=3).clients == 3
