@@ -124,7 +124,7 @@ def test_a_model_that_is_not_a_body_and_a_head_is_refused(name, parts, has):
     model = nn.Linear(20, 5) if parts is None else mlp()
     if parts is not None:
         model.parts = parts  # type: ignore[assignment]
-    sentence = f"{name} needs a model with a body and a head, and {type(model).__name__} has {has}: name the head"
+    sentence = f"{name} needs a model with a body and a head, but {type(model).__name__} has {has}: name the head"
     with pytest.raises(FedloomError, match=sentence):
         fl.run(Task("t", federation(SIZES), model), name, rounds=1)
 

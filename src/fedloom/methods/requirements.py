@@ -14,7 +14,7 @@ def require_body_and_head(algorithm: Algorithm, task: Task) -> None:
     """Refuse a model that is not a body and a head."""
     if set(task.layout.parts) != {"body", "head"}:
         raise FedloomError(
-            f"{type(algorithm).__name__.lower()} needs a model with a body and a head, and {type(task.model).__name__} "
+            f"{type(algorithm).__name__.lower()} needs a model with a body and a head, but {type(task.model).__name__} "
             f"has {', '.join(task.layout.parts)}: name the head, and nothing but the head, in model.parts."
         )
 
