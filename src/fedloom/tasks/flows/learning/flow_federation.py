@@ -1,8 +1,9 @@
 """From a corpus to a federation: organisations become clients, flows become data points with classes.
 
 A flow is never split: all of its points are in one part, or a test point would be the beginning of a flow that was
-trained on. ``extra`` flows are for testing only and do not count as a client's data: what depends on a client's size
-(such as which clients a hybrid method calls large) uses the size without them.
+trained on. Copies of a flow (``duplicates``) are in one part too; those that several organisations hold are for
+training with all of them. ``extra`` flows are for testing only and do not count as a client's data: what depends on a
+client's size (such as which clients a hybrid method calls large) uses the size without them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import key, numpy_generator
 from fedloom.data.federation import Federation, Ragged
-from fedloom.tasks.flows.corpus import Corpus
+from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Flow, Node
 from fedloom.tasks.flows.learning.data_points import FlowTable
+from fedloom.tasks.flows.learning.duplicates import duplicate_numbers
 from fedloom.tasks.flows.learning.flow_schema import FlowSchema
 from fedloom.tasks.flows.learning.placement_order import placement_order
 from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS
@@ -106,6 +108,7 @@ def federation_of(
     labels = torch.tensor(classes.numbers(nodes))[rows]
 
     sizes = np.bincount(points[:, 0].numpy(), minlength=len(flows))
+    copies, shared = _copies(organisations, flows)
     owners, parts = np.zeros(len(flows), dtype=np.int64), np.full(len(flows), EXTRA)
     first = 0
     for client, organisation in enumerate(organisations):
@@ -115,7 +118,7 @@ def federation_of(
         if not len(able):
             raise FedloomError(f"organisation '{organisation.name}' has no action to predict: remove it.")
         random = numpy_generator(seed, f"split of {organisation.name}")
-        parts[able] = _split(sizes[able], test_share, valid_share, random)
+        parts[able] = _split(sizes[able], copies[able], shared[able], test_share, valid_share, random)
         first = last + len(organisation.extra)
     owner, part = owners[points[:, 0]], parts[points[:, 0]]
 
@@ -149,16 +152,37 @@ def _check_shares(test_share: float, valid_share: float) -> None:
         )
 
 
-def _split(sizes: np.ndarray, test_share: float, valid_share: float, random: np.random.Generator) -> np.ndarray:
+def _copies(organisations: Sequence[Organisation], flows: Sequence[Flow]) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each flow, the same for its copies, and whether several organisations have it."""
+    copies = duplicate_numbers(flows)
+    holder = np.repeat(np.arange(len(organisations)), [len(o.flows) + len(o.extra) for o in organisations])
+    holders = np.unique(np.stack([copies, holder]), axis=1)[0]
+    return copies, (np.bincount(holders) > 1)[copies]
+
+
+def _split(
+    sizes: np.ndarray,
+    copies: np.ndarray,
+    shared: np.ndarray,
+    test_share: float,
+    valid_share: float,
+    random: np.random.Generator,
+) -> np.ndarray:
     """The part of each of a client's flows: the shares of points are met as nearly as whole flows allow.
 
-    If there are too few flows, training gets one first, then testing, then validation.
+    Copies are in one part, and flows that other clients have too are for training. If there are too few flows, training
+    gets one first, then testing, then validation.
     """
-    order, flows = random.permutation(len(sizes)), len(sizes)
-    middle = (np.cumsum(sizes[order]) - sizes[order] / 2) / sizes.sum()
+    _, first, of = np.unique(copies[~shared], return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))[of]  # flows in the order of their first copy
+    points, whole = np.bincount(rank, sizes[~shared]), sizes.sum()
+    order, flows = random.permutation(len(points)), len(points) + int(shared.any())
+    middle = (np.cumsum(points[order]) - points[order] / 2) / whole
     test, both = (int(np.searchsorted(middle, share)) for share in (test_share, test_share + valid_share))
-    test = min(max(test, int(test_share > 0)), flows - 1)
-    valid = min(max(both - test, int(valid_share > 0)), flows - 1 - test)
-    parts = np.full(flows, TRAIN)
-    parts[order[:test]], parts[order[test : test + valid]] = TEST, VALID
+    test = min(max(test, int(test_share > 0)), len(points), flows - 1)
+    valid = min(max(both - test, int(valid_share > 0)), len(points) - test, flows - 1 - test)
+    side = np.full(len(points), TRAIN)
+    side[order[:test]], side[order[test : test + valid]] = TEST, VALID
+    parts = np.full(len(sizes), TRAIN)
+    parts[~shared] = side[rank]
     return parts
