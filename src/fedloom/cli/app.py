@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -72,7 +73,7 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
     except click.ClickException as error:
-        error.show()
+        typer.echo(f"error: {_usage_sentence(error)}", err=True)
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         typer.echo("stopped.", err=True)
@@ -80,6 +81,24 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        typer.echo(f"error: {_disk_sentence(error)}", err=True)
+        sys.exit(2)
+
+
+def _usage_sentence(error: click.ClickException) -> str:
+    """What is wrong with the words of a command, and where its help is."""
+    context = getattr(error, "ctx", None)
+    where = f" See {context.command_path} --help." if context is not None else ""
+    return f"{error.format_message().rstrip('.')}.{where}"
+
+
+def _disk_sentence(error: OSError) -> str:
+    """What a file or a disk refused, and what to do."""
+    what = f"{error.filename}: " if error.filename else ""
+    reason = (error.strerror or str(error) or type(error).__name__).rstrip(".")
+    advice = "make room and try again" if error.errno == errno.ENOSPC else "check the path and its permissions"
+    return f"{what}{reason[0].lower()}{reason[1:]}; {advice}."
 
 
 if __name__ == "__main__":
