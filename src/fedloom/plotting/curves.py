@@ -19,6 +19,7 @@ from fedloom.plotting.style import (
     set_heading,
     show_percent,
     show_whole_numbers,
+    widen_limits,
     with_style,
 )
 
@@ -87,6 +88,7 @@ def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
     axes.set_xlabel(UNITS[panel.axis])
     axes.set_ylabel(panel.unit)
     if panel.share:
+        axes.set_ylim(widen_limits(axes.get_ylim()))
         show_percent(axes.yaxis)
     axes.margins(x=0.02)
     if logarithmic:
