@@ -69,7 +69,6 @@ SETTINGS = {
     "--data missing.csv": "missing.csv",
     "--data empty.csv": "empty.csv",
     "--data head.csv": "head.csv",
-    "--data one.csv": "one.csv",
     "--data nolabel.csv": "label",
     "--data ragged.csv": "ragged.csv",
     "--data inf.csv": "inf.csv",
@@ -80,8 +79,6 @@ SETTINGS = {
     "--data good.csv --client-column nope": "nope",
     "--data good.csv --ignore nope": "nope",
     "--data good.csv --model cnn": "cnn",
-    "--data good.csv --alpha 0.1": "client",
-    "--data good.csv --kind numbers": "numbers",
     "--nonsense": "--nonsense",
     "--rounds": "--rounds",
 }
