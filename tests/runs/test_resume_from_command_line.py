@@ -9,16 +9,9 @@ from typer.testing import CliRunner
 
 import fedloom as fl
 from fedloom.cli.app import app
+from support.folders import stop_after
 
 LOCAL = {"lr": 0.05, "batch_size": 16}
-
-
-def stop_after(rounds):
-    def observe(record):
-        if record["round"] == rounds:
-            raise KeyboardInterrupt
-
-    return observe
 
 
 def results(folder: Path) -> dict[str, bytes]:

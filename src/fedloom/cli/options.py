@@ -89,6 +89,14 @@ SETTINGS = (
         *("--ray-address", str, "ray_address", ROUND),
         "The host:port of a Ray cluster, or auto; by default a local Ray is started.",
     ),
+    Setting(
+        *("--patience", int, "early_stopping.patience", ROUND),
+        "Stop after this many evaluations without a better score on validation data (task.valid_share).",
+    ),
+    Setting(
+        *("--start-from", str, "start_from", ROUND),
+        "Start from the model of a run's folder, of a saved model, or of a file of weights.",
+    ),
     Setting("--execution", str, "execution", ROUND, "auto, vectorised, loop or compiled."),
     Setting("--eval-every", int, "eval_every", ROUND, "Evaluate every n rounds; 0 is never."),
     Setting("--set", list[str], "", None, SET_HELP, metavar="KEY=VALUE"),

@@ -60,6 +60,9 @@ def run(
 @o.declares_settings
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep or an advice.")],
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", help="More rounds than it was started with, to go on further.")
+    ] = None,
     workers: int | None = None,
     engine: str | None = None,
     ray_address: str | None = None,
@@ -84,10 +87,10 @@ def resume(
     from fedloom.runs.score import score_of
 
     config = load_config_to_resume(folder)
-    rounds, score = config.rounds, score_of({"made_by": config.made_by})
-    where: dict[str, Any] = {"workers": workers, "engine": engine, "ray_address": ray_address}
+    planned, score = rounds or config.rounds, score_of({"made_by": config.made_by})
+    how: dict[str, Any] = {"rounds": rounds, "workers": workers, "engine": engine, "ray_address": ray_address}
     _finish(
-        lambda observers: resume_run(folder, observers=observers, **where), folder, rounds, score, track, as_json, quiet
+        lambda observers: resume_run(folder, observers=observers, **how), folder, planned, score, track, as_json, quiet
     )
 
 

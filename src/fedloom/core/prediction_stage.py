@@ -24,6 +24,8 @@ class PredictionStage:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    depends_on_rounds: ClassVar[bool] = False
+    """Whether what clients predict with depends on how many rounds the run has; such a run cannot be prolonged."""
     keeps: ClassVar[Kept] = {}
     """What stays with clients for this stage, by name, in words."""
 

@@ -50,6 +50,7 @@ class FedPredict(PredictionStage):
             With s = 1 this is FedPredict, with s = 0 the global model.
     """
 
+    depends_on_rounds: ClassVar[bool] = True
     keeps: ClassVar[Kept] = {
         ROW: "the model that the site trained last",
         ROUND: "the round of that training",

@@ -69,6 +69,7 @@ def _row(name: str, runs: Sequence[History], score: Score) -> SummaryRow:
     return row | {
         **traffic(runs),
         "steps": sum(run.total("steps") for run in runs) / len(runs),
+        "early_stopping": any("early_stopping" in run.config for run in runs),
         "rounds": min(max((r["round"] for r in run.records), default=0) for run in runs),
         "last_measured": min((r for r in measured if r is not None), default=None),
         "stopped": stop_reason(runs),
@@ -109,7 +110,7 @@ def verdict(histories: Histories) -> str:
     early = [str(row["method"]) for row in rows if row["stopped"]]
     if early:
         sentences.append(f"Left out because {'it' if len(early) == 1 else 'they'} stopped early: {', '.join(early)}.")
-    if len({row["rounds"] for row in finished}) > 1:
+    if len({row["rounds"] for row in finished}) > 1 and not any(row.get("early_stopping") for row in finished):
         sentences.append("The methods ran for different numbers of rounds, so their last values are not comparable.")
     return " ".join(sentences)
 

@@ -68,6 +68,15 @@ class ClientStates:
             self.dirty[name] = set(has.nonzero().flatten().tolist())
         return self.changes()
 
+    def copy(self) -> ClientStates:
+        """The same rows, which later writes do not change."""
+        copied = ClientStates(self.clients)
+        for name, has in self.has.items():
+            index = has.nonzero().flatten()
+            copied.write(index.tolist(), {name: self.rows[name][index]})
+        copied.dirty = {}
+        return copied
+
     def restore(self, saved: Mapping[str, Tensor]) -> None:
         """Apply rows that ``changes`` or ``everything`` returned."""
         for name in (name for name in saved if not name.endswith("/ids")):

@@ -21,6 +21,14 @@ class RunState:
     client_states: ClientStates = field(default_factory=lambda: ClientStates(0))
     selection: dict[str, Tensor] = field(default_factory=dict)
 
+    def copy(self) -> RunState:
+        """The same state, which later rounds do not change."""
+        server, optimizer, selection = (
+            {name: tensor.clone() for name, tensor in tensors.items()}
+            for tensors in (self.server, self.optimizer, self.selection)
+        )
+        return RunState(self.round, server, optimizer, self.client_states.copy(), selection)
+
 
 def initial_state(run: Composition) -> RunState:
     """The state before the first round."""

@@ -170,7 +170,7 @@ def _score_clients(
     validation parts has the same names behind ``VALIDATION``.
     """
     who, parts, at_once = [], [], _clients_at_once(run)
-    ids, validates = _scored_clients(run, federation), _has_validation(federation)
+    ids, validates = _scored_clients(run, federation), has_validation(federation)
     totals: Tensors = {}
     for some in (list(ids[start : start + at_once]) for start in range(0, len(ids), at_once)):
         together = blocks(some, run.scored_together)
@@ -184,7 +184,7 @@ def _score_clients(
     return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}, totals
 
 
-def _has_validation(federation: FederationView) -> bool:
+def has_validation(federation: FederationView) -> bool:
     """Whether clients have validation parts, beside their test parts and not in the place of them."""
     return federation.valid is not federation.test and bool(federation.valid.sizes.any())
 

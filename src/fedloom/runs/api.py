@@ -16,6 +16,7 @@ from fedloom.metrics.registry import complete_metrics
 from fedloom.runs.config_schema import DEFAULT_ROUNDS
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from
+from fedloom.runs.more_rounds import with_rounds
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
 from fedloom.runs.runner import Observer, execute
@@ -68,6 +69,7 @@ def resume(
     *,
     task: Task | None = None,
     method: Algorithm | None = None,
+    rounds: int | None = None,
     workers: int | None = None,
     engine: str | None = None,
     ray_address: str | None = None,
@@ -79,13 +81,15 @@ def resume(
         folder: The run's folder.
         task: The run's task, if it is a Python object that the config in the folder cannot name.
         method: The run's method, if it is a Python object that the config in the folder cannot name.
+        rounds: More rounds than the run was started with. The result has the bytes of a run that was started with so
+            many; a run whose rounds depend on their number (the schedule ``cosine``) is refused.
         workers: Another number of worker processes. This argument and the next two never change a result.
         engine: Another engine.
         ray_address: Another Ray cluster.
         observers: Functions that are called with the record of each round, including the rounds before the stop.
     """
     folder = Path(folder)
-    config = load_config_to_resume(folder, task=task, method=method)
+    config = with_rounds(load_config_to_resume(folder, task=task, method=method), rounds)
     if engine is not None:
         config = config.model_copy(update={"engine": engine, "ray_address": None})
     changes = {"workers": workers, "ray_address": ray_address}

@@ -24,6 +24,7 @@ from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.engines import ENGINES
 from fedloom.metrics.registry import metric_list
+from fedloom.runs.early_stopping import EarlyStopping
 from fedloom.runs.named_parts import PARTS
 from fedloom.selection.random import Random
 from fedloom.tasks.builder import TaskSettings
@@ -96,6 +97,9 @@ class RunConfig(Strict):
     adversary: Any = None
     prediction: list[Any] = []
     new_clients: int = 0
+    early_stopping: EarlyStopping | None = None
+    start_from: str | None = None
+    """A run's folder, a saved model's, or a file of weights: the initial model, instead of a random one."""
     made_by: dict[str, str] = {}
 
     def check(self) -> RunConfig:

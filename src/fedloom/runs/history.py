@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested_keys import select_prefix
 from fedloom.plotting.curves import curves_figure
-from fedloom.runs.checkpoint import load_tensors
+from fedloom.runs.checkpoint import read_server_state
 from fedloom.runs.client_model import client_model, client_number
+from fedloom.runs.early_stopping import EarlyStopping, best_so_far
 from fedloom.runs.method_spec import run_label
 from fedloom.runs.metric_names import refuse_unknown_metric
 from fedloom.runs.metrics_file import METRICS, TIMINGS
@@ -73,6 +73,7 @@ class History:
         for metric, whose in ((self.score.clients, "clients' models"), (self.score.shared, "global model")):
             value = self.last(metric)
             facts += [] if value is None else [f"{self.score.title} {self.score.text(value)} ({whose})"]
+        facts += [f"ended with round {self.final_round}"] if "early_stopping" in self.config else []
         facts += [f"stopped: {self.stopped}"] if self.stopped else []
         facts += [f"in {self.folder}"] if self.folder is not None else []
         return f"<History of {self.label} on {task.get('name', 'its task')}: {', '.join(facts)}>"
@@ -102,13 +103,26 @@ class History:
         points = [(r["round"], r["metrics"][metric]) for r in self.records if metric in r["metrics"]]
         return [p[0] for p in points], [p[1] for p in points]
 
+    @property
+    def final_round(self) -> int:
+        """The round whose models the run ended with: the last one, or the best one with early stopping."""
+        rule = self.config.get("early_stopping")
+        if rule is not None:
+            progress = best_so_far(self.records, EarlyStopping(**rule), scores_of(self.config))
+            if progress is not None:
+                return progress.best
+        return int(self.records[-1]["round"]) if self.records else 0
+
     def last(self, metric: str) -> float | None:
         """The newest value of a metric, or None if it was never measured; a name that no run has is an error.
+
+        With early stopping it is the value of the best round, whose models the run ended with.
 
         Args:
             metric: The name of a metric, such as ``client_model/own_test/accuracy/mean``.
         """
-        values = self.series(metric)[1]
+        final = self.final_round
+        values = [value for number, value in zip(*self.series(metric), strict=True) if number <= final]
         return values[-1] if values else None
 
     def mean(self, metric: str) -> float | None:
@@ -208,7 +222,7 @@ class History:
         """The server's state at the run's newest checkpoint: the shared row, clusters, a chosen threshold, ..."""
         if self.folder is None:
             raise FedloomError("history.server_state() reads a run's checkpoint: give the run a folder with out=...")
-        return _read_server_state(self.folder)
+        return read_server_state(self.folder)
 
     @staticmethod
     def load(folder: str | Path) -> History:
@@ -228,7 +242,7 @@ class History:
             partition=_read_json(folder / "partition.json") or {},
             folder=folder,
             stopped=stopped,
-            row=_read_server_state(folder).get("row"),
+            row=read_server_state(folder).get("row"),
             seconds={line["round"]: line["seconds"] for line in _read_records(folder / TIMINGS)},
             confusion=_read_json(folder / "confusion.json") or [],
         )
@@ -247,14 +261,6 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
                     f"{path}, line {number} is not valid JSON: restore the file or start the run again."
                 ) from None
     return records
-
-
-def _read_server_state(folder: Path) -> dict[str, Tensor]:
-    """The server's part of a run's newest checkpoint; empty if there is no checkpoint."""
-    newest = sorted((folder / "checkpoints").glob("round-*.safetensors"))
-    if not newest:
-        return {}
-    return select_prefix(load_tensors(newest[-1]), "server/")
 
 
 def _read_json(path: Path) -> Any:

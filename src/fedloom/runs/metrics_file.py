@@ -14,6 +14,8 @@ from typing import Any
 from fedloom.runs.atomic_write import write_atomic
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
+FINISHED = ("clients.json", "confusion.json")
+"""What a run writes at its end; with the first of them it counts as finished."""
 
 
 def append_record(folder: Path | None, record: dict[str, Any], seconds: float) -> None:

@@ -25,6 +25,7 @@ from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.python_objects import object_marks
 from fedloom.runs.score import metric_notes
+from fedloom.runs.start_model import model_digest, with_start
 from fedloom.selection.sampling import PerRound
 from fedloom.training.execution import decide
 
@@ -46,14 +47,26 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     ``made_of`` replaces the fingerprint of the task, for tasks whose data are not in this process.
     """
     engine.check(config.engine, config.ray_address)
+    started = {}
+    if config.start_from is not None:
+        task = with_start(task, config.start_from)
+        started = {"start_from": model_digest(task.model)}
+        if config.made_by.get("start_from", started["start_from"]) != started["start_from"]:
+            raise FedloomError(
+                f"start_from={config.start_from}: the model there has changed since the run was started: restore it."
+            )
     work = config.local
     execution = decide(task, config.execution, work.batch_size)
     log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
     made_by |= object_marks(task, algorithm, str(config.method.get("name"))) if made_of is None else {}
-    made_by |= {"execution": execution.reason}
+    chosen = config.execution != "auto" and config.made_by.get("execution")  # an earlier run says why it chose it
+    made_by |= {"execution": chosen or execution.reason, **started}
     made_by |= metric_notes(task.metrics)
     config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
+    if config.early_stopping is not None:
+        rule = config.early_stopping.complete(task.federation, config.eval_every, task.score_name)
+        config = config.model_copy(update={"early_stopping": rule})
     if task.made_from:
         config = with_task_section(config, task.made_from)
     new = held_out_clients(config, task.federation.clients)

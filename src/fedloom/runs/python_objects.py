@@ -66,6 +66,9 @@ def without_replaced_objects(values: Mapping[str, Any], before: Mapping[str, Any
             del notes[MARK + part]
     if task != old or any(values.get(key) != before.get(key) for key in ("seed", "start_from")):
         notes.pop("task", None)  # the fingerprint of other data, another partition or another model
+    for key in ("start_from", "execution"):
+        if values.get(key) != before.get(key):
+            notes.pop(key, None)
     return {**values, "made_by": notes} if "made_by" in values else dict(values)
 
 

@@ -46,6 +46,8 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
     values = _with_split_spec(values)
     parts = {kind.key: kind.make(values.get(kind.key), where) for kind in PARTS}
     parts["local"] = _with_task_defaults(values.get("local"), values.get("task"))
+    if isinstance(values.get("start_from"), str | Path):
+        parts["start_from"] = str(Path(values["start_from"]).expanduser().resolve())
     weights = {"weight_by": "uniform"} if getattr(parts["selection"], "draws_by_size", False) else {}
     config: RunConfig = validate(RunConfig, {**weights, **values, **parts}, where)
     config.check()

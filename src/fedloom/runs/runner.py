@@ -21,12 +21,14 @@ from fedloom.rounds.metrics import score_per_selected
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
+from fedloom.runs.best_round import BestRound
+from fedloom.runs.checkpoint import go_back, load_checkpoint, save_checkpoint
 from fedloom.runs.client_model import prediction_rows
 from fedloom.runs.config_schema import to_toml
 from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.history import History
 from fedloom.runs.metrics_file import append_record, append_stop, compact_json, rewrite_records
+from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
 from fedloom.runs.score import scores_of
 
@@ -74,6 +76,8 @@ def resume(
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
     history.records = [record for record in history.records if record["round"] <= state.round]
+    if prepared.config.rounds > history.config["rounds"]:
+        prolong(prepared, history, state)
     rewrite_records(folder, history.records)
     for observe in observers:
         for record in history.records:
@@ -86,7 +90,13 @@ def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:
         raise FedloomError(f"{folder} has no checkpoint, so its models cannot be scored.")
-    return _run_rounds(prepared, state, History(prepared.plain), ()).clients
+    run, config = prepared.composition, prepared.config
+    with single_thread():
+        cores = engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
+        try:
+            return score_models(run, cores, state)[1]
+        finally:
+            cores.close()
 
 
 def _run_rounds(
@@ -97,6 +107,7 @@ def _run_rounds(
     given: Engine | None = None,
 ) -> History:
     run, config, folder = prepared.composition, prepared.config, history.folder
+    best = BestRound(config.early_stopping, history)
     with single_thread():
         cores = given or engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
         try:
@@ -108,7 +119,8 @@ def _run_rounds(
                 _record_exclusions(cores, first)
                 if run.eval_every or first["steps"]:
                     _record_round(history, first, observers, time.perf_counter() - began)
-            while not is_over(run, state):
+            best.find(state)
+            while not is_over(run, state) and not best.is_over:
                 began = time.perf_counter()
                 history.row = state.server.get("row")
                 record = _try_round(lambda: play_round(run, cores, state), run, state.round + 1)
@@ -120,10 +132,17 @@ def _run_rounds(
                     record["metrics"] |= _efficiency(run, metrics, chosen)
                 _record_exclusions(cores, record)
                 _record_round(history, record, observers, time.perf_counter() - began)
+                best.update(state)
+                last = last or best.is_over
                 if folder is not None and (last or state.round % config.checkpoint_every == 0):
                     save_checkpoint(folder, state)
+                    best.drop_others()
+            if best.state is not None and best.state.round < state.round:
+                state, history.clients = best.state, []
+                if folder is not None:
+                    go_back(folder, state)
             history.row = state.server.get("row")
-            if not history.clients and run.eval_every:  # stopped after the last round, before clients.json was written
+            if not history.clients and run.eval_every:  # it went back to a round, or was killed before its end
                 history.clients = score_models(run, cores, state)[1]
             if run.eval_every:
                 history.confusion = count_confusion(run, cores, state)

@@ -110,3 +110,22 @@ def scores_of(config: Mapping[str, Any]) -> list[Score]:
 def score_of(config: Mapping[str, Any]) -> Score:
     """The score of a run."""
     return next(iter(scores_of(config)), ACCURACY)
+
+
+def lower_is_better(metric: str, known: Sequence[Score] = ()) -> bool:
+    """Whether a lower value of a metric is better: losses, errors and spreads, and what the task says of its own."""
+    if metric.endswith("/std"):
+        return True
+    own = _own_score(metric, known)
+    return "loss" in metric or "error" in metric if own is None else not own.higher_is_better
+
+
+def is_share(metric: str, known: Sequence[Score] = ()) -> bool:
+    """Whether a metric is a share, shown in per cent."""
+    own = _own_score(metric, known)
+    return "accuracy" in metric or "recall" in metric if own is None else own.is_share
+
+
+def _own_score(metric: str, known: Sequence[Score]) -> Score | None:
+    """What is known of the metric that a full name is about."""
+    return next((score for score in known if f"/{score.name}/" in f"{metric}/"), None)

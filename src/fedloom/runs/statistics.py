@@ -75,8 +75,9 @@ def values_by_round(history: History, metric: str) -> dict[int, float]:
 
 
 def last_value(history: History, metric: str) -> float | None:
-    """The last finite value of a metric."""
-    return next(reversed(values_by_round(history, metric).values()), None)
+    """The last finite value of a metric; with early stopping, of the round that the run ended with."""
+    final, found = history.final_round, values_by_round(history, metric)
+    return next((found[number] for number in reversed(found) if number <= final), None)
 
 
 def values_by_seed(runs: Sequence[History], metric: str, rank: Callable[[float], float]) -> dict[Hashable, float]:

@@ -42,6 +42,7 @@ from fedloom.runs.history import History
 from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.prepare import hostile_clients, prepare
 from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config, task_settings
+from fedloom.runs.start_model import with_start
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
 from fedloom.tasks.registry import task_builder
@@ -84,6 +85,8 @@ class Blueprint:
         """
         names = tuple(sites)
         task, algorithm = task_from_config(config), method_from_config(config)
+        if config.start_from is not None:  # the blueprint holds the initial model
+            task, config = with_start(task, config.start_from), config.model_copy(update={"start_from": None})
         _check_deployable(config, task, algorithm, names)
         federation, deployment = task.federation, task_builder(config.task.name).deployment
         prepared = prepare(task, algorithm, config)
@@ -280,6 +283,10 @@ def _check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites
         raise FedloomError(
             f"{config.method['name']} trains on all clients' data in one place, which a deployment avoids: choose "
             "another method."
+        )
+    if config.early_stopping is not None:
+        raise FedloomError(
+            "early_stopping goes back to an earlier round, but sites keep the state of the last one: leave it out."
         )
     twice = [name for name in sites if list(sites).count(name) > 1]
     if twice:

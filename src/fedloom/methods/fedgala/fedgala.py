@@ -56,6 +56,7 @@ class FedGala(FedAvgExit):
     """
 
     on_graphs: ClassVar[bool] = True
+    depends_on_rounds: ClassVar[bool] = True
     receives: ClassVar[Declared] = {
         **FedAvgExit.receives,
         "phase": Scalar("the current phase of the method"),

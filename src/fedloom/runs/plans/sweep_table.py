@@ -13,7 +13,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.plotting.grid import GridMetric, GridPoint, grid_figure, is_number
 from fedloom.runs.evidence import race
 from fedloom.runs.history import History
-from fedloom.runs.score import Score, scores_of
+from fedloom.runs.score import is_share, lower_is_better, scores_of
 from fedloom.runs.statistics import join_names, last_value, over_seeds, stop_reason, traffic, values_by_seed
 
 if TYPE_CHECKING:
@@ -86,25 +86,6 @@ def best_row(rows: Sequence[SweepRow]) -> SweepRow:
             "No combination of this sweep ran to its end with a measured score; its rows say why each stopped."
         )
     return rows[0]
-
-
-def lower_is_better(metric: str, known: Sequence[Score] = ()) -> bool:
-    """Whether a lower value of a metric is better: losses, errors and spreads, and what the task says of its own."""
-    if metric.endswith("/std"):
-        return True
-    own = _own_score(metric, known)
-    return "loss" in metric or "error" in metric if own is None else not own.higher_is_better
-
-
-def is_share(metric: str, known: Sequence[Score] = ()) -> bool:
-    """Whether a metric is a share, shown in per cent."""
-    own = _own_score(metric, known)
-    return "accuracy" in metric or "recall" in metric if own is None else own.is_share
-
-
-def _own_score(metric: str, known: Sequence[Score]) -> Score | None:
-    """What is known of the metric that a full name is about."""
-    return next((score for score in known if f"/{score.name}/" in f"{metric}/"), None)
 
 
 def value_text(row: SweepRow, metric: str) -> str:

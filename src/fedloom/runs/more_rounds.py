@@ -1,0 +1,56 @@
+"""More rounds for a run that was started with fewer: it goes on as if it had been started with more."""
+
+from __future__ import annotations
+
+from fedloom.core.errors import FedloomError
+from fedloom.rounds.composition import Composition
+from fedloom.rounds.loop import is_over
+from fedloom.rounds.run_state import RunState
+from fedloom.rounds.scoring import is_scored
+from fedloom.runs.atomic_write import write_atomic
+from fedloom.runs.config_schema import RunConfig, to_toml
+from fedloom.runs.history import History
+from fedloom.runs.metrics_file import FINISHED
+from fedloom.runs.prepare import Prepared
+
+
+def with_rounds(config: RunConfig, rounds: int | None) -> RunConfig:
+    """The config with more rounds; None leaves it as it is, and fewer are refused."""
+    if rounds is None:
+        return config
+    if rounds < config.rounds:
+        raise FedloomError(
+            f"rounds={rounds}: the run has {config.rounds} rounds already, and it can only go on: give more, or start "
+            "another run."
+        )
+    return config.model_copy(update={"rounds": rounds})
+
+
+def refuse_if_rounds_matter(run: Composition) -> None:
+    """Refuse to go on where earlier rounds would have been others in a longer run."""
+    parts = [run.algorithm, run.select, *run.stages]
+    reason = next((type(part).__name__ for part in parts if getattr(part, "depends_on_rounds", False)), None)
+    if run.setting.work.schedule == "cosine":
+        reason = "the learning-rate schedule cosine"
+    if reason is not None:
+        raise FedloomError(
+            f"{reason} depends on the number of rounds, so a longer run would have been another from round 1 on: start "
+            "a new run with more rounds."
+        )
+
+
+def prolong(prepared: Prepared, history: History, state: RunState) -> None:
+    """Turn the folder of a run into that of a longer one which was stopped at ``state``.
+
+    The last round of the shorter run was evaluated because it was the last; what a longer run would not have measured
+    is dropped.
+    """
+    run, folder = prepared.composition, history.folder
+    refuse_if_rounds_matter(run)
+    if history.records and state.round and not is_over(run, state) and not is_scored(run, state.round):
+        history.records[-1]["metrics"] = {}
+    history.clients, history.config = [], {**history.config, "rounds": run.setting.rounds}
+    if folder is not None:
+        for name in FINISHED:  # first: with them, the run counts as finished
+            (folder / name).unlink(missing_ok=True)
+        write_atomic(folder / "config.toml", to_toml(history.config))

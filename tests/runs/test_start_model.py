@@ -1,0 +1,103 @@
+"""Warm start: a run begins with the weights of another run or of a file, and knows which they were."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import fedloom as fl
+from fedloom.cli.app import app
+from fedloom.core.errors import FedloomError
+from support.command_line import output
+from support.folders import written
+from support.synthetic import federation, mlp
+
+
+@pytest.fixture(scope="module")
+def task():
+    return fl.task("digits", clients=4, alpha=0.5)
+
+
+def test_a_run_starts_where_another_ended(task, tmp_path):
+    first = fl.run(task, rounds=2, out=tmp_path / "first")
+    second = fl.run(task, "fedprox", rounds=1, start_from=tmp_path / "first")
+    name = "global_model/global_test/loss"
+    assert second.series(name)[1][0] == first.last(name)
+    assert second.config["start_from"] == str((tmp_path / "first").resolve())
+    assert len(second.config["made_by"]["start_from"]) == 16
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_a_file_of_weights_is_the_module_itself(ending, tmp_path):
+    own, trained = federation([30, 20]), mlp()
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter.mul_(1.5)
+    path = tmp_path / f"weights.{ending}"
+    torch.save(trained.state_dict(), path) if ending == "pt" else save_file(trained.state_dict(), path)
+    warm = fl.run(fl.task_of(own, mlp()), rounds=2, start_from=path)
+    given = fl.run(fl.task_of(own, trained), rounds=2)
+    assert warm.records == given.records
+
+
+def test_frozen_weights_and_statistics_of_batches_come_along(tmp_path):
+    def net() -> nn.Module:
+        made = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
+        made[0].requires_grad_(False)
+        return made
+
+    trained = net()
+    trained.train()(torch.randn(64, 20, generator=torch.Generator().manual_seed(0)) + 3)
+    torch.save(trained.state_dict(), tmp_path / "w.pt")
+    own = federation([32, 24])
+    warm = fl.run(fl.task_of(own, net()), rounds=1, start_from=tmp_path / "w.pt")
+    assert warm.records == fl.run(fl.task_of(own, trained), rounds=1).records
+
+
+def test_the_command_line_starts_from_a_folder_and_resumes_to_the_same_bytes(task, tmp_path):
+    fl.run(task, rounds=1, out=tmp_path / "first")
+    fl.run(task, rounds=2, start_from=tmp_path / "first", out=tmp_path / "python")
+    file = tmp_path / "python" / "config.toml"
+    output(app, "run", file, "--out", tmp_path / "shell", "--quiet")
+    assert written(tmp_path / "shell") == written(tmp_path / "python")
+    fl.resume(tmp_path / "python")
+    assert written(tmp_path / "shell") == written(tmp_path / "python")
+    other = "run", file, "--start-from", tmp_path / "python", "--out", tmp_path / "other", "--quiet"
+    output(app, *other)
+
+
+def test_a_start_that_has_changed_is_refused(task, tmp_path):
+    fl.run(task, rounds=1, out=tmp_path / "first")
+    fl.run(task, rounds=2, start_from=tmp_path / "first", out=tmp_path / "second")
+    fl.resume(tmp_path / "first", rounds=2)
+    for again in (lambda: fl.resume(tmp_path / "second"), lambda: output(app, "run", tmp_path / "second/config.toml")):
+        with pytest.raises(FedloomError, match="the model there has changed since the run was started: restore it"):
+            again()
+
+
+def test_what_is_not_the_same_model_is_one_sentence(task, tmp_path):
+    fl.run(fl.task_of(federation([30, 20]), mlp()), rounds=1, out=tmp_path / "other")
+    fl.run(task, "local", rounds=1, out=tmp_path / "local")
+    torch.save(mlp().state_dict(), tmp_path / "mlp.pt")
+    torch.save([1, 2], tmp_path / "list.pt")
+    torch.save({**task.model.state_dict(), "extra": torch.zeros(1)}, tmp_path / "more.pt")
+    (tmp_path / "text.safetensors").write_text("weights")
+    shapes = {name: torch.zeros(*tensor.shape, 1) for name, tensor in task.model.state_dict().items()}
+    torch.save(shapes, tmp_path / "shapes.pt")
+    torch.save({name: tensor * torch.nan for name, tensor in task.model.state_dict().items()}, tmp_path / "nan.pt")
+    for name, message in {
+        "nowhere": "does not exist",
+        "other": r"the model there has [\d,]+ numbers, but the model of digits has 15,010",
+        "local": "has no shared model to start from",
+        "mlp.pt": "holds another model: it",
+        "list.pt": "holds no state dict",
+        "more.pt": "it has in addition 'extra'",
+        "text.safetensors": "not a file of weights that can be read",
+        "shapes.pt": r"has shape \([\d, ]+\), but here it has",
+        "nan.pt": "not finite",
+    }.items():
+        with pytest.raises(FedloomError, match=message) as caught:
+            fl.run(task, rounds=1, start_from=tmp_path / name)
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,25 @@
+"""The folders of runs in tests: what a run wrote, and an observer that stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+WITH_TIMES = ("timings.jsonl", "report.html")
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    """Everything that a run or a plan wrote, by its path, but for what depends on the clock."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in WITH_TIMES)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def stop_after(rounds: int) -> Callable[[dict[str, Any]], None]:
+    """An observer that stops a run, as Ctrl-C does, before the checkpoint of a round."""
+
+    def observe(record: dict[str, Any]) -> None:
+        if record["round"] == rounds:
+            raise KeyboardInterrupt
+
+    return observe
