@@ -38,7 +38,7 @@ def test_every_test_file_is_named_after_a_module():
     strays = []
     for path in sorted(TESTS.rglob("test_*.py")):
         name = path.relative_to(TESTS)
-        root = REPOSITORY if name.parts[0] == "bench" else SOURCE
+        root = REPOSITORY if name.parts[0] in ("bench", "examples") else SOURCE
         module = root / name.with_name(name.name.removeprefix("test_"))
         if str(name) not in ACROSS_MODULES and not module.exists():
             strays.append(str(name))

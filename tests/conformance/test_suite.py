@@ -16,9 +16,9 @@ from fedloom.conformance.any_method import GENERAL
 from fedloom.conformance.claim import PRECISE
 from fedloom.conformance.quadratics import STEPS, Quadratics, relative
 from fedloom.conformance.shared_models import FEDAVG, OPTIMUM, OPTIMUM_FEW, PROBLEM
-from fedloom.conformance.suite import SPECIFIC, known_methods
+from fedloom.conformance.suite import SPECIFIC, conform, known_methods
 from fedloom.core.cohort import Cohort
-from fedloom.methods.registry import METHODS
+from fedloom.methods.registry import METHODS, make_method
 
 EVERY = dict(known_methods())
 
@@ -179,3 +179,15 @@ def test_bad_input_gets_a_sentence(arguments, sentence):
     result = CliRunner().invoke(app, ["conform", *arguments])
     assert isinstance(result.exception, fl.FedloomError)
     assert sentence in str(result.exception)
+
+
+def test_what_a_method_raises_is_shown_with_the_line_of_its_file_and_the_suite_goes_on(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\nimport fedloom as fl\n\n\n"
+        "@dataclass(frozen=True)\nclass Mine(fl.FedAvg):\n"
+        "    def client_update(self, cohort, message):\n        return fl.Reply({'row': message['rows']})\n"
+    )
+    found = list(conform(make_method(f"{tmp_path / 'mine.py'}:Mine"), "mine"))
+    assert len(found) == 3
+    assert not any(one.holds for one in found)
+    assert {one.raised for one in found} == {"KeyError: 'rows' (mine.py, line 8)"}

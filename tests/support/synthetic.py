@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -9,6 +12,7 @@ from torch import nn
 
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.local_work import LocalWork
+from fedloom.core.network import Network
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.training.local_trainer import LocalTrainer
@@ -80,6 +84,16 @@ def train_all(task: Task, execution: str, work: LocalWork, ids: list[int] | None
     """The rows of a cohort after training from the task's initial row."""
     some = cohort(task, execution, work, ids)
     return some.train(some.spread(task.initial_row()), **how)  # type: ignore[arg-type]
+
+
+def decorrelation(net: Network, x: torch.Tensor, y: torch.Tensor, given: Mapping[str, Any]) -> Any:
+    """A loss of the whole batch: cross-entropy with margins per class, and how correlated its features are."""
+    share = (net.mask / net.mask.sum()).unsqueeze(1)
+    z = net.at({}).features(x).flatten(1)
+    z = z - (share * z).sum(0)
+    z = z / ((share * z.square()).sum(0) + 1e-4).sqrt()
+    penalty = (z.T @ (share * z)).square().mean()
+    return F.cross_entropy(net(x) - given["margins"], y, reduction="none") + penalty, torch.ones(len(y))
 
 
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from fedloom.core.cycle import Cycle
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from support.synthetic import Branching, distance, federation, mlp, train_all
+from support.synthetic import Branching, cohort, decorrelation, distance, federation, mlp, train_all
 
 
 def frozen_stem():
@@ -24,6 +25,11 @@ CASES = {
     ),
     "chain, adam, head only": (lambda: mlp(), LocalWork(epochs=2, optimizer="adam", lr=0.01), {"part": "head"}),
     "chain with a frozen layer, sgd": (frozen_stem, LocalWork(epochs=2, batch_size=16), {}),
+    "chain, a loss of the batch": (
+        lambda: mlp(dropout=0.3),
+        LocalWork(epochs=2, batch_size=16),
+        {"loss": decorrelation, "given": {"margins": torch.linspace(0, 3, 20).view(4, 5)}},
+    ),
     "branching, momentum and clip": (Branching, LocalWork(epochs=2, batch_size=16, momentum=0.9, clip=1.0), {}),
 }
 
@@ -36,7 +42,9 @@ def test_compiled_equals_loop_for_unequal_clients(case):
     assert distance(train_all(task, "loop", work, **how), train_all(task, "compiled", work, **how)) < 1e-5
 
 
-def test_a_loss_of_a_methods_own_is_refused_with_what_to_use():
+def test_several_steps_per_batch_are_refused_with_what_to_use():
     task = Task("t", federation([8]), mlp())
+    some = cohort(task, "compiled", LocalWork())
+    cycle = Cycle(lrs=(0.1, 0.1), parts=(0, 0), settle=lambda *_: None)
     with pytest.raises(FedloomError, match="use vectorised or loop"):
-        train_all(task, "compiled", LocalWork(), loss=lambda net, x, y, _: (net(x).sum(-1), torch.ones(len(y))))
+        some.train_in_cycles(some.spread(task.initial_row()), cycle)

@@ -11,7 +11,7 @@ from fedloom.core.task import Task
 from fedloom.models import build
 from fedloom.training.keyed_dropout import with_keyed_dropout
 from fedloom.training.local_trainer import LocalTrainer
-from support.synthetic import Branching, cohort, distance, federation, mlp, train_all
+from support.synthetic import Branching, cohort, decorrelation, distance, federation, mlp, mlp_features, train_all
 
 UNEQUAL = [100, 70, 64, 33, 7, 5]
 WORKS = {
@@ -297,3 +297,66 @@ def test_a_last_batch_of_one_that_batch_norm_cannot_take_is_told_with_the_client
     task = Task("t", federation([32, 17]), model)
     with pytest.raises(FedloomError, match="last batch of client 1, which has 17 samples, leaves a single sample"):
         train_all(task, "loop", LocalWork(batch_size=16))
+
+
+@pytest.mark.parametrize("model", [lambda: mlp(dropout=0.3), Branching], ids=["chain", "branching"])
+def test_a_loss_of_the_batch_leaves_padding_out_in_both_executions(model):
+    task, work = Task("t", federation([31, 29, 12, 5]), model()), LocalWork(epochs=2, batch_size=16)
+    given = {"margins": torch.linspace(0, 3, 20).view(4, 5)}
+    loop, stacked = (train_all(task, how, work, loss=decorrelation, given=given) for how in ("loop", "vectorised"))
+    assert distance(loop, stacked) < 1e-5
+
+    def blind(net, x, y, given):
+        net.mask = torch.ones_like(net.mask)
+        return decorrelation(net, x, y, given)
+
+    assert distance(loop, train_all(task, "vectorised", work, loss=blind, given=given)) > 1e-4
+
+
+def test_a_step_on_a_loss_of_the_batch_is_autograds():
+    task, margins = Task("t", federation([12]), mlp()), torch.linspace(-1, 1, 5)
+    (row,) = train_all(task, "vectorised", LocalWork(batch_size=0, lr=0.5), loss=decorrelation, given={"margins": margins[None]})  # fmt: skip # noqa: E501
+    leaf, (x, y) = task.initial_row().requires_grad_(), (task.inputs(torch.arange(12)), task.targets(torch.arange(12)))
+    z = mlp_features(task, leaf, x)
+    centred = z - z.mean(0)
+    scaled = centred / (centred.square().mean(0) + 1e-4).sqrt()
+    outputs = z @ task.layout.views(leaf)["4.weight"].t() + task.layout.views(leaf)["4.bias"]
+    loss = F.cross_entropy(outputs - margins, y) + (scaled.t() @ scaled / 12).square().mean()
+    (gradient,) = torch.autograd.grad(loss, leaf)
+    assert torch.allclose(row, (leaf - 0.5 * gradient).detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_loss_gets_tensors_of_any_shape_and_a_pull_only_what_matches_rows(execution):
+    task, seen = Task("t", federation([9, 6]), mlp()), []
+
+    def loss(net, x, y, given):
+        seen.append({name: getattr(value, "shape", value) for name, value in given.items()})
+        return net(x).square().sum(-1) * given["number"] + given["table"].sum(), torch.ones(len(y))
+
+    def pull(rows, _, number, own):
+        return number * (rows - own)
+
+    start = task.initial_row().expand(2, -1)
+    given = {"number": torch.tensor([0.5, 2.0]), "table": torch.zeros(2, 3, 4), "own": start + 1}
+    rows = train_all(task, execution, LocalWork(steps=1, lr=0.1, batch_size=0), loss=loss, pull=pull, given=given)
+    assert (seen[0]["number"], seen[0]["table"]) == ((), (3, 4))
+    assert set(seen[0]["own"]) == {slot.name for slot in task.layout.slots}
+    without = train_all(task, execution, LocalWork(steps=1, lr=0.1, batch_size=0), loss=loss, given=given)
+    assert torch.allclose(rows - without, 0.1 * given["number"].unsqueeze(1).expand_as(rows), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "said"),
+    [
+        (lambda row: row, {}, r"one row of 421 numbers per client, got shape \(421,\) for 2 clients"),
+        (lambda row: row.expand(2, -1)[:, 1:], {}, r"got shape \(2, 420\)"),
+        (lambda row: row.expand(2, -1).double(), {}, "needs rows of float32, got torch.float64"),
+        (lambda row: row.expand(2, -1), {"near": torch.zeros(421)}, r"given\['near'\] of cohort.train is of shape"),
+        (lambda row: row.expand(2, -1), {"rate": 0.1}, r"given\['rate'\] of cohort.train is float for 2 clients"),
+    ],
+)
+def test_rows_and_given_tensors_that_do_not_fit_the_clients_are_refused(rows, given, said):
+    task = Task("t", federation([9, 6]), mlp())
+    with pytest.raises(FedloomError, match=said):
+        cohort(task, "loop", LocalWork()).train(rows(task.initial_row()), given=given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -58,12 +59,18 @@ def conform(
                 progress.update(bar, advance=1)
                 progress.refresh()
     if as_json:
-        fields = ("method", "says", "error", "within", "holds")
-        typer.echo(json.dumps([{name: getattr(finding, name) for name in fields} for finding in findings]))
+        typer.echo(json.dumps([_plain(finding) for finding in findings]))
     else:
         _print(findings)
     if not all(finding.holds for finding in findings):
         raise typer.Exit(1)
+
+
+def _plain(finding: ClaimResult) -> dict[str, object]:
+    """A result as JSON, which has no NaN and no infinity."""
+    fields = ("method", "says", "error", "within", "holds", "raised")
+    plain: dict[str, object] = {name: getattr(finding, name) for name in fields}
+    return plain if math.isfinite(finding.error) else {**plain, "error": None}
 
 
 def _print(findings: list[ClaimResult]) -> None:
@@ -76,8 +83,11 @@ def _print(findings: list[ClaimResult]) -> None:
         table.add_column(name, justify=how, overflow="fold")  # type: ignore[arg-type]
     for finding in findings:
         verdict = "holds" if finding.holds else "[bold red]FAILS[/bold red]"
-        table.add_row(finding.method, finding.says, f"{finding.error:.1e}", f"{finding.within:.0e}", verdict)
+        error = "exception" if finding.raised else f"{finding.error:.1e}"
+        table.add_row(finding.method, finding.says, error, f"{finding.within:.0e}", verdict)
     failed = sum(not finding.holds for finding in findings)
     console = printer()
     console.print(table)
+    for problem in dict.fromkeys(f"{finding.method}: {finding.raised}" for finding in findings if finding.raised):
+        console.print(problem, markup=False, highlight=False)
     console.print(f"{len(findings)} claims, {failed} failed.")

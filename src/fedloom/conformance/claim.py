@@ -37,10 +37,12 @@ class ClaimResult:
     error: float
     within: float
     seconds: float
+    raised: str = ""
+    """What the method raised, with the line of its file; empty if the claim was measured."""
 
     @property
     def holds(self) -> bool:
-        """Whether the error is within its bound (NaN is not)."""
+        """Whether the error is within its bound (NaN is not, nor is a claim that could not be measured)."""
         return self.error <= self.within
 
 

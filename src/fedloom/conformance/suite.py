@@ -13,7 +13,8 @@ from fedloom.conformance.personal_models import PERSONAL
 from fedloom.conformance.prototypes import PROTOTYPES
 from fedloom.conformance.shared_models import SHARED
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.errors import Diverged, FedloomError, unknown
+from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.user_errors import describe_error
 from fedloom.methods.registry import METHODS, canonical_method
 
 SPECIFIC = {
@@ -42,14 +43,16 @@ def claims_for(name: str, like: str | None = None) -> tuple[Claim, ...]:
 
 
 def conform(method: Algorithm, name: str, like: str | None = None) -> Iterator[ClaimResult]:
-    """Check every claim about a method, one after the other. A method that diverges has an infinite error."""
+    """Check every claim about a method, one after the other. A method that raises an exception fails the claim."""
     for claim in claims_for(name, like):
-        began = time.perf_counter()
+        began, error, raised = time.perf_counter(), float("nan"), ""
         try:
             error = claim.error(method)
-        except (Diverged, KeyError):  # KeyError: the method has no state of the name that the claim reads
-            error = float("inf")
-        yield ClaimResult(name, claim.says, error, claim.within, time.perf_counter() - began)
+        except FedloomError as problem:
+            raised = str(problem)
+        except Exception as problem:  # whatever a user's method raises
+            raised = describe_error(problem)
+        yield ClaimResult(name, claim.says, error, claim.within, time.perf_counter() - began, raised)
 
 
 def known_methods() -> Iterator[tuple[str, Algorithm]]:

@@ -84,7 +84,7 @@ class Algorithm:
 
     @property
     def compiles(self) -> bool:
-        """Whether clients only take plain steps on the task's loss; ``compiled`` execution can do nothing else."""
+        """Whether clients take one step per batch; ``compiled`` execution can do nothing else."""
         return True
 
     @property

@@ -97,6 +97,14 @@ class Cohort:
         """
         return row.expand(len(self), -1)
 
+    def shared_generator(self, purpose: str) -> torch.Generator:
+        """A random generator that is the same for all clients of a round, on whichever machine they are.
+
+        Args:
+            purpose: What the randomness is for: each purpose has its own.
+        """
+        return generator(self.setting.seed, purpose, self.round)
+
     def generator(self, purpose: str, place: int) -> torch.Generator:
         """A random generator for one client and one purpose of a method.
 
@@ -166,8 +174,10 @@ class Cohort:
             work: How much is trained and with which optimiser; the run's local work by default.
             part: The only part of the model that is trained; all parts by default.
             pull: An extra gradient ``pull(rows, received, **given)``, elementwise on pieces of rows.
-            given: Rows that ``pull`` and ``loss`` need, by name.
-            loss: A loss that replaces the task's.
+            given: What ``pull`` and ``loss`` need, by name: rows, one number per client, or for a loss any tensor with
+                one entry per client.
+            loss: A loss that replaces the task's, ``loss(network, x, y, given)``: values and counts of one client's
+                samples (see ``core.network.Loss``).
             only: A mask of the clients that train; the rows of the others are returned unchanged.
         """
         return self._train(rows, work, part, pull, given, loss, only)[0]
@@ -187,8 +197,8 @@ class Cohort:
             rows: A row per client.
             cycle: What is done with each batch.
             pull: An extra gradient, as in ``train``.
-            given: Rows that ``pull`` and ``loss`` need, by name.
-            loss: A loss that replaces the task's.
+            given: What ``pull`` and ``loss`` need, as in ``train``.
+            loss: A loss that replaces the task's, as in ``train``.
         """
         return self._train(rows, None, None, pull, given, loss, None, cycle)
 
@@ -203,11 +213,7 @@ class Cohort:
         only: Tensor | None,
         cycle: Cycle | None = None,
     ) -> tuple[Tensor, Tensor]:
-        if rows.dim() != 2 or len(rows) != len(self):
-            raise FedloomError(
-                f"cohort.train needs one row per client, got rows of shape {tuple(rows.shape)} for {len(self)} "
-                "clients: use cohort.spread(row) for a shared row."
-            )
+        self._check_rows(rows, given or {})
         work = work or self.setting.work
         seed = self.setting.seed
         if self.turn or self.trainings:  # a second training in the same round has batches of its own
@@ -237,6 +243,24 @@ class Cohort:
         self.steps[places] += result.steps
         self.after = result.rows if only is None else rows.index_copy(0, places, result.rows)
         return self.after, result.anchors if only is None else self.after
+
+    def _check_rows(self, rows: Tensor, given: Given) -> None:
+        """Refuse rows that are not one per client, and given tensors without an entry per client."""
+        shape, width = (len(self), self.task.layout.width), self.task.layout.width
+        if tuple(rows.shape) != shape:
+            raise FedloomError(
+                f"cohort.train needs one row of {width:,} numbers per client, got shape {tuple(rows.shape)} for "
+                f"{len(self)} clients: use cohort.spread(row) for a shared row."
+            )
+        if rows.dtype != torch.float32:
+            raise FedloomError(f"cohort.train needs rows of float32, got {rows.dtype}: convert them with .float().")
+        for name, value in given.items():
+            if not isinstance(value, Tensor) or value.dim() == 0 or len(value) != len(self):
+                found = f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+                raise FedloomError(
+                    f"given['{name}'] of cohort.train is {found} for {len(self)} clients: give a tensor with one entry "
+                    "per client (cohort.spread(row) for a shared row)."
+                )
 
     def gradient(self, rows: Tensor) -> Tensor:
         """The gradient rows of each client's mean loss over all of its training data, with the run's weight decay and

@@ -17,6 +17,10 @@ class Network(Protocol):
     """One client's network inside a method's own loss."""
 
     @property
+    def mask(self) -> Tensor:
+        """1 for each sample of the batch, and 0 for padding, which a loss of the whole batch must leave out."""
+
+    @property
     def model(self) -> nn.Module:
         """The model whose layers compute the outputs; its own weights are not the client's."""
 
@@ -30,9 +34,9 @@ class Network(Protocol):
         """The same network with other weights, for instance one of the ``given`` ones."""
 
 
-Loss = Callable[[Network, Any, Tensor, Mapping[str, Mapping[str, Tensor]]], tuple[Tensor, Tensor]]
-"""A method's own loss: ``loss(network, x, y, given) -> (values, counts)`` per sample of one client; ``x`` are
-``Inputs``."""
+Loss = Callable[[Network, Any, Tensor, Mapping[str, Any]], tuple[Tensor, Tensor]]
+"""A method's own loss: ``loss(network, x, y, given) -> (values, counts)`` per sample of one client. ``x`` are
+``Inputs``; a given row is a dict of tensors by name (for ``network.at``), and any other tensor is the client's own."""
 
 
 def features(model: nn.Module, x: Inputs) -> Tensor:

@@ -19,7 +19,11 @@ from fedloom.core.scores import Scores
 from fedloom.core.task import Task
 
 Given = Mapping[str, Tensor]
-"""Rows, or one number per client (B×1), that a pull or a loss needs, by name."""
+"""What a pull or a loss needs, by name: tensors of any shape with one entry per client, such as rows and numbers."""
+
+
+GivenToLoss = dict[str, Tensor | dict[str, Tensor]]
+"""The same as a loss gets it: a row is a dict of tensors by name."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class TrainingRequest:
     """What is to be trained: rows, on which samples, how much, and what is special about the method.
 
     ``pull`` is an extra gradient ``pull(rows, received, **given)``, elementwise on matching pieces of rows;
-    ``given`` are rows it (or ``loss``) needs; ``part`` names the only part that is trained.
+    ``given`` is what it (or ``loss``) needs; ``part`` names the only part that is trained.
     """
 
     rows: Tensor
@@ -53,14 +57,42 @@ class TrainingRequest:
     @cached_property
     def slope(self) -> float:
         """The slope of an affine pull; 0 for any other, which is computed anew at every step."""
-        return self.pull.slope(self.given) if isinstance(self.pull, Affine) and self.cycle is None else 0.0
+        return self.pull.slope(self.given_to_pull) if isinstance(self.pull, Affine) and self.cycle is None else 0.0
 
     @cached_property
     def constants(self) -> Tensor | None:
         """The constant part of an affine pull; None for any other, or where its anchor moves."""
         if not isinstance(self.pull, Affine) or self.cycle is not None:
             return None
-        return self.pull.constants(self.rows, self.given)
+        return self.pull.constants(self.rows, self.given_to_pull)
+
+    @cached_property
+    def given_to_pull(self) -> Given:
+        """What a pull gets: rows, and numbers (B×1). Other shapes have no pieces that match those of a row."""
+        columns = {name: value.unsqueeze(1) if value.dim() == 1 else value for name, value in self.given.items()}
+        fitting = (1, self.rows.shape[1])
+        return {name: value for name, value in columns.items() if value.dim() == 2 and value.shape[1] in fitting}
+
+    def given_to_loss(self, layout: Layout) -> GivenToLoss:
+        """What a loss gets, of all clients: a row as tensors by name, and anything else as it is."""
+        width = self.rows.shape[1]
+        return {
+            name: layout.stacks(value) if value.dim() == 2 and value.shape[1] == width else value
+            for name, value in self.given.items()
+        }
+
+
+def given_of(given: GivenToLoss, clients: int | slice | Tensor) -> GivenToLoss:
+    """What a loss gets of some of the clients, or of one of them.
+
+    Args:
+        given: The same of all clients.
+        clients: Their places, or the place of one.
+    """
+    return {
+        name: value[clients] if isinstance(value, Tensor) else {part: t[clients] for part, t in value.items()}
+        for name, value in given.items()
+    }
 
 
 @dataclass(frozen=True)

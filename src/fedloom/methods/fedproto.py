@@ -57,10 +57,6 @@ class FedProto(Algorithm):
         if not self.lam >= 0:
             raise FedloomError(f"lam={self.lam}: the pull towards the prototypes must not be negative.")
 
-    @property
-    def compiles(self) -> bool:
-        return False
-
     def check(self, task: Task, work: LocalWork) -> None:
         require_features("fedproto", task)
         if not task.classifies:

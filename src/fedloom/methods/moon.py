@@ -51,10 +51,6 @@ class MOON(FedAvg):
         if not self.temperature > 0:
             raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
 
-    @property
-    def compiles(self) -> bool:
-        return False
-
     def check(self, task: Task, work: LocalWork) -> None:
         require_features("moon", task)
 

@@ -19,6 +19,7 @@ from fedloom.rounds.channel import Channel
 from fedloom.rounds.confusion_counts import ConfusionCounts
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.method_check import check_reply
 from fedloom.rounds.metrics import metric_values
 from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.metric_sums import MetricSums
@@ -69,6 +70,7 @@ class ClientRuntime:
 
     def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
         reply = self.algorithm.client_update(cohort, message)
+        check_reply(self.algorithm, reply, len(cohort))
         if self.hostile is not None:
             reply = self.hostile.attack(self.algorithm, reply, message, cohort)
         for stage in self.stages:

@@ -18,6 +18,7 @@ from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.exchange import Ledger, check_values, exchange
 from fedloom.rounds.jobs import Engine
+from fedloom.rounds.method_check import check_state
 from fedloom.rounds.run_state import RunState
 from fedloom.rounds.scoring import is_scored, local_metrics
 
@@ -28,7 +29,9 @@ def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str,
     context, ledger = run.context(0), Ledger()
     prelude = run.algorithm.prelude(state.server, context)
     if prelude is not None:
-        state.server = _drive(run, engine, state, prelude, context, ledger, measure=False)
+        server = _drive(run, engine, state, prelude, context, ledger, measure=False)
+        check_state(run.algorithm, server)
+        state.server = server
     return _record(0, ledger, ledger.findings)
 
 
@@ -41,6 +44,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     measure = is_scored(run, number) and run.algorithm.communicates
     waves = run.algorithm.play(state.server, choice.places, context)
     server = _drive(run, engine, state, waves, context, ledger, measure)
+    check_state(run.algorithm, server, state.server)
     if run.optimize is not None and "row" in server:
         row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
         trained = run.task.layout.trained_columns

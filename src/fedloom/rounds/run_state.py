@@ -9,6 +9,7 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.composition import Composition
+from fedloom.rounds.method_check import check_state
 
 
 @dataclass
@@ -32,4 +33,6 @@ class RunState:
 
 def initial_state(run: Composition) -> RunState:
     """The state before the first round."""
-    return RunState(0, run.algorithm.start(run.task), {}, ClientStates(run.task.federation.clients))
+    server = run.algorithm.start(run.task)
+    check_state(run.algorithm, server)
+    return RunState(0, server, {}, ClientStates(run.task.federation.clients))

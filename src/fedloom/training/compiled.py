@@ -17,14 +17,16 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
+from fedloom.core.network import Loss
 from fedloom.core.objective import Objective
 from fedloom.core.pull import Affine, Pull
-from fedloom.core.trainer import TrainingRequest
+from fedloom.core.trainer import GivenToLoss, TrainingRequest
 from fedloom.training.batches import Assignment, lockstep
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
 from fedloom.training.layer_graph import Step
 from fedloom.training.optimizer import Optimizer
 from fedloom.training.stacked import NARROW, run_vmap
+from fedloom.training.vectorised import method_losses
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
@@ -34,21 +36,23 @@ COMPILATIONS = 64
 """Cohort shapes that one process compiles for; more would mean that shapes change all the time."""
 Batch = tuple[Inputs, Tensor, Tensor, Tensor]
 """Inputs, targets, mask and noise keys of a step."""
+MethodTerms = tuple[Pull | None, Loss | None, Stacks, dict[str, Stacks], GivenToLoss]
+"""A method's pull and loss, the received rows, and what is given to the pull and to the loss."""
 
 
 def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments: Sequence[Assignment]) -> Tensor:
     """The rows after local training of a cohort with the compiled step."""
-    if request.loss is not None or request.cycle is not None:
+    if request.cycle is not None:
         raise FedloomError(
-            "execution 'compiled' supports only plain steps on the task's loss, but this method has its own: use "
-            "vectorised or loop."
+            "execution 'compiled' supports one step per batch, but this method takes several: use vectorised or loop."
         )
     layout, work = trainer.layout, request.work
     pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull
     moving = tuple(slot.name for slot in layout.moving(request.part))
     stacks = trainer.stacks(request.rows)
     received = layout.stacks(request.rows) if request.pull is not None else {}
-    given = {name: layout.pieces(rows) for name, rows in request.given.items()}
+    given = {name: layout.pieces(rows) for name, rows in request.given_to_pull.items()} if received else {}
+    seen = request.given_to_loss(layout) if request.loss is not None else {}
     state = Optimizer(work, request.lr, [stacks[name] for name in moving]).state
     step = trainer.compiled.get((work, moving)) or torch.compile(_step_of(trainer, request, moving), dynamic=False)
     trainer.compiled[work, moving] = step
@@ -57,7 +61,8 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
         for number, batch in enumerate(lockstep(assignments)):
             x, y = trainer.batch(batch, augmenters)
             noise = step_key(keys, number) if trainer.drops else keys
-            moved, state = step(stacks, state, received, given, pull, lr, (x, y, batch.mask, noise))
+            method = (pull, request.loss, received, given, seen)
+            moved, state = step(stacks, state, method, lr, (x, y, batch.mask, noise))
             stacks |= moved
     return layout.unstack(stacks)
 
@@ -71,14 +76,10 @@ def _step_of(
     chain = graph.training if graph is not None and graph.is_chain and plain else None
 
     def step(
-        stacks: Stacks,
-        state: list[list[Tensor]],
-        received: Stacks,
-        given: dict[str, Stacks],
-        pull: Pull | None,
-        lr: Tensor,
-        batch: Batch,
+        stacks: Stacks, state: list[list[Tensor]], method: MethodTerms, lr: Tensor, batch: Batch
     ) -> tuple[Stacks, list[list[Tensor]]]:
+        pull, loss, received, given, seen = method
+
         def drift(name: str) -> Tensor:
             """What weight decay and the method's pull add to a gradient."""
             value = stacks[name]
@@ -89,12 +90,14 @@ def _step_of(
 
         drifts = work.weight_decay > 0 or pull is not None
         x, y, mask, noise = batch
-        if chain is not None and isinstance(x, Tensor):
+        if chain is not None and loss is None and isinstance(x, Tensor):
             pulled = drift if drifts else None
             return _chain_step(chain, objective, stacks, moving, pulled, lr, (x, y, mask, noise)), state
 
         def total(values: Stacks) -> Tensor:
             tensors = {**stacks, **values}
+            if loss is not None:
+                return _mean(*method_losses(model, loss, tensors, batch, seen), mask)
             if graph is None or isinstance(x, dict):
                 return _loss(objective, run_vmap(model, tensors, x, noise), y, mask)
             results = [x]
@@ -124,7 +127,11 @@ def _where(active: Tensor, new: Tensor, old: Tensor) -> Tensor:
 
 def _loss(objective: Objective, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Each client's mean loss over the samples that count, summed over clients."""
-    losses, counts = objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
+    return _mean(*objective.losses(outputs.flatten(0, 1), y.flatten(0, 1)), mask)
+
+
+def _mean(losses: Tensor, counts: Tensor, mask: Tensor) -> Tensor:
+    """The sum over clients of each one's mean over the samples that count."""
     losses, counts = losses.view(mask.shape) * mask, counts.view(mask.shape) * mask
     total = counts.sum(1)
     return (losses.sum(1) / torch.where(total > 0, total, 1)).sum()

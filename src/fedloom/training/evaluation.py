@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.local_work import LocalWork
+from fedloom.core.network import features
 from fedloom.core.scores import Scores
 from fedloom.core.task import Task
-from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout
 from fedloom.training.layer_graph import LayerGraph, sequential_graph
 from fedloom.training.metric_sums import MetricSums, Watch
@@ -93,9 +93,11 @@ class Evaluator:
     def features(self, row: Tensor, positions: Tensor) -> Tensor:
         """What the head sees of some samples under one row: n×features."""
         self._load(row)
-        network = FunctionalNetwork(self.model, dict(self.model.named_parameters()))
         return torch.cat(
-            [network.features(self.task.inputs(chunk)).flatten(1) for chunk in torch.split(positions, EVALUATION_BATCH)]
+            [
+                features(self.model, self.task.inputs(chunk)).flatten(1)
+                for chunk in torch.split(positions, EVALUATION_BATCH)
+            ]
         )
 
     def gradients(self, rows: Tensor, lists: Sequence[Tensor], work: LocalWork) -> Tensor:

@@ -15,8 +15,8 @@ from fedloom.training.keyed_dropout import rewind
 class FunctionalNetwork:
     """A model with other weights than its own, as ``core.network.Network`` describes it."""
 
-    def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-        self.model, self.tensors = model, dict(tensors)
+    def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor) -> None:
+        self.model, self.tensors, self.mask = model, dict(tensors), mask
         rewind(model)
 
     def __call__(self, x: Inputs) -> Tensor:
@@ -31,7 +31,7 @@ class FunctionalNetwork:
 
     def at(self, tensors: Mapping[str, Tensor]) -> FunctionalNetwork:
         """The same network with other weights, for instance one of the ``given`` ones."""
-        return FunctionalNetwork(self.model, {**self.tensors, **tensors})
+        return FunctionalNetwork(self.model, {**self.tensors, **tensors}, self.mask)
 
 
 class _Features(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs
-from fedloom.core.trainer import TrainingRequest
+from fedloom.core.trainer import TrainingRequest, given_of
 from fedloom.training.batches import Assignment
 from fedloom.training.cycle_memory import CycleMemory
 from fedloom.training.functional_network import FunctionalNetwork
@@ -67,8 +68,10 @@ def _train_one(
     received = layout.views(request.rows[place])
     given = {
         name: {part: piece[0] for part, piece in layout.pieces(rows[place : place + 1]).items()}
-        for name, rows in request.given.items()
+        for name, rows in request.given_to_pull.items()
     }
+    own = replace(request, given={name: value[place : place + 1] for name, value in request.given.items()})
+    seen = {} if request.loss is None else given_of(own.given_to_loss(layout), 0)
     optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
     memory = CycleMemory(request.cycle, {name: received[name].unsqueeze(0) for name in moving})
     constants, fixed = request.constants, {}
@@ -91,7 +94,7 @@ def _train_one(
                 if request.loss is None:
                     losses, counts = trainer.task.objective.losses(model(x), y)
                 else:
-                    losses, counts = request.loss(FunctionalNetwork(model, named), x, y, given)
+                    losses, counts = request.loss(FunctionalNetwork(model, named, torch.ones(len(y))), x, y, seen)
                 gradients = gradients_of(losses.sum() / counts.sum(), values)
                 with torch.no_grad():
                     if fixed:

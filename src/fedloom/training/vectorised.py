@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs
 from fedloom.core.network import Loss
-from fedloom.core.trainer import TrainingRequest
+from fedloom.core.trainer import GivenToLoss, TrainingRequest, given_of
 from fedloom.training.batches import Assignment, interleave
 from fedloom.training.cycle_memory import CycleMemory
 from fedloom.training.functional_network import FunctionalNetwork
@@ -31,8 +32,8 @@ def train_vectorised(
     fixed = {} if constants is None else trainer.layout.stacks(constants)
     pulls = request.pull is not None and constants is None  # a pull that changes with every step
     received = trainer.layout.stacks(request.rows) if pulls else {}
-    needed = request.given if pulls or request.loss is not None else {}
-    given = {name: trainer.layout.pieces(rows) for name, rows in needed.items()}
+    given = {name: trainer.layout.pieces(rows) for name, rows in request.given_to_pull.items()} if pulls else {}
+    seen = request.given_to_loss(trainer.layout) if request.loss is not None else {}
     optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
     memory = CycleMemory(request.cycle, {name: stacks[name] for name in moving})
     keys, augmenters = trainer.keys(request), trainer.augmenters(request)
@@ -43,6 +44,7 @@ def train_vectorised(
         part = optimizer.part(step.rows)
         piece.update(zip(moving, part.values, strict=True))
         extra = {key: {name: stack[cut] for name, stack in rows.items()} for key, rows in given.items()}
+        own = given_of(seen, cut)
         whole_x, whole_y = trainer.batch(step, augmenters)
         for number, lr in enumerate(request.lrs):
             x, y, mask = whole_x, whole_y, step.mask
@@ -53,7 +55,7 @@ def train_vectorised(
             part.lr = lr
             memory.before(part.values)
             some = {name: stack if len(stack) == 1 else stack[cut] for name, stack in fixed.items()}
-            _step(trainer, request, moving, piece, part, anchor, extra, some, (x, y, mask), noise)
+            _step(trainer, request, moving, piece, part, anchor, extra, own, some, (x, y, mask), noise)
             memory.settle(number, part.values, cut)
             done[cut] += 1
         if not isinstance(step.rows, int):
@@ -72,6 +74,7 @@ def _step(
     optimizer: Optimizer,
     received: dict[str, Tensor],
     given: dict[str, dict[str, Tensor]],
+    seen: GivenToLoss,
     constants: dict[str, Tensor],
     batch: tuple[Inputs, Tensor, Tensor | None],
     keys: Tensor,
@@ -90,7 +93,8 @@ def _step(
     leaves = [value.requires_grad_() for value in optimizer.values]
     stacks.update(zip(moving, leaves, strict=True))
     if request.loss is not None:
-        losses, counts = _method_loss(trainer, request.loss, stacks, x, y, given, keys)
+        real = torch.ones(y.shape[:2]) if mask is None else mask
+        losses, counts = method_losses(trainer.model, request.loss, stacks, (x, y, real, keys), seen)
     else:
         outputs = run_stacked(trainer.model, trainer.graph, stacks, x, keys, in_place)
         losses, counts = trainer.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
@@ -111,23 +115,22 @@ def _step(
         optimizer.step(gradients)
 
 
-def _method_loss(
-    trainer: LocalTrainer,
+def method_losses(
+    model: nn.Module,
     loss: Loss,
-    stacks: dict[str, Tensor],
-    x: Inputs,
-    y: Tensor,
-    given: dict[str, dict[str, Tensor]],
-    keys: Tensor,
+    stacks: Mapping[str, Tensor],
+    batch: tuple[Inputs, Tensor, Tensor, Tensor],
+    given: GivenToLoss,
 ) -> tuple[Tensor, Tensor]:
-    drops = [n for n, layer in trainer.model.named_modules() if isinstance(layer, KeyedDropout)]
+    """Values and counts of a method's own loss for each client and sample; a batch is inputs, targets, mask, keys."""
+    drops = [n for n, layer in model.named_modules() if isinstance(layer, KeyedDropout)]
 
     def one(
-        tensors: dict[str, Tensor], x: Inputs, y: Tensor, given: dict[str, dict[str, Tensor]], key: Tensor
+        tensors: dict[str, Tensor], x: Inputs, y: Tensor, mask: Tensor, key: Tensor, given: GivenToLoss
     ) -> tuple[Tensor, Tensor]:
         noise = {f"{name}.noise_key": key for name in drops}
-        return loss(FunctionalNetwork(trainer.model, {**tensors, **noise}), x, y, given)
+        return loss(FunctionalNetwork(model, {**tensors, **noise}, mask), x, y, given)
 
-    trainer.model.train()
-    result: tuple[Tensor, Tensor] = torch.func.vmap(one, randomness="error")(stacks, x, y, given, keys)
+    model.train()
+    result: tuple[Tensor, Tensor] = torch.func.vmap(one, randomness="error")(dict(stacks), *batch, given)
     return result

@@ -27,7 +27,7 @@ def test_the_combined_loss_is_half_autoencoder_and_half_cross_entropy():
     model = task.model.eval()
     torch.manual_seed(8)
     with torch.no_grad():
-        network = FunctionalNetwork(model, dict(model.named_parameters()))
+        network = FunctionalNetwork(model, dict(model.named_parameters()), torch.ones(len(x)))
         values, counts = structure_loss(network, x, task.targets(x), {})
     torch.manual_seed(8)
     others = sample_non_edges(graph)
