@@ -22,6 +22,7 @@ from fedloom.rounds.composition import Composition
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
+from fedloom.runs.device_check import check_devices
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.python_objects import object_marks
 from fedloom.runs.score import metric_notes
@@ -47,6 +48,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     ``made_of`` replaces the fingerprint of the task, for tasks whose data are not in this process.
     """
     engine.check(config.engine, config.ray_address)
+    check_devices(task)
     started = {}
     if config.start_from is not None:
         task = with_start(task, config.start_from)
