@@ -281,11 +281,13 @@ def test_a_broken_csv_is_named_by_column_and_row(case, inside, tmp_path):
     assert part in sentence
 
 
-def test_labels_out_of_range_are_named(inside, tmp_path):
+def test_whole_numbers_are_classes_wherever_they_begin(inside, tmp_path):
     import numpy as np
 
-    np.savez(tmp_path / "own.npz", x=np.zeros((4, 2)), y=np.array([0, 1, -1, 1]))
-    assert "-1" in refusal(inside("run", "--data", "own.npz"))
+    np.savez(tmp_path / "own.npz", x=np.eye(30)[:, :4], y=np.arange(30) % 3 - 1)
+    assert inside("run", "--data", "own.npz", "--rounds", "1", "--out", "run").returncode == 0
+    names = json.loads((tmp_path / "run" / "partition.json").read_text())["class_names"]
+    assert names == ["-1", "0", "1"]
 
 
 def test_a_config_with_an_unknown_key_and_one_that_is_no_toml_are_refused(inside, tmp_path):

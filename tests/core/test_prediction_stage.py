@@ -10,10 +10,11 @@ import torch
 import fedloom as fl
 from fedloom.conformance.run_method import run_method
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.spec import split_spec
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
 from fedloom.data.withheld_class import with_withheld_class
-from fedloom.methods.registry import METHODS, split_method
+from fedloom.methods.registry import METHODS
 from fedloom.prediction.recalibrate import Recalibrate
 from fedloom.prediction.registry import STAGES
 from fedloom.runs.method_spec import method_from
@@ -50,7 +51,7 @@ def assert_no_test_label_is_used(method: str, stages: list[PredictionStage]) -> 
     """Clients predict with the same bytes whatever the test labels are."""
     task, work = task_for(method)
     task = with_test_parts(task)
-    name, settings = split_method(SPECS.get(method, method))
+    name, settings = split_spec(SPECS.get(method, method))
     how = {"prediction": stages, "seed": 1, "execution": "loop"}
     rows = [
         run_method(some, method_from(name, settings), 2, work, **how).prediction_rows()

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from fedloom.metrics.macro_f1 import MacroF1
 from fedloom.metrics.micro_f1 import MicroF1
-from support.metric_batches import classified, totals
+from support.metric_batches import random_outputs, totals
 
 
 @settings(deadline=None)
@@ -28,7 +28,7 @@ def test_over_labels_it_is_scikit_learns_and_so_is_macro_f1(samples, labels, par
 
 
 def test_over_classes_it_is_accuracy():
-    outputs, targets = classified(200, 4, seed=0)
+    outputs, targets = random_outputs(200, 4, seed=0)
     found = MicroF1().value(MicroF1().sums(outputs, targets).double())
     assert found == pytest.approx(accuracy_score(targets, outputs.argmax(1)))
 

@@ -10,13 +10,13 @@ from sklearn.metrics import balanced_accuracy_score, recall_score
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.metrics.recall import Recall, RecallOfClass
-from support.metric_batches import classified, totals
+from support.metric_batches import random_outputs, totals
 
 
 @settings(deadline=None)
 @given(st.integers(30, 200), st.integers(2, 5), st.integers(1, 8), st.integers(0, 10_000))
 def test_it_is_scikit_learns_over_any_batches(samples, classes, parts, seed):
-    outputs, targets = classified(samples, classes, seed)
+    outputs, targets = random_outputs(samples, classes, seed)
     added = totals(Recall(), outputs, targets, parts, seed)
     predicted = outputs.argmax(1)
     if len(set(targets.tolist())) == classes:

@@ -107,7 +107,7 @@ def test_a_class_and_its_file_are_the_same_task(net):
     assert named.made_from["model"] == f"{net}:Net"
     assert not fl.task(
         "digits", clients=3, model=lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
-    ).made_from
+    ).is_named
 
 
 def test_a_class_makes_the_model_of_a_federation():

@@ -190,7 +190,7 @@ def test_no_test_label_takes_part_in_what_is_measured_on_validation_parts():
 @pytest.mark.parametrize("method", ["fedavg", "ditto"])
 def test_measuring_on_validation_parts_changes_nothing_else(method, monkeypatch):
     both = fl.run(validated(), method, rounds=2)
-    monkeypatch.setattr("fedloom.rounds.scoring._has_validation", lambda _: False)
+    monkeypatch.setattr("fedloom.rounds.scoring.has_validation", lambda _: False)
     tested = fl.run(validated(), method, rounds=2)
     for one, other in zip(both.records, tested.records, strict=True):
         added = {name for name in one["metrics"] if name not in other["metrics"]}

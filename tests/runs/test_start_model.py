@@ -29,14 +29,13 @@ def test_a_run_starts_where_another_ended(task, tmp_path):
     assert len(second.config["made_by"]["start_from"]) == 16
 
 
-@pytest.mark.parametrize("ending", ["pt", "safetensors"])
-def test_a_file_of_weights_is_the_module_itself(ending, tmp_path):
+def test_a_file_of_weights_is_the_module_itself(tmp_path):
     own, trained = federation([30, 20]), mlp()
     with torch.no_grad():
         for parameter in trained.parameters():
             parameter.mul_(1.5)
-    path = tmp_path / f"weights.{ending}"
-    torch.save(trained.state_dict(), path) if ending == "pt" else save_file(trained.state_dict(), path)
+    path = tmp_path / "weights.safetensors"
+    save_file(trained.state_dict(), path)
     warm = fl.run(fl.task_of(own, mlp()), rounds=2, start_from=path)
     given = fl.run(fl.task_of(own, trained), rounds=2)
     assert warm.records == given.records
@@ -50,9 +49,9 @@ def test_frozen_weights_and_statistics_of_batches_come_along(tmp_path):
 
     trained = net()
     trained.train()(torch.randn(64, 20, generator=torch.Generator().manual_seed(0)) + 3)
-    torch.save(trained.state_dict(), tmp_path / "w.pt")
+    save_file(trained.state_dict(), tmp_path / "w.safetensors")
     own = federation([32, 24])
-    warm = fl.run(fl.task_of(own, net()), rounds=1, start_from=tmp_path / "w.pt")
+    warm = fl.run(fl.task_of(own, net()), rounds=1, start_from=tmp_path / "w.safetensors")
     assert warm.records == fl.run(fl.task_of(own, trained), rounds=1).records
 
 
@@ -80,23 +79,25 @@ def test_a_start_that_has_changed_is_refused(task, tmp_path):
 def test_what_is_not_the_same_model_is_one_sentence(task, tmp_path):
     fl.run(fl.task_of(federation([30, 20]), mlp()), rounds=1, out=tmp_path / "other")
     fl.run(task, "local", rounds=1, out=tmp_path / "local")
-    torch.save(mlp().state_dict(), tmp_path / "mlp.pt")
-    torch.save([1, 2], tmp_path / "list.pt")
-    torch.save({**task.model.state_dict(), "extra": torch.zeros(1)}, tmp_path / "more.pt")
+    save_file(mlp().state_dict(), tmp_path / "mlp.safetensors")
+    torch.save([1, 2], tmp_path / "list.pt")  # a pickle
+    save_file({**task.model.state_dict(), "extra": torch.zeros(1)}, tmp_path / "more.safetensors")
     (tmp_path / "text.safetensors").write_text("weights")
     shapes = {name: torch.zeros(*tensor.shape, 1) for name, tensor in task.model.state_dict().items()}
-    torch.save(shapes, tmp_path / "shapes.pt")
-    torch.save({name: tensor * torch.nan for name, tensor in task.model.state_dict().items()}, tmp_path / "nan.pt")
+    save_file(shapes, tmp_path / "shapes.safetensors")
+    save_file(
+        {name: tensor * torch.nan for name, tensor in task.model.state_dict().items()}, tmp_path / "nan.safetensors"
+    )
     for name, message in {
         "nowhere": "does not exist",
         "other": r"the model there has [\d,]+ numbers, but the model of digits has 15,010",
         "local": "has no shared model to start from",
-        "mlp.pt": "holds another model: it",
-        "list.pt": "holds no state dict",
-        "more.pt": "it has in addition 'extra'",
-        "text.safetensors": "not a file of weights that can be read",
-        "shapes.pt": r"has shape \([\d, ]+\), but here it has",
-        "nan.pt": "not finite",
+        "mlp.safetensors": "holds another model: it",
+        "list.pt": "not a .safetensors file",
+        "more.safetensors": "it has in addition 'extra'",
+        "text.safetensors": "not a .safetensors file",
+        "shapes.safetensors": r"has shape \([\d, ]+\), but here it has",
+        "nan.safetensors": "not finite",
     }.items():
         with pytest.raises(FedloomError, match=message) as caught:
             fl.run(task, rounds=1, start_from=tmp_path / name)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -29,13 +26,11 @@ def with_start(task: Task, path: str) -> Task:
 
     Args:
         task: The task.
-        path: A run's folder, a saved model's folder, or a .safetensors or .pt file with a module's state dict.
+        path: A run's folder, a saved model's folder, or a .safetensors file with a module's state dict.
     """
     place = Path(path)
     if not place.exists():
-        raise FedloomError(
-            f"start_from={path} does not exist: give a run's folder, or a .safetensors or .pt file of weights."
-        )
+        raise FedloomError(f"start_from={path} does not exist: give a run's folder, or a .safetensors file of weights.")
     model = copy.deepcopy(task.model)
     if (place / "config.toml").is_file() and not (place / SAVED).is_file():
         row = read_server_state(place).get("row")
@@ -66,17 +61,12 @@ def model_digest(model: nn.Module) -> str:
 def _weights(file: Path, path: str) -> dict[str, Tensor]:
     """The tensors of a file by name."""
     try:
-        if file.suffix == ".safetensors":
-            return dict(load_file(file))
-        content: Any = torch.load(file, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        return dict(load_file(file))
+    except (SafetensorError, OSError) as error:
         raise FedloomError(
-            f"start_from={path} is not a run's folder and not a file of weights that can be read "
-            f"({str(error).splitlines()[0][:80]}): give a .safetensors file, or a .pt file with model.state_dict()."
+            f"start_from={path} is not a run's folder and not a .safetensors file ({str(error).splitlines()[0][:80]}): "
+            "save weights with safetensors.torch.save_file(model.state_dict(), path)."
         ) from None
-    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise FedloomError(f"start_from={path} holds no state dict: save it with torch.save(model.state_dict(), path).")
-    return dict(content)
 
 
 def _fill(model: nn.Module, weights: Mapping[str, Tensor], path: str) -> None:

@@ -177,6 +177,8 @@ def make_plan(
         raise FedloomError(f"seeds={seeds}: it must be at least 1.")
     plan: dict[str, Any] = {"grid": grid, "seeds": seeds, "config": dict(values)}
     plan |= _set_aside(plan, task_of, method)
+    if "set_aside" in plan or any(key.split(".")[0] == "task" for key in grid):
+        plan["config"] = {key: value for key, value in plan["config"].items() if key != "made_by"}  # other data
     runs, scores = _factory(plan, task_of), list[str]()
     for member in members(plan, method):
         prepared = runs.prepare(member, first_seed(plan))
