@@ -13,7 +13,7 @@ import torch
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models import build
-from fedloom.runs.api import run
+from fedloom.runs.run import run
 from local import BATCH, RATE, federation
 from measure import arguments, line
 

@@ -22,7 +22,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.models import build
-from fedloom.runs.api import run
+from fedloom.runs.run import run
 from fedloom.training.execution import Execution, cohorts, decide
 from fedloom.training.local_trainer import LocalTrainer
 from measure import Contenders, arguments, best_times, line, show

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import fedloom as fl
-from fedloom.report.advice_page import write_advice_page
+from fedloom.reports.advice_page import write_advice_page
 
 
 def main(folder: Path) -> None:

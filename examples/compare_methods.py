@@ -9,7 +9,6 @@ import tempfile
 from pathlib import Path
 
 import fedloom as fl
-from fedloom.report.run_page import write_report
 
 METHODS = ["local", "fedavg", "fedprox:mu=1", "fedavgm", "fedadagrad"]
 
@@ -23,7 +22,7 @@ def main(folder: Path) -> None:
             values = [value for h in histories if (value := h.last(metric)) is not None]
             cells.append(f"{statistics.mean(values):.1%}" if values else "-")
         print(f"{name:14} {cells[0]:>26} {cells[1]:>20}")
-    print("Report:", write_report(results, folder / "compare.html"))
+    print("Report:", fl.report(results, folder / "compare.html"))
 
 
 if __name__ == "__main__":

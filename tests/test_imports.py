@@ -36,11 +36,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"core", "plotting"},
     "tasks": {"core", "plotting", "data", "models", "losses", "metrics"},
     "runs": RUNS - {"runs"},
-    "report": RUNS,
+    "reports": RUNS,
+    "api": RUNS | {"reports"},
     "conformance": RUNS,
-    "reproduce": RUNS | {"report"},
+    "reproduce": RUNS | {"reports"},
     "deploy": RUNS,
-    "cli": RUNS | {"report", "conformance", "reproduce", "deploy"},
+    "cli": RUNS | {"reports", "api", "conformance", "reproduce", "deploy"},
 }
 """What each folder of ``fedloom`` may import besides itself and the package's version."""
 

@@ -26,7 +26,7 @@ ACROSS_MODULES = {
     "deploy/test_docs_deploy.py": "the walk-through of docs/deploy.md",
     "deploy/test_machines.py": "a deployment of the command line's own programs",
     "deploy/test_real.py": "a deployment over real Flower",
-    "report/test_browser.py": "the script of a report, in a real browser",
+    "reports/test_browser.py": "the script of a report, in a real browser",
     "cli/test_mistakes.py": "what people mistype, in every command",
     "models/test_pyg.py": "the graph networks beside PyTorch Geometric's",
     "runs/test_resume_from_command_line.py": "runs that Python starts and the command line resumes",

@@ -16,8 +16,11 @@ from fedloom.core.renamed import RenamedModules, refuse_renamed
 __version__ = "0.5.0"
 
 _WHERE = {
-    "fedloom.runs.api": ("run", "resume"),
-    "fedloom.runs.plans.compare": ("compare",),
+    "fedloom.runs.run": ("run",),
+    "fedloom.api.resume": ("resume",),
+    "fedloom.api.compare": ("compare", "Comparison"),
+    "fedloom.api.report": ("report",),
+    "fedloom.api.plot": ("plot",),
     "fedloom.runs.plans.sweep": ("sweep", "Sweep"),
     "fedloom.runs.plans.advise.advise": ("advise",),
     "fedloom.runs.plans.advise.advice": ("Advice",),

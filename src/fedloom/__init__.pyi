@@ -4,6 +4,11 @@ from fedloom.aggregation.mean import Mean as Mean
 from fedloom.aggregation.median import Median as Median
 from fedloom.aggregation.server_optimizer import ServerOptimizer as ServerOptimizer
 from fedloom.aggregation.trimmed_mean import TrimmedMean as TrimmedMean
+from fedloom.api.compare import Comparison as Comparison
+from fedloom.api.compare import compare as compare
+from fedloom.api.plot import plot as plot
+from fedloom.api.report import report as report
+from fedloom.api.resume import resume as resume
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.channel.compression.topk import TopK as TopK
 from fedloom.core.adversary import Adversary as Adversary
@@ -97,14 +102,12 @@ from fedloom.prediction.fedpredict import FedPredict as FedPredict
 from fedloom.prediction.finetune import FineTune as FineTune
 from fedloom.prediction.last_local_model import LastLocalModel as LastLocalModel
 from fedloom.prediction.recalibrate import Recalibrate as Recalibrate
-from fedloom.runs.api import resume as resume
-from fedloom.runs.api import run as run
 from fedloom.runs.history import History as History
 from fedloom.runs.plans.advise.advice import Advice as Advice
 from fedloom.runs.plans.advise.advise import advise as advise
-from fedloom.runs.plans.compare import compare as compare
 from fedloom.runs.plans.sweep import Sweep as Sweep
 from fedloom.runs.plans.sweep import sweep as sweep
+from fedloom.runs.run import run as run
 from fedloom.selection.oort import Oort as Oort
 from fedloom.selection.power_of_choice import PowerOfChoice as PowerOfChoice
 from fedloom.selection.random import Random as Random

@@ -12,8 +12,8 @@ import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.cli.live import LiveTable, planned_score
 from fedloom.cli.progress import headline
-from fedloom.report.run_page import report_page
-from fedloom.report.summary_table import summary, verdict
+from fedloom.reports.run_page import report_page
+from fedloom.reports.summary_table import summary, verdict
 from fedloom.runs.history import History
 from fedloom.runs.plans.compare import make_plan
 from fedloom.runs.score import ACCURACY, Score, metric_notes, score_of, scores_of

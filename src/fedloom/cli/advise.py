@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedloom.runs.plans.advise.halving import Move
 
 
-@o.takes_settings(without=("engine", "ray_address", "new_clients", "eval_every"))
+@o.takes_settings(without=("engine", "ray_address", "new_clients", "eval_every", "patience"))
 def advise(
     *,
     minutes: Annotated[float, typer.Option("--minutes", help="The approximate duration in minutes.")] = 2.0,
@@ -54,7 +54,7 @@ def finish_advice(
     quiet: bool,
 ) -> None:
     """Run the rest of the tournament, then print the advice and write its report."""
-    from fedloom.report.advice_page import write_advice_page
+    from fedloom.reports.advice_page import write_advice_page
     from fedloom.runs.plans.advise.advise import run_advice
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,49 +50,56 @@ def compare(
     ] = None,
     values: o.Values,
     out: o.Out = None,
+    track: o.Track = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Compare methods on the same data with the same seeds. Settings of a METHOD follow a colon.
 
+    With the --out of a comparison, methods, seeds or rounds are added to it; what is there is not run again.
+
     Example:  fedloom compare --task digits --clients 50 --alpha 0.1 --seeds 3 fedavg fedprox:mu=0.1 fedyogi local
     """
     from fedloom.cli.run import fresh_plan_folder
-    from fedloom.runs.plans.compare import PLAN, make_plan
-    from fedloom.runs.plans.plan import write_plan
+    from fedloom.runs.plans.compare import make_plan, write_comparison
 
     values.pop("method", None)
     folder = out or fresh_plan_folder("compare", values)
-    write_plan(folder, PLAN, make_plan(values, methods, seeds, reach))
-    finish_comparison(folder, None, as_json, quiet)
+    write_comparison(folder, make_plan(values, methods, seeds, reach))
+    finish_comparison(folder, as_json, quiet, track=track or ())
 
 
-def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
+def finish_comparison(
+    folder: Path,
+    as_json: bool,
+    quiet: bool,
+    *,
+    workers: int | None = None,
+    rounds: int | None = None,
+    track: Sequence[str] = (),
+) -> None:
     """Run the unfinished runs of a comparison, then print its table and verdict and write its report."""
+    from fedloom.api.compare import resume_comparison
     from fedloom.cli.live import LiveTable, planned_score
-    from fedloom.report.run_page import write_report
-    from fedloom.report.summary_table import summary, verdict
     from fedloom.runs.config_schema import RunConfig
-    from fedloom.runs.plans.compare import PLAN, resume_comparison
+    from fedloom.runs.plans.compare import PLAN
     from fedloom.runs.plans.plan import read_plan
     from fedloom.runs.statistics import common_score
 
     plan = read_plan(folder, PLAN)
-    rounds = int(plan["config"].get("rounds", RunConfig().rounds))
+    planned = rounds or int(plan["config"].get("rounds", RunConfig().rounds))
+    how: dict[str, Any] = {"workers": workers, "rounds": rounds, "track": track}
     try:
-        with LiveTable(plan["methods"], plan["seeds"], rounds, quiet or as_json, score=planned_score(plan)) as live:
-            results = resume_comparison(folder, lambda spec, seed: [live.observer(spec, seed)], workers)
+        with LiveTable(plan["methods"], plan["seeds"], planned, quiet or as_json, score=planned_score(plan)) as live:
+            found = resume_comparison(folder, observers_of=lambda spec, seed: [live.observer(spec, seed)], **how)
     except KeyboardInterrupt:
         typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
-    rows, score = summary(results, plan.get("reach")), common_score(results)
-    words = verdict(results)
-    if any(record["metrics"] for runs in results.values() for history in runs for record in history.records):
-        write_report(results, folder / "report.html")
+    rows, words = found.rows, found.verdict
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": words}))
         return
-    print_table(rows, words, score)
+    print_table(rows, words, common_score(found))
     if (folder / "report.html").exists():
         typer.echo(f"Report: {folder / 'report.html'}")
 
@@ -99,7 +107,7 @@ def finish_comparison(folder: Path, workers: int | None, as_json: bool, quiet: b
 def print_table(rows: list[dict[str, Any]], words: str, score: Score) -> None:
     """Print the comparison: a table of scores and costs, a table of optional columns, and the verdict."""
     from fedloom.cli.progress import printer
-    from fedloom.report.summary_table import cell_text
+    from fedloom.reports.summary_table import cell_text
 
     console = printer()
     cells = []

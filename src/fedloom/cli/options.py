@@ -111,7 +111,7 @@ Seeds = Annotated[int, typer.Option("--seeds", help="How many seeds; three or mo
 Out = Annotated[Path | None, typer.Option("--out", help="The output folder.", rich_help_panel=OUTPUT)]
 Track = Annotated[
     list[str] | None,
-    typer.Option("--track", help="Also send metrics to tensorboard or mlflow.", rich_help_panel=OUTPUT),
+    typer.Option("--track", help="Also send metrics to tensorboard, mlflow or wandb.", rich_help_panel=OUTPUT),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=OUTPUT)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,10 +80,12 @@ def resume(
             raise FedloomError(
                 "--engine and --ray-address apply only to the resume of a single run: leave them out here."
             )
-        _finish_plan(PLAN_FILES[file], folder, workers, as_json, quiet)
+        if (rounds or track) and PLAN_FILES[file] != "comparison":
+            raise FedloomError(f"--rounds and --track are not for the resume of a {PLAN_FILES[file]}: leave them out.")
+        _finish_plan(PLAN_FILES[file], folder, workers, rounds, track or (), as_json, quiet)
         return
-    from fedloom.runs.api import resume as resume_run
     from fedloom.runs.resolve_config import load_config_to_resume
+    from fedloom.runs.run import resume_run
     from fedloom.runs.score import score_of
 
     config = load_config_to_resume(folder)
@@ -94,12 +96,14 @@ def resume(
     )
 
 
-def _finish_plan(kind: str, folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
+def _finish_plan(
+    kind: str, folder: Path, workers: int | None, rounds: int | None, track: Sequence[str], as_json: bool, quiet: bool
+) -> None:
     """Run the unfinished runs of the plan in a folder."""
     if kind == "comparison":
         from fedloom.cli.compare import finish_comparison
 
-        finish_comparison(folder, workers, as_json, quiet)
+        finish_comparison(folder, as_json, quiet, workers=workers, rounds=rounds, track=track)
     elif kind == "sweep":
         from fedloom.cli.sweep import finish_sweep
 
@@ -130,9 +134,9 @@ def _finish(
 ) -> None:
     """Run with a progress bar and trackers, then write the report and print the result."""
     from fedloom.cli.progress import bars, observer
-    from fedloom.runs.trackers import tracker
+    from fedloom.runs.trackers import make_trackers
 
-    trackers = [tracker(name, folder, folder.name, rounds) for name in track or []]
+    trackers = make_trackers(track or (), folder, folder.name)
     try:
         with bars(quiet or as_json) as progress:
             history: History = work([observer(progress, folder.name, rounds, score), *trackers])
@@ -144,7 +148,7 @@ def _finish(
 
 def show_result(history: History, folder: Path, as_json: bool) -> None:
     """Write a finished run's report and print its result, as a table or as JSON."""
-    from fedloom.report.run_page import write_report
+    from fedloom.reports.run_page import write_report
 
     if any(record["metrics"] for record in history.records):
         write_report({history.label: [history]}, folder / "report.html")

@@ -26,8 +26,8 @@ def report(
     Example:  fedloom report runs/digits-fedavg-seed0 runs/digits-fedprox-seed0 --out both.html
     """
     from fedloom.cli.compare import print_table
-    from fedloom.report.run_page import write_report
-    from fedloom.report.summary_table import summary, verdict
+    from fedloom.reports.run_page import write_report
+    from fedloom.reports.summary_table import summary, verdict
     from fedloom.runs.plans.compare import histories
     from fedloom.runs.statistics import common_score
 

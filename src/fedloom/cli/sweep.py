@@ -66,7 +66,7 @@ def sweep(
 def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Run the unfinished runs of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable, planned_score
-    from fedloom.report.sweep_page import write_sweep_page
+    from fedloom.reports.sweep_page import write_sweep_page
     from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.plan import RunFactory, read_plan
     from fedloom.runs.plans.sweep import PLAN, members, run_sweep

@@ -19,7 +19,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.runs.api import resume, run
+from fedloom.runs.run import resume_run, run
 
 WORK: dict[str, object] = {"epochs": 1, "batch_size": 8, "lr": 0.05}
 WHOLE: dict[str, object] = {"epochs": 2, "batch_size": 0, "optimizer": "adam", "lr": 0.01}
@@ -86,7 +86,7 @@ def after_a_stop(method: Algorithm) -> float:
         try:
             run(task, method, out=part, observers=[stop], **settings)  # type: ignore[arg-type]
         except _Stop:
-            resume(part, task=task, method=method)
+            resume_run(part, task=task, method=method)
         else:
             raise FedloomError(
                 "the run ended before round 2, where the check stops it: a method must run all its rounds."

@@ -31,6 +31,7 @@ from fedloom.runs.metrics_file import append_record, append_stop, compact_json, 
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
 from fedloom.runs.score import scores_of
+from fedloom.runs.trackers import Tracker
 
 log = logging.getLogger("fedloom")
 Observer = Callable[[dict[str, Any]], None]
@@ -151,6 +152,9 @@ def _run_rounds(
             append_stop(folder, history.stopped)
         finally:
             cores.close()
+            for observe in observers:
+                if isinstance(observe, Tracker):
+                    observe.close()
     if folder is None:
         history.rows_of = partial(prediction_rows, run, state)
     else:

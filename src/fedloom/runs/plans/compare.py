@@ -11,72 +11,33 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
-from fedloom.methods.registry import method_class
-from fedloom.runs.api import method_section, warn_if_stopped
+from fedloom.methods.registry import METHODS, method_class
+from fedloom.runs.config_schema import DEFAULT_ROUNDS
 from fedloom.runs.history import History
-from fedloom.runs.method_spec import Method, label_of, method_from, with_method
+from fedloom.runs.method_spec import label_of, method_from, with_method
+from fedloom.runs.more_rounds import refuse_if_rounds_matter
 from fedloom.runs.named_parts import make_stage
-from fedloom.runs.old_folders import with_new_keys
+from fedloom.runs.old_folders import refuse_other_version, with_new_keys
 from fedloom.runs.plans import sweep
 from fedloom.runs.plans.plan import (
     Member,
     ObserversOf,
     RunFactory,
     TaskOf,
-    TaskSource,
     first_seed,
     folder_name,
-    read_plan,
+    is_finished,
     run_members,
     seeds_of,
     write_plan,
 )
-from fedloom.runs.runner import Observer
+from fedloom.runs.run import method_section
 from fedloom.runs.score import score_of
 
 PLAN = "comparison.toml"
-
-
-def compare(
-    task: Task | str | TaskOf,
-    methods: Sequence[Method],
-    *,
-    seeds: int = 1,
-    out: str | Path | None = None,
-    observers: Sequence[Observer] = (),
-    **settings: Any,
-) -> dict[str, list[History]]:
-    """Run several methods on the same data with the same seeds.
-
-    If a method diverges, its measurements are kept and the comparison continues.
-
-    Args:
-        task: A task, the name of a task, or a function from a seed to a task, so that each seed has its own partition
-            and model.
-        methods: Specs (``"fedprox:mu=0.1"``), methods or classes of methods.
-        seeds: How many seeds each method is run with; the first is ``seed`` (default 0).
-        out: A folder for the comparison. The same call continues a stopped comparison, and so does ``fedloom resume``
-            if the task and the methods have names.
-        observers: Functions that are called with each round's record.
-        **settings: Any other key of a run's config, as for ``fl.run``.
-
-    Returns:
-        The histories of each method, one per seed, under the method's spec.
-    """
-    source = TaskSource.of(task)
-    chosen = [method_from(spec) if isinstance(spec, type) else spec for spec in methods]
-    objects = {label_of(method): method for method in chosen if isinstance(method, Algorithm)}
-    labels = [label_of(method) for method in chosen]
-    plan = make_plan({**settings, "task": source.section}, labels, seeds, task_of=source.of_seed, objects=objects)
-    folder = None if out is None else Path(out)
-    if folder is not None:
-        write_plan(folder, PLAN, plan, source.is_named)
-    runs = RunFactory(source.of_seed)
-    found = run_members(folder, _members(plan, objects), seeds_of(plan), lambda *_: observers, runs)
-    warn_if_stopped(history for histories in found.values() for history in histories)
-    return found
+OBJECTS = "method_objects"
+"""The key of a plan with the specs of methods that only Python can make."""
 
 
 def make_plan(
@@ -102,7 +63,8 @@ def make_plan(
         raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each method once.")
     if seeds < 1:
         raise FedloomError(f"seeds={seeds}: it must be at least 1.")
-    asked = {} if reach is None else {"reach": reach}
+    asked: dict[str, Any] = {} if reach is None else {"reach": reach}
+    asked |= {OBJECTS: own} if (own := _unnamed_methods(objects or {})) else {}
     plan = {"methods": methods, "seeds": seeds, **asked, "config": dict(values)}
     runs = RunFactory(task_of)
     for member in _members(plan, objects):
@@ -114,10 +76,108 @@ def make_plan(
     return plan
 
 
-def resume_comparison(folder: Path, observers_of: ObserversOf, workers: int | None = None) -> dict[str, list[History]]:
-    """Run the unfinished runs of the comparison in a folder."""
-    plan = read_plan(folder, PLAN)
-    return run_members(folder, _members(plan), seeds_of(plan), observers_of, RunFactory(workers=workers))
+def write_comparison(
+    folder: Path,
+    plan: Mapping[str, Any],
+    task_is_named: bool = True,
+    task_of: TaskOf | None = None,
+    objects: Mapping[str, Algorithm] | None = None,
+) -> dict[str, Any]:
+    """Write a plan into a new folder, or add it to the comparison that is there, and return the whole plan.
+
+    A comparison only grows: methods and seeds that are there stay. Its data and its other settings must be the same.
+
+    Args:
+        folder: The folder of the comparison.
+        plan: What ``make_plan`` returned.
+        task_is_named: Whether the plan's config can build the task.
+        task_of: The task as a function of the seed, if the values do not name it.
+        objects: Methods that are Python objects, by their specs.
+    """
+    grown = dict(plan)
+    if (folder / PLAN).exists():
+        before = read_toml(folder / PLAN)
+        refuse_other_version(folder, before, PLAN)
+        rounds = before["config"].get("rounds", DEFAULT_ROUNDS)
+        grown = {
+            "methods": [*dict.fromkeys((*before["methods"], *plan["methods"]))],
+            "seeds": max(before["seeds"], plan["seeds"]),
+            "reach": plan.get("reach", before.get("reach")),
+            OBJECTS: [*dict.fromkeys((*before.get(OBJECTS, ()), *plan.get(OBJECTS, ())))],
+            "config": _with_rounds(plan["config"], rounds, folder),
+        }
+        grown = {key: value for key, value in grown.items() if value}
+        if grown["config"].get("rounds", DEFAULT_ROUNDS) > rounds:
+            _check_rounds(grown, task_of, objects)
+    write_plan(folder, PLAN, grown, task_is_named, may_change=("methods", "seeds", "reach", OBJECTS, "config.rounds"))
+    return grown
+
+
+def _with_rounds(values: Mapping[str, Any], before: int, folder: Path) -> dict[str, Any]:
+    """The values of a plan with the rounds that it had, unless they give more."""
+    if "rounds" not in values:
+        return {**values, "rounds": before} if before != DEFAULT_ROUNDS else dict(values)
+    if values["rounds"] < before:
+        raise FedloomError(
+            f"rounds={values['rounds']}: the comparison in {folder} has {before} rounds already, and it only grows: "
+            "give more, or name another folder."
+        )
+    return dict(values)
+
+
+def _check_rounds(
+    plan: Mapping[str, Any], task_of: TaskOf | None, objects: Mapping[str, Algorithm] | None = None
+) -> None:
+    """Refuse more rounds for a comparison with a run that would have been another with them."""
+    runs = RunFactory(task_of)
+    for member in _members(plan, objects):
+        if member.method is not None or member.label not in plan.get(OBJECTS, ()):
+            refuse_if_rounds_matter(runs.prepare(member, first_seed(plan)).composition)
+
+
+def prolong_comparison(folder: Path, plan: Mapping[str, Any], rounds: int, task_of: TaskOf | None) -> dict[str, Any]:
+    """Give the comparison in a folder more rounds, and return its plan.
+
+    Args:
+        folder: The folder of the comparison.
+        plan: Its plan.
+        rounds: How many rounds its runs are to have.
+        task_of: The task as a function of the seed, if the plan does not name it.
+    """
+    asked = {**plan["config"], "rounds": rounds}
+    longer = {**plan, "config": _with_rounds(asked, plan["config"].get("rounds", DEFAULT_ROUNDS), folder)}
+    if longer["config"] != plan["config"]:
+        _check_rounds(longer, task_of)
+        write_plan(folder, PLAN, longer, "task_is_an_object" not in plan, may_change=("config.rounds",))
+    return longer
+
+
+def run_comparison(
+    folder: Path | None,
+    plan: Mapping[str, Any],
+    observers_of: ObserversOf,
+    runs: RunFactory,
+    objects: Mapping[str, Algorithm] | None = None,
+) -> dict[str, list[History]]:
+    """Run the unfinished runs of a comparison, and return the histories of each method, one per seed.
+
+    Args:
+        folder: The folder of the comparison; None keeps everything in memory.
+        plan: Its plan.
+        observers_of: The observers of each run.
+        runs: Prepares the runs.
+        objects: Methods that are Python objects, by their specs.
+    """
+    members = _members(plan, objects)
+    for member in members:
+        if folder is None or member.method is not None or member.label not in plan.get(OBJECTS, ()):
+            continue
+        if not all(is_finished(member.folder(folder, seed)) for seed in seeds_of(plan)):
+            raise FedloomError(
+                f"the method {member.label} of {folder} is a Python object, which a file cannot store: repeat the "
+                "Python call that started the comparison, with the same out."
+            )
+    return run_members(folder, members, seeds_of(plan), observers_of, runs)
 
 
 def _members(plan: Mapping[str, Any], objects: Mapping[str, Algorithm] | None = None) -> list[Member]:
@@ -140,13 +200,18 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
         inside = sorted(path.parent for path in folder.glob("*/config.toml"))
         for run in [folder] if (folder / "config.toml").exists() else inside:
             history = History.load(run)
-            label = labels.get(run.name.rpartition("-seed")[0]) or _label(history)
+            label = labels.get(run.name.rpartition("-seed")[0]) or label_with_settings(history)
             found.setdefault(label, []).append(history)
     if not found:
         raise FedloomError(
             f"there is no run in {', '.join(map(str, folders))}: name the folder of a run or of a comparison."
         )
     return {label: found[label] for label in sorted(found)}
+
+
+def _unnamed_methods(objects: Mapping[str, Algorithm]) -> list[str]:
+    """The specs of methods that are Python objects and that no spec can make again."""
+    return [label for label, method in objects.items() if type(method) not in METHODS.values()]
 
 
 def _plan_members(folder: Path) -> list[Member]:
@@ -156,7 +221,7 @@ def _plan_members(folder: Path) -> list[Member]:
     return sweep.members(with_new_keys(read_toml(folder / sweep.PLAN))) if (folder / sweep.PLAN).exists() else []
 
 
-def _label(history: History) -> str:
+def label_with_settings(history: History) -> str:
     """The method with its non-default settings, so that runs with different settings get different labels."""
     settings = dict(history.config["method"])
     name = str(settings.pop("name"))

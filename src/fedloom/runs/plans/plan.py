@@ -21,15 +21,15 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml
-from fedloom.runs.api import task_section
 from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.config_schema import RunConfig, to_toml
+from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig, to_toml
 from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
 from fedloom.runs.history import History
 from fedloom.runs.named_parts import PARTS
 from fedloom.runs.old_folders import refuse_other_version
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
+from fedloom.runs.run import task_section
 from fedloom.runs.runner import Observer, execute, resume
 
 PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.toml": "advice"}
@@ -52,6 +52,11 @@ class Member:
     """The values of its config."""
     method: Algorithm | None = None
     """The method, if it is a Python object that the values cannot name."""
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds its runs have."""
+        return int(self.values.get("rounds", DEFAULT_ROUNDS))
 
     def folder(self, plan_folder: Path, seed: int) -> Path:
         """The folder of its run with a seed."""
@@ -78,6 +83,7 @@ class RunFactory:
             config = resolve({**member.values, **section, "seed": seed}, task=unnamed)
         else:
             config = load_config_to_resume(folder, task=unnamed, method=member.method)
+            config = config.model_copy(update={"rounds": max(config.rounds, member.rounds)})
         if self.workers is not None:
             config = config.model_copy(update={"workers": self.workers})
         task = self.task(config) if given is None else given
@@ -148,13 +154,13 @@ def write_plan(
         file: The name of the plan's file, which determines the kind of plan.
         plan: The plan; its ``config`` has the values of a run's config.
         task_is_named: Whether the plan's config can build the task. Otherwise only Python can resume the plan.
-        may_change: Keys of the plan in which the folder's plan may differ.
+        may_change: Keys of the plan, dotted, in which the folder's plan may differ.
     """
     content = plan_bytes(plan, task_is_named)
     if (folder / file).exists():
         before, now = read_toml(folder / file), tomllib.loads(content.decode())
         refuse_other_version(folder, before, file)
-        if any(before.get(key) != now.get(key) for key in {*before, *now}.difference(may_change)):
+        if _without(before, may_change) != _without(now, may_change):
             kind = PLAN_FILES[file]
             raise FedloomError(
                 f"{folder} contains another {kind}, with other data or settings: name another folder, or resume that "
@@ -172,6 +178,15 @@ def write_plan(
         raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
 
 
+def _without(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """Nested values without some dotted keys."""
+    kept = {key: value for key, value in values.items() if key not in keys}
+    for top, _, below in (key.partition(".") for key in keys):
+        if below and isinstance(kept.get(top), Mapping):
+            kept[top] = _without(kept[top], [below])
+    return kept
+
+
 def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
     """The content of a plan's file, including the version of fedloom."""
     made_by = {"fedloom": fedloom.__version__, **plan.get("made_by", {})}
@@ -179,11 +194,11 @@ def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
     return to_toml({**plan, **given, "config": plain_values(plan["config"]), "made_by": made_by})
 
 
-def read_plan(folder: Path, file: str) -> dict[str, Any]:
-    """Read a plan to resume it; the plan of another version, or one whose task is a Python object, is refused."""
+def read_plan(folder: Path, file: str, has_task: bool = False) -> dict[str, Any]:
+    """Read a plan to resume it; the plan of another version is refused, and one whose task is not there."""
     plan = read_toml(folder / file)
     refuse_other_version(folder, plan, file)
-    if plan.get("task_is_an_object"):
+    if plan.get("task_is_an_object") and not has_task:
         kind = PLAN_FILES[file]
         raise FedloomError(
             f"the task of {folder} is a Python object, which a file cannot store: repeat the Python call that "
@@ -234,7 +249,9 @@ def run_members(
 def run_member(folder: Path | None, member: Member, seed: int, observers_of: ObserversOf, runs: RunFactory) -> History:
     """Read a run if it is finished, resume it if it was stopped, and start it if it is missing."""
     if folder is not None and is_finished(folder):
-        return History.load(folder)
+        history = History.load(folder)
+        if history.config["rounds"] >= member.rounds or history.stopped is not None:
+            return history
     if folder is None or not (folder / "config.toml").exists():
         history = execute(runs.prepare(member, seed), folder, observers_of(member.label, seed))
         history.rows_of = None  # it would keep the states of all clients of all runs in memory

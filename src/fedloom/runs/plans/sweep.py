@@ -18,7 +18,6 @@ from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
-from fedloom.runs.api import method_section, warn_if_stopped
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from, with_method
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
@@ -36,6 +35,7 @@ from fedloom.runs.plans.plan import (
     write_plan,
 )
 from fedloom.runs.plans.sweep_table import best_row, sweep_figure, sweep_rows, sweep_verdict
+from fedloom.runs.run import method_section, warn_if_stopped
 
 PLAN = "sweep.toml"
 DEFAULT_METRICS = ("clients", "global")

@@ -101,6 +101,8 @@ def run_advice(
     """
     if not minutes > 0 or not math.isfinite(minutes):
         raise FedloomError(f"minutes={minutes:g}: it must be a number above 0, for instance 2.")
+    if values.get("early_stopping") is not None:
+        raise FedloomError("advise decides itself how many rounds a candidate gets: leave out early_stopping.")
     values = _with_validation(values, task_of is None)
     lines = families(methods)
     if len(lines) < 2:

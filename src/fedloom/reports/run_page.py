@@ -12,13 +12,13 @@ from html import escape
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.report import client_figures, figures
-from fedloom.report.confusion_table import confusion_tables
-from fedloom.report.crossover_figure import crossover_figure
-from fedloom.report.explore_data import explore_json
-from fedloom.report.left_out_sites import left_out_table
-from fedloom.report.page import card, config_toml, document, save_page, section
-from fedloom.report.summary_table import SummaryRow, cell_text, differences, summary, verdict
+from fedloom.reports import client_figures, figures
+from fedloom.reports.confusion_table import confusion_tables
+from fedloom.reports.crossover_figure import crossover_figure
+from fedloom.reports.explore_data import explore_json
+from fedloom.reports.left_out_sites import left_out_table
+from fedloom.reports.page import card, config_toml, document, save_page, section
+from fedloom.reports.summary_table import SummaryRow, cell_text, differences, summary, verdict
 from fedloom.runs.history import History
 from fedloom.runs.score import Score
 from fedloom.runs.statistics import Histories, client_count, common_score, join_names

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from fedloom.core.errors import FedloomError
 from fedloom.plotting.style import spread_apart
-from fedloom.report import figures
-from fedloom.report.client_figures import partition_figure, selection_figure, size_group_figure, spread_figure
+from fedloom.reports import figures
+from fedloom.reports.client_figures import partition_figure, selection_figure, size_group_figure, spread_figure
 from fedloom.runs.history import History
 from support.histories import history
 

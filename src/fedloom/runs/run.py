@@ -1,4 +1,4 @@
-"""Running from Python: ``fl.run`` and ``fl.resume``."""
+"""One run from Python: ``fl.run``, and how it goes on after a stop."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from fedloom.core.task import Task
 from fedloom.metrics.registry import complete_metrics
 from fedloom.runs.config_schema import DEFAULT_ROUNDS
 from fedloom.runs.history import History
-from fedloom.runs.method_spec import Method, method_from
+from fedloom.runs.method_spec import Method, method_from, run_label
 from fedloom.runs.more_rounds import with_rounds
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
 from fedloom.runs.runner import Observer, execute
 from fedloom.runs.runner import resume as resume_prepared
+from fedloom.runs.trackers import make_trackers
 from fedloom.tasks.task import task as named_task
 
 
@@ -33,6 +34,7 @@ def run(
     out: str | Path | None = None,
     local: LocalWork | Mapping[str, Any] | None = None,
     observers: Sequence[Observer] = (),
+    track: Sequence[str] = (),
     **settings: Any,
 ) -> History:
     """Train a task with a method and return what was measured.
@@ -47,8 +49,10 @@ def run(
         out: A folder for the run; it must not contain a run yet. Without it, the run stays in memory.
         local: The local work of the clients, or some of its settings; the others keep the task's defaults.
         observers: Functions that are called with each round's record.
+        track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
         **settings: Any other key of a run's config: ``selection={"fraction": 0.1}``, ``workers=2``,
-            ``weight_by="uniform"``, ``server_optimizer={"kind": "yogi"}``, ``execution="loop"``, ``eval_every=5`` ...
+            ``weight_by="uniform"``, ``server_optimizer={"kind": "yogi"}``, ``execution="loop"``, ``eval_every=5``,
+            ``early_stopping={"patience": 5}``, ``start_from="runs/first"`` ...
 
     Returns:
         The history: the config, a record per round, and a row per client. A run that diverged has ``stopped``, and
@@ -59,12 +63,15 @@ def run(
     values["method"] = method if isinstance(method, str) else method_section(method_from(method))
     config = resolve(values, "the run's settings", task=None if task.is_named else task)
     algorithm = method_from_config(config) if isinstance(method, str) else method_from(method)
-    history = execute(prepare(task, algorithm, config), Path(out) if out is not None else None, observers)
+    folder = None if out is None else Path(out)
+    prepared = prepare(task, algorithm, config)
+    trackers = make_trackers(track, folder, run_label(prepared.plain) if folder is None else folder.name)
+    history = execute(prepared, folder, [*observers, *trackers])
     warn_if_stopped([history])
     return history
 
 
-def resume(
+def resume_run(
     folder: str | Path,
     *,
     task: Task | None = None,
@@ -74,19 +81,20 @@ def resume(
     engine: str | None = None,
     ray_address: str | None = None,
     observers: Sequence[Observer] = (),
+    track: Sequence[str] = (),
 ) -> History:
-    """Continue a stopped run. The result has the same bytes as that of a run that was never stopped.
+    """Continue a stopped run; see ``fl.resume``.
 
     Args:
         folder: The run's folder.
         task: The run's task, if it is a Python object that the config in the folder cannot name.
         method: The run's method, if it is a Python object that the config in the folder cannot name.
-        rounds: More rounds than the run was started with. The result has the bytes of a run that was started with so
-            many; a run whose rounds depend on their number (the schedule ``cosine``) is refused.
-        workers: Another number of worker processes. This argument and the next two never change a result.
+        rounds: More rounds than the run was started with.
+        workers: Another number of worker processes.
         engine: Another engine.
         ray_address: Another Ray cluster.
-        observers: Functions that are called with the record of each round, including the rounds before the stop.
+        observers: Functions that are called with the record of each round.
+        track: Trackers that get every metric too.
     """
     folder = Path(folder)
     config = with_rounds(load_config_to_resume(folder, task=task, method=method), rounds)
@@ -95,9 +103,7 @@ def resume(
     changes = {"workers": workers, "ray_address": ray_address}
     config = config.model_copy(update={key: value for key, value in changes.items() if value is not None}).check()
     prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
-    history = resume_prepared(prepared, folder, observers)
-    warn_if_stopped([history])
-    return history
+    return resume_prepared(prepared, folder, [*observers, *make_trackers(track, folder, folder.name)])
 
 
 def warn_if_stopped(histories: Iterable[History]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedloom.report.summary_table import differences, summary, verdict
+from fedloom.reports.summary_table import differences, summary, verdict
 from fedloom.runs.history import History
 from fedloom.runs.statistics import CLIENTS, GLOBAL
 

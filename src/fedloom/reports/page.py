@@ -69,7 +69,7 @@ def document(name: str, body: Iterable[str], data: str | None = None) -> str:
 
 
 def _asset(name: str) -> str:
-    return resources.files("fedloom.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("fedloom.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def card(number: str, what: str, over: str) -> str:

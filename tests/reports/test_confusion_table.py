@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedloom.report.confusion_table import MOST_IN_MATRIX, confusion_tables
+from fedloom.reports.confusion_table import MOST_IN_MATRIX, confusion_tables
 from support.histories import history
 
 

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from fedloom.core.errors import FedloomError
-from fedloom.report.crossover_figure import crossover_figure
-from fedloom.report.run_page import report_page
+from fedloom.reports.crossover_figure import crossover_figure
+from fedloom.reports.run_page import report_page
 from fedloom.runs.history import History
 
 CURVE = torch.tensor([[10.0, 40.0, 900.0], [0.25, 0.5, 1.0], [0.75, 0.625, 0.5]])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.report.run_page import report_page, write_report
+from fedloom.reports.run_page import report_page, write_report
 from fedloom.runs.history import History
 from support.histories import history
 

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.report.page import card, config_toml, document, save_page, section
+from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.runs.plans.grid import short_keys
 from fedloom.runs.plans.sweep import Sweep
 from fedloom.runs.plans.sweep_table import MARKS, SweepRow, value_text

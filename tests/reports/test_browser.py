@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedloom.report.run_page import write_report
+from fedloom.reports.run_page import write_report
 from support.histories import history
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

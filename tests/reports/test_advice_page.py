@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedloom.report.advice_page import advice_figure, write_advice_page
+from fedloom.reports.advice_page import advice_figure, write_advice_page
 from fedloom.runs.plans.advise.advice import Advice, Standing
 from support.advices import PICK, example_advice
 

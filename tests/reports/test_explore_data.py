@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from fedloom.report import explore_data as module
-from fedloom.report.explore_data import explore_data, explore_json
+from fedloom.reports import explore_data as module
+from fedloom.reports.explore_data import explore_data, explore_json
 from fedloom.runs.statistics import CLIENTS, GLOBAL
 from support.histories import history
 

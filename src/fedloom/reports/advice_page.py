@@ -19,7 +19,7 @@ from fedloom.plotting.style import (
     show_percent,
     with_style,
 )
-from fedloom.report.page import card, document, save_page, section
+from fedloom.reports.page import card, document, save_page, section
 from fedloom.runs.plans.advise.advice import Advice, Pick, Standing
 from fedloom.runs.plans.advise.text import (
     ROLES,

@@ -1,0 +1,1 @@
+"""What Python users call and what needs both runs and their reports: compare, resume, report, plot."""

@@ -1,0 +1,164 @@
+"""``fl.compare``: several methods on the same data with the same seeds, in memory or in a folder with a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedloom.api.plot import plot
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.task import Task
+from fedloom.reports.run_page import write_report
+from fedloom.reports.summary_table import cell_text, summary, verdict
+from fedloom.runs.history import History
+from fedloom.runs.method_spec import Method, label_of, method_from
+from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
+from fedloom.runs.plans.plan import ObserversOf, RunFactory, TaskOf, TaskSource, read_plan
+from fedloom.runs.run import warn_if_stopped
+from fedloom.runs.runner import Observer
+from fedloom.runs.statistics import common_score
+from fedloom.runs.trackers import make_trackers
+
+MOST_SHOWN = 4
+"""How many methods a short description names."""
+
+
+class Comparison(dict[str, list[History]]):
+    """The runs of each method, one history per seed, under the method's spec.
+
+    Args:
+        runs: The histories.
+        folder: The folder of the comparison; None if it stayed in memory.
+        reach: A value of the score; ``rows`` then say after how many rounds each method reached it.
+    """
+
+    def __init__(
+        self, runs: Mapping[str, list[History]], folder: Path | None = None, reach: float | None = None
+    ) -> None:
+        super().__init__(runs)
+        self.folder, self.reach = folder, reach
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table: a row per method with its scores, their spread over seeds, and its costs."""
+        return summary(self, self.reach)
+
+    @property
+    def verdict(self) -> str:
+        """Which method is best, or which ones cannot be told apart."""
+        return verdict(self)
+
+    def plot(self, path: str | Path | None = None, axis: str = "round") -> Any:
+        """The score of all methods as a matplotlib figure, also saved to ``path`` if given.
+
+        Args:
+            path: The file; its ending names the format.
+            axis: Along ``round``, ``megabytes`` or ``steps``.
+        """
+        return plot(self, path, axis)
+
+    def __repr__(self) -> str:
+        score = common_score(self)
+        shown = [f"{row['method']} {cell_text(row, f'client_{score.name}', score)}" for row in self.rows[:MOST_SHOWN]]
+        more = [f"{len(self) - MOST_SHOWN} more"] if len(self) > MOST_SHOWN else []
+        seeds = max((len(runs) for runs in self.values()), default=0)
+        where = "" if self.folder is None else f", in {self.folder}"
+        what = f"{len(self)} methods, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+        return f"<Comparison of {what}: clients' {score.title} {', '.join([*shown, *more])}{where}>"
+
+    def __str__(self) -> str:
+        return self.verdict
+
+
+def compare(
+    task: Task | str | TaskOf,
+    methods: Sequence[Method],
+    *,
+    seeds: int = 1,
+    reach: float | None = None,
+    out: str | Path | None = None,
+    observers: Sequence[Observer] = (),
+    track: Sequence[str] = (),
+    **settings: Any,
+) -> Comparison:
+    """Run several methods on the same data with the same seeds.
+
+    If a method diverges, its measurements are kept and the comparison continues.
+
+    Args:
+        task: A task, the name of a task, or a function from a seed to a task, so that each seed has its own partition
+            and model.
+        methods: Specs (``"fedprox:mu=0.1"``), methods or classes of methods.
+        seeds: How many seeds each method is run with; the first is ``seed`` (default 0).
+        reach: A value of the score; the table then also says after how many rounds each method reached it.
+        out: A folder for the comparison and its report. The same call continues a stopped comparison. With more
+            methods, seeds or rounds it adds them: runs that are there are not repeated.
+        observers: Functions that are called with each round's record.
+        track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        **settings: Any other key of a run's config, as for ``fl.run``.
+    """
+    source = TaskSource.of(task)
+    chosen = [method_from(spec) if isinstance(spec, type) else spec for spec in methods]
+    objects = {label_of(method): method for method in chosen if isinstance(method, Algorithm)}
+    labels = [label_of(method) for method in chosen]
+    values = {**settings, "task": source.section}
+    plan = make_plan(values, labels, seeds, reach, task_of=source.of_seed, objects=objects)
+    folder = None if out is None else Path(out)
+    make_trackers(track if folder is None else (), folder, "")  # refuses trackers without a folder
+    if folder is not None:
+        plan = write_comparison(folder, plan, source.is_named, source.of_seed, objects)
+    found = _finish(folder, plan, _with_trackers(lambda *_: observers, folder, track), source.of_seed, objects=objects)
+    warn_if_stopped(history for histories in found.values() for history in histories)
+    return found
+
+
+def resume_comparison(
+    folder: Path,
+    *,
+    task: Task | TaskOf | None = None,
+    rounds: int | None = None,
+    workers: int | None = None,
+    observers_of: ObserversOf = lambda *_: (),
+    track: Sequence[str] = (),
+) -> Comparison:
+    """Run the unfinished runs of the comparison in a folder, and write its report.
+
+    Args:
+        folder: The folder of the comparison.
+        task: The task, if it is a Python object.
+        rounds: More rounds than the comparison was started with.
+        workers: Another number of worker processes.
+        observers_of: The observers of the run of a method with a seed.
+        track: Trackers that get every metric too.
+    """
+    plan = read_plan(folder, PLAN, has_task=task is not None)
+    task_of = None if task is None else TaskSource.of(task).of_seed
+    if rounds is not None:
+        plan = prolong_comparison(folder, plan, rounds, task_of)
+    return _finish(folder, plan, _with_trackers(observers_of, folder, track), task_of, workers)
+
+
+def _finish(
+    folder: Path | None,
+    plan: Mapping[str, Any],
+    observers_of: ObserversOf,
+    task_of: TaskOf | None,
+    workers: int | None = None,
+    objects: Mapping[str, Algorithm] | None = None,
+) -> Comparison:
+    """Run what is left of a comparison; with a folder, write its report."""
+    runs = run_comparison(folder, plan, observers_of, RunFactory(task_of, workers), objects)
+    found = Comparison(runs, folder, plan.get("reach"))
+    if folder is not None and any(history.metric_names for some in found.values() for history in some):
+        write_report(found, folder / "report.html")
+    return found
+
+
+def _with_trackers(observers_of: ObserversOf, folder: Path | None, track: Sequence[str]) -> ObserversOf:
+    """The observers of each run, and its trackers."""
+
+    def both(label: str, seed: int) -> list[Observer]:
+        return [*observers_of(label, seed), *make_trackers(track, folder, f"{label}-seed{seed}", is_plan=True)]
+
+    return both

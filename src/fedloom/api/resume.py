@@ -1,0 +1,69 @@
+"""``fl.resume``: continue a stopped run or comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedloom.api.compare import Comparison, resume_comparison
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.runs.history import History
+from fedloom.runs.plans.compare import PLAN
+from fedloom.runs.plans.plan import PLAN_FILES, TaskOf
+from fedloom.runs.run import resume_run
+from fedloom.runs.run import warn_if_stopped
+from fedloom.runs.runner import Observer
+
+
+def resume(
+    folder: str | Path,
+    *,
+    task: Task | TaskOf | None = None,
+    method: Algorithm | None = None,
+    rounds: int | None = None,
+    workers: int | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
+    observers: Sequence[Observer] = (),
+    track: Sequence[str] = (),
+) -> History | Comparison:
+    """Continue a stopped run or comparison. The result has the same bytes as if it had never been stopped.
+
+    Args:
+        folder: The folder of a run or of a comparison.
+        task: The task, if it is a Python object that the folder cannot name.
+        method: The run's method, if it is a Python object. A comparison of Python objects is continued by the call
+            that started it.
+        rounds: More rounds than it was started with, to go on further. The result has the bytes of a run that was
+            started with so many; a run whose rounds depend on their number (the schedule ``cosine``) is refused.
+        workers: Another number of worker processes. This argument and the next two never change a result.
+        engine: Another engine, for a run.
+        ray_address: Another Ray cluster, for a run.
+        observers: Functions that are called with the record of each round, including the rounds before the stop.
+        track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+    """
+    folder = Path(folder)
+    kind = next((what for file, what in PLAN_FILES.items() if (folder / file).exists()), None)
+    if kind is None:
+        if task is not None and not isinstance(task, Task):
+            raise FedloomError("task is a function of the seed, but a run has one seed: give the task itself.")
+        history = resume_run(
+            folder, task=task, method=method, rounds=rounds, workers=workers, engine=engine, ray_address=ray_address,
+            observers=observers, track=track,
+        )  # fmt: skip
+        warn_if_stopped([history])
+        return history
+    if not (folder / PLAN).exists():
+        raise FedloomError(
+            f"{folder} contains a {kind}: repeat the Python call that started it with the same out, or use fedloom "
+            "resume."
+        )
+    if method is not None or engine is not None or ray_address is not None:
+        raise FedloomError("method, engine and ray_address are for a single run, but this is a comparison: leave them.")
+    found = resume_comparison(
+        folder, task=task, rounds=rounds, workers=workers, observers_of=lambda *_: observers, track=track
+    )
+    warn_if_stopped(history for histories in found.values() for history in histories)
+    return found
