@@ -12,8 +12,7 @@ from fedloom.core.task import Task
 from fedloom.runs.history import History
 from fedloom.runs.plans.compare import PLAN
 from fedloom.runs.plans.plan import PLAN_FILES, TaskOf
-from fedloom.runs.run import resume_run
-from fedloom.runs.run import warn_if_stopped
+from fedloom.runs.run import resume_run, warn_if_stopped
 from fedloom.runs.runner import Observer
 
 

@@ -95,7 +95,7 @@ SETTINGS = (
     ),
     Setting(
         *("--start-from", str, "start_from", ROUND),
-        "Start from the model of a run's folder, of a saved model, or of a file of weights.",
+        "Start from the model of a run's folder, of a saved model, or of a .safetensors file.",
     ),
     Setting("--execution", str, "execution", ROUND, "auto, vectorised, loop or compiled."),
     Setting("--eval-every", int, "eval_every", ROUND, "Evaluate every n rounds; 0 is never."),

@@ -99,7 +99,7 @@ class RunConfig(Strict):
     new_clients: int = 0
     early_stopping: EarlyStopping | None = None
     start_from: str | None = None
-    """A run's folder, a saved model's, or a file of weights: the initial model, instead of a random one."""
+    """A run's folder, a saved model's, or a .safetensors file: the initial model, instead of a random one."""
     made_by: dict[str, str] = {}
 
     def check(self) -> RunConfig:
