@@ -88,6 +88,12 @@ def task():
     return fl.task("digits", clients=4, alpha=0.5)
 
 
+def test_runs_that_measured_the_same_are_equal_wherever_they_are(task, tmp_path):
+    there, here = fl.run(task, rounds=1, out=tmp_path / "r"), fl.run(task, rounds=1)
+    assert there == here == fl.History.load(tmp_path / "r")
+    assert fl.run(task, rounds=1, seed=1) != here
+
+
 @pytest.mark.parametrize("method", ["fedavg", "local", "fedavg+finetune", "fedper"])
 def test_the_model_of_a_client_scores_what_the_run_says_of_it(method, task, tmp_path):
     for run in (fl.run(task, method, rounds=2), fl.run(task, method, rounds=2, out=tmp_path / "a")):

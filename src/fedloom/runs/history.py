@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 class History:
     """A run's config, its per-round records, and (at its end) a row per client.
 
+    Two histories are equal if the same config measured the same, wherever they are stored and however long they took.
+
     Args:
         config: The config of the run.
         records: One record per round: ``{"round", "selected": [...], "bytes_down", "bytes_up", "bytes_between",
@@ -59,10 +61,10 @@ class History:
     records: list[dict[str, Any]] = field(default_factory=list)
     clients: list[dict[str, Any]] = field(default_factory=list)
     partition: dict[str, Any] = field(default_factory=dict)
-    folder: Path | None = None
+    folder: Path | None = field(default=None, compare=False)
     stopped: str | None = None
-    row: Tensor | None = None
-    seconds: dict[int, float] = field(default_factory=dict)
+    row: Tensor | None = field(default=None, compare=False)
+    seconds: dict[int, float] = field(default_factory=dict, compare=False)
     confusion: list[list[int]] = field(default_factory=list)
     rows_of: Callable[[int], Tensor] | None = field(default=None, compare=False)
 
