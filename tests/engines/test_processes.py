@@ -27,7 +27,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job
 from fedloom.runs import prepare as prepare_module
 from fedloom.runs.resolve_config import resolve
-from fedloom.training.execution import Execution
+from fedloom.training.execution import Execution, decide
 from fedloom.training.local_trainer import LocalTrainer
 from support.engine_runs import (
     FEDLOOM,
@@ -42,7 +42,7 @@ from support.engine_runs import (
     run,
     seven_clients,
 )
-from support.synthetic import federation
+from support.synthetic import federation, mlp
 
 
 def runtime(task: Task, method: fl.Algorithm) -> ClientRuntime:
@@ -92,6 +92,25 @@ def test_the_number_of_workers_changes_no_byte(tmp_path, monkeypatch, method, ex
 def test_the_number_of_workers_changes_no_byte_of_a_cnn(tmp_path, method):
     task = Task("t", federation(SIZES, (1, 28, 28)), build("lenet-small", (1, 28, 28), 5, 0))
     assert run(tmp_path / "1", method, task, workers=1) == run(tmp_path / "2", method, task, workers=2)
+
+
+def test_a_round_in_halves_gives_the_same_bytes_with_any_number_of_workers_and_after_a_stop(tmp_path):
+    """Ten clients with enough work are two cohorts, also for one worker."""
+    task = Task("t", federation([40, 33, 33, 30, 22, 20, 17, 12, 9, 3], (784,)), mlp(784, 64))
+    settings = {"execution": "vectorised", "local": {**WORK, "batch_size": 32}}
+    assert decide(task, "vectorised", 32).halved_from <= 10
+    alone = run(tmp_path / "1", "scaffold", task, workers=1, **settings)
+    assert run(tmp_path / "2", "scaffold", task, workers=2, **settings) == alone
+    assert run(tmp_path / "3", "scaffold", task, workers=3, **settings) == alone
+
+    def stop(record):
+        if record["round"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "4", "scaffold", task, workers=2, observers=[stop], **settings)
+    fl.resume(tmp_path / "4", task=task, workers=1)
+    assert result_files(tmp_path / "4") == alone
 
 
 def test_results_come_in_the_order_of_the_jobs():

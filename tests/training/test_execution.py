@@ -51,6 +51,33 @@ def test_cohorts_are_of_similar_size_and_hold_everybody_once():
     assert made == [[5, 1], [3, 2], [4, 0]]
 
 
+def test_a_round_of_few_clients_is_dealt_to_two_cohorts_that_are_alike():
+    sizes, few = torch.tensor([5, 90, 7, 80, 6, 1000]), Execution("vectorised", "", 8, halved_from=4)
+    assert cohorts([0, 1, 2, 3, 4, 5], sizes, few) == [[5, 3, 4], [1, 2, 0]]
+    assert cohorts([0, 1, 2], sizes, few) == [[1, 2, 0]]  # too little work for two
+
+
+def test_who_is_in_a_cohort_depends_on_the_rounds_clients_alone():
+    """1 to 300 clients: everybody once, no cohort above its limit, two from the limit on, chunks of many as before."""
+    few = Execution("vectorised", "", 20, halved_from=8)
+    for number in range(1, 300):
+        made = cohorts(list(range(number)), torch.full((300,), 50), few)
+        assert sorted(client for cohort in made for client in cohort) == list(range(number))
+        assert max(map(len, made)) <= 20
+        assert len(made) >= (2 if number >= 8 else 1)
+        if number > 40:
+            assert [len(cohort) for cohort in made[:-1]] == [20] * (len(made) - 1)
+
+
+def test_only_rounds_with_enough_work_are_halved():
+    assert decide(Task("t", federation([8]), mlp()), "vectorised", 32).halved_from > 100
+    big = Task("t", federation([8], (784,)), mlp(784, 64, 10))
+    assert decide(big, "vectorised", 32).halved_from == 10
+    assert decide(big, "vectorised", 0).halved_from > 100
+    assert decide(big, "loop", 32).halved_from == 0
+    assert decide(big, "compiled", 32).halved_from == 0
+
+
 def test_a_forward_pass_that_changes_a_buffer_is_left_to_the_loop(caplog):
     class Remembering(nn.Module):
         def __init__(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +24,17 @@ class Normalise:
     def __call__(self, x: Tensor) -> Tensor:
         """Normalised floats."""
         shape = (1, -1, *[1] * (x.dim() - 2))
-        scale = 255.0 if x.dtype == torch.uint8 else 1.0
-        return (x.float() - torch.tensor(self.mean).view(shape) * scale) / (torch.tensor(self.std).view(shape) * scale)
+        mean, std = self._of_bytes if x.dtype == torch.uint8 else self._of_numbers
+        return (x.float() - mean.view(shape)).div_(std.view(shape))
+
+    @cached_property
+    def _of_numbers(self) -> tuple[Tensor, Tensor]:
+        return torch.tensor(self.mean), torch.tensor(self.std)
+
+    @cached_property
+    def _of_bytes(self) -> tuple[Tensor, Tensor]:
+        mean, std = self._of_numbers
+        return mean * 255.0, std * 255.0
 
 
 def normalisation(

@@ -9,6 +9,7 @@ best left to their fused kernels, one client at a time.
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +35,9 @@ VMAP_LIMIT = 60_000
 COHORT_NUMBERS = {"vectorised": 1 << 20, "compiled": 1 << 19}
 """A cohort holds about this many parameters, so that it stays in the processor's cache (compiled needs two copies)."""
 COHORT_CLIENTS = (8, 128)
+HALF_NUMBERS, HALF_CLIENTS = 240_000, 5
+"""What each half of a round must have, so that two workers gain much more than the second cohort costs one worker:
+parameters times batch size / 32, and clients (measured, bench/user_module.py)."""
 
 _FUSED = (nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
 _SHARED_STATISTICS = nn.modules.batchnorm._BatchNorm
@@ -41,11 +45,15 @@ _SHARED_STATISTICS = nn.modules.batchnorm._BatchNorm
 
 @dataclass(frozen=True)
 class Execution:
-    """The chosen execution, the reason, and how many clients train as one cohort."""
+    """The chosen execution, the reason, and how many clients train as one cohort.
+
+    ``halved_from`` is the number of clients from which on a round is two cohorts at least; 0 if there is none.
+    """
 
     name: str
     reason: str
     cohort: int
+    halved_from: int = 0
 
 
 def decide(task: Task, wanted: str, batch_size: int) -> Execution:
@@ -64,12 +72,18 @@ def decide(task: Task, wanted: str, batch_size: int) -> Execution:
                 "the model is batched by torch.func.vmap, which is slower than its own layers: %s", trainer.untraced
             )
             reason = f"{reason}; with torch.func.vmap, because {trainer.untraced}"
-    return Execution(name, reason, _cohort_size(name, task.layout.width))
+    width = task.layout.width
+    return Execution(name, reason, _cohort_size(name, width), _halved_from(name, width * max(batch_size, 1) / 32))
 
 
 def _cohort_size(name: str, width: int) -> int:
     fewest, most = COHORT_CLIENTS
     return 1 if name == "loop" else max(fewest, min(most, COHORT_NUMBERS[name] // width))
+
+
+def _halved_from(name: str, numbers: float) -> int:
+    """From how many clients of so many numbers each a round is halved; a compiled step would compile once more."""
+    return 2 * max(HALF_CLIENTS, math.ceil(HALF_NUMBERS / numbers)) if name == "vectorised" else 0
 
 
 def _rule(trainer: LocalTrainer, batch_size: int) -> tuple[str, str]:
@@ -117,6 +131,12 @@ def _obstacle(trainer: LocalTrainer) -> str | None:
 
 
 def cohorts(ids: list[int], sizes: torch.Tensor, execution: Execution) -> list[list[int]]:
-    """Split clients into cohorts of similar size, largest first. The rule does not depend on the number of workers."""
+    """Split the clients of a round into cohorts, largest clients first, so that several workers have something to do.
+
+    Cohorts are of similar size. If there would be one or two, and each has enough work, clients are dealt to two in
+    turn, which are then alike. The rule does not depend on the number of workers.
+    """
     ordered = sorted(ids, key=lambda client: (-int(sizes[client]), client))
+    if 0 < execution.halved_from <= len(ordered) <= 2 * execution.cohort:
+        return [ordered[0::2], ordered[1::2]]
     return [ordered[i : i + execution.cohort] for i in range(0, len(ordered), execution.cohort)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,9 +14,11 @@ from fedloom.core.trainer import GivenToLoss, TrainingRequest, given_of
 from fedloom.training.batches import Assignment, interleave
 from fedloom.training.cycle_memory import CycleMemory
 from fedloom.training.functional_network import FunctionalNetwork
+from fedloom.training.in_place_sgd import InPlaceSGD
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
+from fedloom.training.layer_graph import Step
 from fedloom.training.optimizer import Optimizer, add_affine_pull
-from fedloom.training.stacked import InPlace, gradients_of, run_stacked
+from fedloom.training.stacked import gradients_of, run_stacked
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
@@ -85,34 +87,44 @@ def _step(
         extra = {key: rows[name] for key, rows in given.items()}
         return request.pull(value, received[name], **extra)  # type: ignore[misc]
 
-    plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
-    in_place = None
-    if trainer.graph is not None and plain and request.loss is None:
+    def loss_of(losses: Tensor, counts: Tensor) -> Tensor:
+        """Each client's mean loss, summed over clients."""
+        losses, counts = losses.view(y.shape[:2]), counts.view(y.shape[:2])
+        if mask is not None:
+            losses, counts = losses * mask, counts * mask
+        return (losses.sum(1) / counts.sum(1)).sum()
+
+    def task_loss(outputs: Tensor) -> Tensor:
+        return loss_of(*trainer.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1)))
+
+    chain = _chain(trainer, request)
+    if chain is not None and isinstance(x, Tensor):
         puller = pull if request.pull is not None and not constants else None
-        in_place = InPlace(optimizer.lr, work.weight_decay + request.slope, constants, puller, frozenset(moving))
+        sgd = InPlaceSGD(optimizer.lr, work.weight_decay + request.slope, constants, puller, frozenset(moving))
+        sgd.descend(chain, stacks, x, keys, task_loss)
+        optimizer.state[-1][0] += 1
+        return
     leaves = [value.requires_grad_() for value in optimizer.values]
     stacks.update(zip(moving, leaves, strict=True))
     if request.loss is not None:
         real = torch.ones(y.shape[:2]) if mask is None else mask
-        losses, counts = method_losses(trainer.model, request.loss, stacks, (x, y, real, keys), seen)
+        loss = loss_of(*method_losses(trainer.model, request.loss, stacks, (x, y, real, keys), seen))
     else:
-        outputs = run_stacked(trainer.model, trainer.graph, stacks, x, keys, in_place)
-        losses, counts = trainer.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
-    losses, counts = losses.view(y.shape[:2]), counts.view(y.shape[:2])
-    if mask is not None:
-        losses, counts = losses * mask, counts * mask
-    loss = (losses.sum(1) / counts.sum(1)).sum()
-    if in_place is not None:
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.state[-1][0] += 1
-    else:
-        gradients = gradients_of(loss, leaves)
-        with torch.no_grad():
-            if constants:
-                gradients = add_affine_pull(request, gradients, leaves, [constants[name] for name in moving])
-            elif request.pull is not None:
-                gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, leaves, strict=True)]
-        optimizer.step(gradients)
+        loss = task_loss(run_stacked(trainer.model, trainer.graph, stacks, x, keys))
+    gradients = gradients_of(loss, leaves)
+    with torch.no_grad():
+        if constants:
+            gradients = add_affine_pull(request, gradients, leaves, [constants[name] for name in moving])
+        elif request.pull is not None:
+            gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, leaves, strict=True)]
+    optimizer.step(gradients)
+
+
+def _chain(trainer: LocalTrainer, request: TrainingRequest) -> Sequence[Step] | None:
+    """The steps of a chain of layers that plain SGD trains on the task's loss; None for anything else."""
+    work, graph = request.work, trainer.graph
+    plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None and request.loss is None
+    return graph.training if plain and graph is not None and graph.is_chain else None
 
 
 def method_losses(
