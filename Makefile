@@ -46,6 +46,7 @@ docs: setup
 bench: setup
 	$(BIN)/python bench/local.py
 	$(BIN)/python bench/engines.py
+	$(BIN)/python bench/user_module.py
 	$(BIN)/python bench/lstm.py
 	$(BIN)/python bench/scale.py
 	$(BIN)/python bench/methods.py

@@ -1,9 +1,9 @@
 """A plain SGD step of a chain of layers, whose backward pass changes the weights where they are.
 
 The weight gradient is never stored: the product that computes it is accumulated straight into the weights
-(``W -= lr * G^T X`` is one call), which halves the memory traffic of a step. The pass goes from linear layer to linear
-layer by hand, and autograd differentiates only what is between them: its engine would cost as much as the products of a
-small cohort.
+(``W -= lr * G^T X`` is one call), which halves the memory traffic of a step. The pass goes through linear layers and
+ReLU by hand, and autograd differentiates only the loss and what else is between them: its engine would cost as much as
+the products of a small cohort.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from fedloom.training.layer_graph import Step
 from fedloom.training.stacked import linear, run_step
+
+Backward = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -48,26 +50,47 @@ class InPlaceSGD:
             keys: Their noise keys.
             loss: The loss of their outputs, summed over clients.
         """
-        layers: list[tuple[str, Tensor, Tensor]] = []  # name, input and output of each linear layer
-        for step in chain:
-            if isinstance(step.layer, nn.Linear):
-                with torch.no_grad():
-                    out = linear(step.name, stacks, x)
-                layers.append((step.name, x, out))
-                x = out.requires_grad_()
-            else:
-                x = run_step(step, [x], stacks, keys)
-        lowest = next(place for place, (name, _, _) in enumerate(layers) if self._moves(name))
-        (gradient,) = torch.autograd.grad(loss(x), [layers[-1][2]])
-        for place in range(len(layers) - 1, lowest - 1, -1):
-            name, x, _ = layers[place]
-            flat_x, flat_gradient = (t.detach().flatten(1, -2) if t.dim() != 3 else t.detach() for t in (x, gradient))
-            back = None
-            if place > lowest:
-                back = torch.bmm(flat_gradient, stacks[f"{name}.weight"].detach()).view(x.shape)
-            self._update(name, stacks, flat_x, flat_gradient)
-            if back is not None:
-                (gradient,) = torch.autograd.grad(x, [layers[place - 1][2]], back)
+        lowest = next(place for place, step in enumerate(chain) if self._moves(step.name))
+        backward: list[Backward] = []
+        for place, step in enumerate(chain):
+            x, back = self._forward(step, stacks, x, keys, place > lowest)
+            backward.append(back)
+        (gradient,) = torch.autograd.grad(loss(x.requires_grad_()), [x])
+        with torch.no_grad():
+            for back in reversed(backward[lowest:]):
+                gradient = back(gradient)
+
+    def _forward(
+        self, step: Step, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor, goes_on: bool
+    ) -> tuple[Tensor, Backward]:
+        """The result of a step, and what its backward pass does: it takes the gradient of the result.
+
+        ``goes_on`` says whether anything below the step moves, so that it needs the gradient of its input.
+        """
+        if isinstance(step.layer, nn.Linear):
+            with torch.no_grad():
+                return linear(step.name, stacks, x), lambda g: self._descend_linear(step.name, stacks, x, g, goes_on)
+        if isinstance(step.layer, nn.ReLU):
+            positive = torch.relu(x)
+            return positive, lambda g: torch.ops.aten.threshold_backward(g, positive, 0)
+        if not goes_on:
+            return run_step(step, [x], stacks, keys), lambda g: g
+        start = x.detach().requires_grad_()
+        result = run_step(step, [start.clone()], stacks, keys)  # a copy, for functions that work in place
+
+        @torch.enable_grad()
+        def differentiate(gradient: Tensor) -> Tensor:
+            return torch.autograd.grad((result * gradient).sum(), [start])[0]
+
+        return result.detach(), differentiate
+
+    def _descend_linear(
+        self, name: str, stacks: Mapping[str, Tensor], x: Tensor, gradient: Tensor, goes_on: bool
+    ) -> Tensor:
+        flat_x, flat_gradient = (t.flatten(1, -2) if t.dim() != 3 else t for t in (x, gradient))
+        back = torch.bmm(flat_gradient, stacks[f"{name}.weight"]).view(x.shape) if goes_on else gradient
+        self._update(name, stacks, flat_x, flat_gradient)
+        return back
 
     def _moves(self, name: str) -> bool:
         return f"{name}.weight" in self.moving or f"{name}.bias" in self.moving
@@ -78,7 +101,7 @@ class InPlaceSGD:
         for leaf in (f"{name}.weight", f"{name}.bias"):
             if leaf not in self.moving:
                 continue
-            value = stacks[leaf].detach()
+            value = stacks[leaf]
             pulled = self.constants.get(leaf) if self.pull is None else self.pull(leaf, value)
             if value.dim() == 3:
                 value.baddbmm_(gradient.transpose(1, 2), x, beta=beta, alpha=-self.lr)

@@ -98,6 +98,8 @@ def _function(node: fx.Node) -> Callable[..., Tensor]:
 
 def _unary(node: fx.Node) -> Operation:
     (x,), function, others, named = _nodes(node, 1), _function(node), node.args[1:], dict(node.kwargs)
+    if node.target in (torch.relu, F.relu, "relu") and not others and not any(named.values()):
+        return [x], nn.ReLU(), ""
     return [x], lambda x: function(x, *others, **named), ""
 
 
