@@ -1,9 +1,9 @@
 """A user's own module and data: written with functions, entered as arrays, with ten clients in a round.
 
-The same MLP 784-64-10 as an ``nn.Sequential``, as a module with functional relu and flatten, as one that cannot be traced,
-and as a hand-written loop; one and two workers; and what 160 MB of data cost until the first round has ended, in seconds
-and memory. Workers are compared by CPU time, which a busy machine changes less than wall time: what two free cores would
-wait for is the parent and the busier worker.
+The same MLP 784-64-10 as an ``nn.Sequential``, as a module with functional relu and flatten, as one that cannot be
+traced, and as a hand-written loop; one and two workers; and what 160 MB of data cost until the first round has ended,
+in seconds and memory. Workers are compared by CPU time, which a busy machine changes less than wall time: what two free
+cores would wait for is the parent and the busier worker.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def compare_starts(options: object) -> None:
     found = {}
     for contender in ("loop by hand", "own module"):
         command = [sys.executable, __file__, "--start", contender]
-        turns = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(options.repeat)]
-        found[contender] = min(tuple(float(number) for number in turn.split()) for turn in turns)
+        done = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(options.repeat)]
+        found[contender] = min(tuple(float(number) for number in turn.stdout.split()) for turn in done)
     memory = found["loop by hand"][2]
     for contender, (cpu, wall, peak) in found.items():
         ours = contender != "loop by hand"

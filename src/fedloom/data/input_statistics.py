@@ -27,7 +27,7 @@ def input_statistics(federation: Federation, column: str = "x") -> tuple[Tensor,
     """
     x, order = federation.columns[column], federation.train.order
     total, squares, count = torch.zeros(x.shape[1]).double(), torch.zeros(x.shape[1]).double(), 0
-    for positions in order.split(max(1, PIECE // max(1, x[0].numel()))):
+    for positions in torch.split(order, max(1, PIECE // max(1, x[0].numel()))):
         piece = x.index_select(0, positions).double()
         piece = piece.flatten(2) if piece.dim() > 2 else piece
         axes, own = tuple(axis for axis in range(piece.dim()) if axis != 1), piece.numel() // piece.shape[1]

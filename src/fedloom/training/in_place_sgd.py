@@ -50,7 +50,7 @@ class InPlaceSGD:
             keys: Their noise keys.
             loss: The loss of their outputs, summed over clients.
         """
-        lowest = next(place for place, step in enumerate(chain) if self._moves(step.name))
+        lowest = next((place for place, step in enumerate(chain) if self._moves(step.name)), len(chain))
         backward: list[Backward] = []
         for place, step in enumerate(chain):
             x, back = self._forward(step, stacks, x, keys, place > lowest)
@@ -63,9 +63,9 @@ class InPlaceSGD:
     def _forward(
         self, step: Step, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor, goes_on: bool
     ) -> tuple[Tensor, Backward]:
-        """The result of a step, and what its backward pass does: it takes the gradient of the result.
+        """The result of a step, and its backward pass: from the gradient of the result to that of the input.
 
-        ``goes_on`` says whether anything below the step moves, so that it needs the gradient of its input.
+        ``goes_on`` says whether anything below the step moves; otherwise nobody looks at the gradient of the input.
         """
         if isinstance(step.layer, nn.Linear):
             with torch.no_grad():
@@ -78,11 +78,7 @@ class InPlaceSGD:
         start = x.detach().requires_grad_()
         result = run_step(step, [start.clone()], stacks, keys)  # a copy, for functions that work in place
 
-        @torch.enable_grad()
-        def differentiate(gradient: Tensor) -> Tensor:
-            return torch.autograd.grad((result * gradient).sum(), [start])[0]
-
-        return result.detach(), differentiate
+        return result.detach(), lambda g: torch.autograd.grad(result, [start], g)[0]
 
     def _descend_linear(
         self, name: str, stacks: Mapping[str, Tensor], x: Tensor, gradient: Tensor, goes_on: bool
