@@ -81,7 +81,7 @@ def test_mypy_accepts_a_correct_script_and_rejects_a_wrong_one(tmp_path: Path) -
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "wrong.py").write_text(WRONG)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "script.py", "wrong.py"]
-    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
     errors = re.findall(r"^(\S+: error: .*?)  \[", checked.stdout, re.MULTILINE)
     assert errors == [
         'wrong.py:3: error: Unexpected keyword argument "nu" for "FedProx"',

@@ -69,8 +69,8 @@ class Spy(fl.Adversary):
 
     def look_at_message(self, message, cohort, hostile):
         received = cohort.spread(message["row"])
-        cohort.keep("spy/before", cohort.kept_rows("spy/now", received))
-        cohort.keep("spy/now", received)
+        cohort.keep("spy/before", cohort.kept_rows("spy/now", received), only=hostile)
+        cohort.keep("spy/now", received, only=hostile)
 
     def poison_update(self, name, changes, cohort, hostile):
         return cohort.kept_rows("spy/before", changes) - cohort.kept_rows("spy/now", changes)

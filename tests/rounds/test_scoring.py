@@ -310,3 +310,34 @@ def test_a_run_is_not_resumed_with_other_metrics(tmp_path):
         fl.resume(tmp_path / "run", task=fl.task_of(federation, metrics=["macro_f1"]))
     again = fl.resume(tmp_path / "run", task=fl.task_of(federation, metrics=["auc"]))
     assert again.score.name == "auc"
+
+
+def wrong_metric(sums, value=lambda _, sums: float(sums.sum())):
+    return dataclass(frozen=True)(type("Wrong", (fl.Metric,), {"sums": sums, "value": value}))()
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        (wrong_metric(lambda *_: 3), r"metric wrong: sums must give a vector \(a tensor\), got 3"),
+        (wrong_metric(lambda *given: torch.ones(len(given[2]))), "a vector of the same length for every"),
+        (
+            wrong_metric(lambda _, outputs, targets: outputs + targets[:, :7]),
+            r"metric wrong: sums cannot take outputs of shape \(1, 10\) and targets of shape \(1,\): IndexError: ",
+        ),
+        (wrong_metric(lambda *_: torch.tensor([1.0, torch.nan])), "gives a number that is not finite"),
+        (
+            wrong_metric(lambda *_: torch.ones(2), lambda _, sums: sums[7]),
+            "value cannot take a vector of 2 sums",
+        ),
+        (wrong_metric(lambda *_: torch.ones(2), lambda _, sums: sums), "value must give a number, got tensor"),
+        (
+            wrong_metric(lambda *_: torch.ones(2), lambda *_: "high"),
+            "metric wrong: value must give a number, got 'high'",
+        ),
+    ],
+)
+def test_a_metric_that_gives_something_else_is_refused_before_anything_is_written(metric, said, tmp_path):
+    with pytest.raises(fl.FedloomError, match=said):
+        fl.run(fl.task("digits", clients=2, metrics=[metric]), "fedavg", rounds=1, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -97,7 +97,9 @@ class Adversary:
         return changes
 
     def look_at_message(self, message: Message, cohort: Cohort, hostile: Tensor) -> None:
-        """Let hostile clients see what they got. What they conclude they keep (``cohort.keep``) for ``poison_update``.
+        """Let hostile clients see what they got.
+
+        What they conclude they keep for ``poison_update``: ``cohort.keep(name, rows, only=hostile)``.
 
         Args:
             message: What the clients of the cohort got, before any of them replies.

@@ -27,6 +27,7 @@ import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs, prepare_inputs
 from fedloom.core.layout import Layout
+from fedloom.core.model_output import chosen_output
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
 from fedloom.core.validation import read_toml, validate
@@ -105,7 +106,8 @@ class SavedModel:
         with torch.inference_mode(), single_thread():  # the same result on every machine
             for start in range(0, count, EVALUATION_BATCH):
                 batch = map_inputs(itemgetter(slice(start, start + EVALUATION_BATCH)), whole)
-                batches.append(self.model(prepare_inputs(batch, prepare, self.joined)).softmax(1))
+                returned = self.model(prepare_inputs(batch, prepare, self.joined))
+                batches.append(chosen_output(self.model, returned).softmax(1))
         return torch.cat(batches)
 
 

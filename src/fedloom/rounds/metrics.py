@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
+from fedloom.core.user_errors import describe_error
 
 GROUPS = ("small", "intermediate", "big")
 
@@ -58,9 +59,19 @@ def metric_values(metrics: Sequence[Metric], sums: Mapping[str, Tensor], counts:
 def value_of(metric: Metric, sums: Tensor) -> float:
     """The value of a metric; NaN where it divides by zero."""
     try:
-        return float(metric.value(sums))
+        value = metric.value(sums)
     except ArithmeticError:
         return math.nan
+    except FedloomError:
+        raise
+    except Exception as error:  # whatever a user's metric raises
+        raise FedloomError(
+            f"metric {metric.name}: value cannot take a vector of {len(sums)} sums: {describe_error(error)}."
+        ) from error
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise FedloomError(f"metric {metric.name}: value must give a number, got {value!r}.") from None
 
 
 def over_clients(

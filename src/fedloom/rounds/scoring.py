@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import FederationView
@@ -187,6 +188,21 @@ def _score_clients(
 def has_validation(federation: FederationView) -> bool:
     """Whether clients have validation parts, beside their test parts and not in the place of them."""
     return federation.valid is not federation.test and bool(federation.valid.sizes.any())
+
+
+def check_metrics(run: Composition) -> None:
+    """Measure the initial model on one sample, and on two, to refuse a metric of the user's before the run."""
+    row, sums = run.task.initial_row(), MetricSums(run.task.metrics, 1)
+    for samples in (1, 2) if run.task.metrics else ():
+        run.trainer.sample_scores(row, torch.zeros(samples, dtype=torch.int64), sums.of_client(0))
+    for metric in run.task.metrics:
+        added = sums.sums[metric.name][0]
+        if not bool(added.isfinite().all()):
+            raise FedloomError(
+                f"metric {metric.name}: sums gives a number that is not finite for the initial model, and no sum "
+                "with it has a value: let it give 0 where nothing counts."
+            )
+        value_of(metric, added)
 
 
 def _clients_at_once(run: Composition) -> int:

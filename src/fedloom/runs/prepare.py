@@ -21,9 +21,11 @@ from fedloom.core.task import Task
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
+from fedloom.rounds.scoring import check_metrics
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.device_check import check_devices
 from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.output_check import check_outputs
 from fedloom.runs.python_objects import object_marks
 from fedloom.runs.score import metric_notes
 from fedloom.runs.start_model import model_digest, with_start
@@ -49,6 +51,8 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     """
     engine.check(config.engine, config.ray_address)
     check_devices(task)
+    if made_of is None:  # a server without data has no sample
+        check_outputs(task)
     started = {}
     if config.start_from is not None:
         task = with_start(task, config.start_from)
@@ -114,6 +118,8 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         size_bounds=config.size_groups,
         clients_on_global=config.clients_on_global,
     )
+    if made_of is None:
+        check_metrics(composition)
     return Prepared(composition, config, as_plain(config, algorithm))
 
 

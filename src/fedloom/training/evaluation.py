@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.local_work import LocalWork
+from fedloom.core.model_output import chosen_output
 from fedloom.core.network import features
 from fedloom.core.scores import Scores
 from fedloom.core.task import Task
@@ -86,8 +87,10 @@ class Evaluator:
 
     def _outputs_of_one(self, row: Tensor, inputs: Inputs) -> Tensor:
         self._load(row)
-        outputs: Tensor = self.model(inputs)
-        return outputs
+        return self._pass(inputs)
+
+    def _pass(self, inputs: Inputs) -> Tensor:
+        return chosen_output(self.model, self.model(inputs))
 
     @torch.no_grad()
     def features(self, row: Tensor, positions: Tensor) -> Tensor:
@@ -112,7 +115,7 @@ class Evaluator:
                 parameter.requires_grad_(True)
             views, total = layout.views(out[place]), 0.0
             for chunk in torch.split(positions, EVALUATION_BATCH):
-                losses, counts = task.objective.losses(self.model(task.inputs(chunk)), task.targets(chunk))
+                losses, counts = task.objective.losses(self._pass(task.inputs(chunk)), task.targets(chunk))
                 gradients = gradients_of(losses.sum(), list(parameters.values()))
                 for name, gradient in zip(parameters, gradients, strict=True):
                     views[name] += gradient
@@ -175,7 +178,7 @@ class Evaluator:
         for chunk in torch.split(positions, EVALUATION_BATCH):
             if not len(chunk):
                 break
-            outputs, targets = self.model(task.inputs(chunk)), task.targets(chunk)
+            outputs, targets = self._pass(task.inputs(chunk)), task.targets(chunk)
             losses, counts = task.objective.losses(outputs, targets)
             scores, _ = task.objective.scores(outputs, targets)
             for column, values in zip(columns, (losses, scores, counts), strict=True):

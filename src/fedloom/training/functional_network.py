@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs
+from fedloom.core.model_output import chosen_output
 from fedloom.core.network import features
 from fedloom.training.keyed_dropout import rewind
 
@@ -20,8 +21,7 @@ class FunctionalNetwork:
         rewind(model)
 
     def __call__(self, x: Inputs) -> Tensor:
-        outputs: Tensor = torch.func.functional_call(self.model, self.tensors, (x,))
-        return outputs
+        return chosen_output(self.model, torch.func.functional_call(self.model, self.tensors, (x,)))
 
     def features(self, x: Inputs) -> Tensor:
         """What the head sees."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs
+from fedloom.core.model_output import chosen_output
 from fedloom.core.trainer import TrainingRequest, given_of
 from fedloom.training.batches import Assignment
 from fedloom.training.cycle_memory import CycleMemory
@@ -92,7 +93,7 @@ def _train_one(
                 for layer in trainer.drops:
                     layer.noise_key, layer.turn = step_key(noise, steps), 0
                 if request.loss is None:
-                    losses, counts = trainer.task.objective.losses(model(x), y)
+                    losses, counts = trainer.task.objective.losses(chosen_output(model, model(x)), y)
                 else:
                     losses, counts = request.loss(FunctionalNetwork(model, named, torch.ones(len(y))), x, y, seen)
                 gradients = gradients_of(losses.sum() / counts.sum(), values)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
+from fedloom.core.user_errors import describe_error
 
 Watch = Callable[[Tensor, Tensor], None]
 """Called with the outputs and the targets of each batch that is evaluated."""
@@ -29,7 +30,7 @@ class MetricSums:
     def add(self, place: int, outputs: Tensor, targets: Tensor) -> None:
         """Add a batch of the client at a place."""
         for metric in self.metrics:
-            found, rows = metric.sums(outputs, targets), self.sums[metric.name]
+            found, rows = _sums(metric, outputs, targets), self.sums[metric.name]
             if not isinstance(found, Tensor):
                 raise FedloomError(f"metric {metric.name}: sums must give a vector (a tensor), got {found!r}.")
             found, before = found.double(), rows.get(place)
@@ -74,3 +75,15 @@ class MetricSums:
     def _stack(self, found: dict[int, Tensor]) -> Tensor:
         nothing = torch.zeros_like(next(iter(found.values())))
         return torch.stack([found.get(place, nothing) for place in range(self.clients)])
+
+
+def _sums(metric: Metric, outputs: Tensor, targets: Tensor) -> Tensor:
+    try:
+        return metric.sums(outputs, targets)
+    except FedloomError:
+        raise
+    except Exception as error:  # whatever a user's metric raises
+        raise FedloomError(
+            f"metric {metric.name}: sums cannot take outputs of shape {tuple(outputs.shape)} and targets of shape "
+            f"{tuple(targets.shape)}: {describe_error(error)}."
+        ) from error

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs
+from fedloom.core.model_output import chosen_output
 from fedloom.training.keyed_dropout import KeyedDropout, rewind
 from fedloom.training.layer_graph import LayerGraph, Step
 
@@ -88,8 +89,7 @@ def run_vmap(model: nn.Module, stacks: Mapping[str, Tensor], x: Inputs, keys: Te
 
     def one(tensors: Mapping[str, Tensor], x: Inputs, key: Tensor) -> Tensor:
         noise = {name.lstrip("."): key for name in drops}
-        result: Tensor = torch.func.functional_call(model, {**tensors, **noise}, (x,))
-        return result
+        return chosen_output(model, torch.func.functional_call(model, {**tensors, **noise}, (x,)))
 
     model.train(keys is not None)
     rewind(model)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from fedloom.core.inputs import Inputs
+from fedloom.core.model_output import chosen_output
 from fedloom.training.keyed_dropout import KeyedDropout
 from fedloom.training.layer_graph import LayerGraph, Step, has_ties, hooked_layer
 from fedloom.training.stacked import gradients_of, run_graph, run_vmap
@@ -59,14 +60,15 @@ def trace(model: nn.Module, sample: Callable[[], Inputs]) -> LayerGraph:
 
 
 class _OneInput(nn.Module):
-    """A module with one argument: further ones of its forward pass keep their defaults."""
+    """A module with one argument and one output: further arguments of its forward pass keep their defaults."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
 
     def forward(self, x: Tensor) -> Any:
-        return self.module(x)
+        returned = self.module(x)
+        return returned if isinstance(returned, fx.Proxy) else chosen_output(self.module, returned)
 
 
 class _Tracer(fx.Tracer):

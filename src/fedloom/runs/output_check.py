@@ -1,0 +1,112 @@
+"""A model is tried before training: one that cannot be trained on its task is one sentence, not an error in round 1."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.model_output import chosen_output
+from fedloom.core.objective import Loss, Standardised
+from fedloom.core.task import Task
+from fedloom.core.user_errors import describe_error
+from fedloom.losses.own_function import OwnLoss
+
+PASSES = ((True, 2), (False, 2), (False, 1))
+"""Whether the model is in training mode, and how many samples it gets. A last batch may hold one sample."""
+
+
+@torch.no_grad()
+def check_outputs(task: Task) -> None:
+    """Refuse a model that does not take a sample of the task, or whose outputs do not fit the task's targets.
+
+    Args:
+        task: The task of the run.
+    """
+    first = task.federation.train.order[:1]
+    if not len(first) or task.federation.graphs is not None:
+        return
+    model = copy.deepcopy(task.model)
+    with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
+        for trains, samples in PASSES:
+            positions = first.expand(samples)
+            outputs = _outputs(task, model.train(trains), positions)
+            if _form_is_known(task):
+                _check_form(task, outputs, task.targets(positions))
+            if bool(outputs.isnan().any()):
+                raise FedloomError(f"the outputs of the initial model {_name(task)} are NaN: check its weights.")
+            _check_loss(task, outputs, task.targets(positions))
+
+
+def _outputs(task: Task, model: nn.Module, positions: Tensor) -> Tensor:
+    x = task.inputs(positions)
+    try:
+        outputs = chosen_output(model, model(x))
+    except FedloomError:
+        raise
+    except Exception as error:  # whatever a user's model raises
+        shape = f" of shape {tuple(x.shape[1:])}" if isinstance(x, Tensor) else ""
+        raise FedloomError(
+            f"the model {_name(task)} cannot take samples{shape}: {describe_error(error)}; change its layers or the "
+            "data."
+        ) from error
+    if not isinstance(outputs, Tensor) or (outputs.dim() == 0 and len(positions) > 1):
+        raise FedloomError(f"the model {_name(task)} must give outputs for each sample, got {_form(outputs)}.")
+    return outputs
+
+
+def _form_is_known(task: Task) -> bool:
+    """Whether the objective says which outputs it needs: one of this library's, and not one of the user's own."""
+    objective = task.objective.of if isinstance(task.objective, Standardised) else task.objective
+    return isinstance(objective, OwnLoss) or (isinstance(objective, Loss) and bool(objective.kinds))
+
+
+def _check_form(task: Task, outputs: Tensor, targets: Tensor) -> None:
+    """Refuse outputs of another shape than the targets need."""
+    classes, wide = task.federation.classes, tuple(targets.shape[1:])
+    needed, each = {
+        "classes": ((classes,), f"{classes} classes need one for each"),
+        "tokens": ((*wide, classes), f"{classes} classes at {wide[0] if wide else 0} tokens need one for each"),
+        "labels": (wide, f"{targets[0].numel()} labels need one for each"),
+        "number": (wide, f"{targets[0].numel()} numbers need one for each" if wide else "a number needs one"),
+    }[task.kind]
+    fits = outputs.shape == (len(targets), *needed)
+    if task.kind == "number":  # a column of numbers is as good as numbers
+        fits = outputs.numel() == targets.numel() and (outputs.dim() == 0 or len(outputs) == len(targets))
+    if not fits:
+        found = f"{outputs.shape[1]} outputs" if outputs.dim() == 2 else f"outputs of shape {tuple(outputs.shape)}"
+        samples = "" if outputs.dim() == 2 else f" for {len(targets)} sample{'s' * (len(targets) > 1)}"
+        raise FedloomError(
+            f"the model {_name(task)} gives {found}{samples}, but {each}: let it return shape "
+            f"{(len(targets), *needed)}."
+        )
+
+
+def _check_loss(task: Task, outputs: Tensor, targets: Tensor) -> None:
+    """Refuse a loss that does not take the outputs, or does not give a number per sample."""
+    name = type(task.objective).__name__
+    try:
+        values, counts = task.objective.losses(outputs, targets)
+        task.objective.scores(outputs, targets)
+    except FedloomError:
+        raise
+    except Exception as error:  # whatever a user's loss raises
+        raise FedloomError(
+            f"the loss {name} cannot take outputs of shape {tuple(outputs.shape)} and targets of shape "
+            f"{tuple(targets.shape)}: {describe_error(error)}."
+        ) from error
+    for what, tensor in (("values", values), ("counts", counts)):
+        if not isinstance(tensor, Tensor) or tensor.shape != targets.shape[:1]:
+            raise FedloomError(
+                f"the loss {name} gives {what} as {_form(tensor)} for {len(targets)} samples: give one per sample."
+            )
+
+
+def _name(task: Task) -> str:
+    return type(task.model).__name__
+
+
+def _form(value: object) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
