@@ -31,7 +31,8 @@ _WHERE = {
     "fedloom.data.partition.registry": (
         "iid", "dirichlet", "shards", "classes_per_client", "quantities", "power_law", "natural",
     ),
-    "fedloom.data.read": ("read", "from_arrays"),
+    "fedloom.data.read": ("read",),
+    "fedloom.data.from_arrays": ("from_arrays",),
     "fedloom.data.federation": ("Federation", "Ragged"),
     "fedloom.core.algorithm": ("Algorithm", "State"),
     "fedloom.core.cohort": ("Cohort",),

@@ -43,6 +43,7 @@ from fedloom.core.task import Task as Task
 from fedloom.data.concept_drift import with_concept_drift as with_concept_drift
 from fedloom.data.federation import Federation as Federation
 from fedloom.data.federation import Ragged as Ragged
+from fedloom.data.from_arrays import from_arrays as from_arrays
 from fedloom.data.partition.registry import classes_per_client as classes_per_client
 from fedloom.data.partition.registry import dirichlet as dirichlet
 from fedloom.data.partition.registry import iid as iid
@@ -50,7 +51,6 @@ from fedloom.data.partition.registry import natural as natural
 from fedloom.data.partition.registry import power_law as power_law
 from fedloom.data.partition.registry import quantities as quantities
 from fedloom.data.partition.registry import shards as shards
-from fedloom.data.read import from_arrays as from_arrays
 from fedloom.data.read import read as read
 from fedloom.data.withheld_class import with_withheld_class as with_withheld_class
 from fedloom.losses.bce import BCE as BCE

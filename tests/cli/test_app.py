@@ -266,8 +266,8 @@ def test_a_mistake_gets_one_sentence_and_leaves_nothing_behind(mistake, inside, 
 
 OWN = {
     "missing column": ("a,b,client\n1,2,x\n", "label"),
-    "not a number": ("a,label,client\n1,0,x\ncold,1,x\n", "row 2"),
-    "nan": ("a,label,client\n1,0,x\nnan,1,x\n", "row 2"),
+    "not a number": ("a,label,client\n" + "".join(f"{n},{n % 2},x\n" for n in range(30)) + "cold,1,x\n", "row 31"),
+    "infinite": ("a,label,client\n1,0,x\ninf,1,x\n", "row 2"),
     "empty": ("a,label,client\n", "own.csv"),
 }
 

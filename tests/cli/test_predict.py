@@ -195,7 +195,7 @@ def test_images_are_predicted_by_name_and_labelled_by_their_folders(folder: Path
         ),
         (["north", "extra.csv"], "extra.csv has the column 'height', which this model does not know"),
         (["north", "twice.csv"], "twice.csv has the column 'age' twice"),
-        (["north", "nan.csv"], "nan.csv: column 'bmi', row 2 is not a number (NaN)"),
+        (["north", "nan.csv"], "nan.csv: column 'bmi', row 2: the cell is empty"),
         (["north", "word.csv"], "word.csv: column 'pulse', row 2: 'high' is not a number"),
         (["north", "empty.csv"], "empty.csv: column 'bmi', row 1: the cell is empty"),
         (["north", "short.csv"], "short.csv, row 1: 2 cells where the header has 3."),

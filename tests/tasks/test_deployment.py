@@ -129,7 +129,7 @@ TABLES = {
     ),
     "number among names": (HEADER, [*ROWS[:4], ["1", "2", "0"]], "the label '0' of row 5 is not a class of the task"),
     "class number": (HEADER, [["1", "2", "0"], ["1", "2", "3"]], "the label 3 of row 2 is out of range"),
-    "nan": (HEADER, [*ROWS[:2], ["1", "nan", "cat"]], "column 'weight', row 3 is not a number"),
+    "nan": (HEADER, [*ROWS[:2], ["1", "nan", "cat"]], "column 'weight', row 3: the cell is empty"),
     "infinite": (HEADER, [["inf", "1", "cat"], *ROWS[:2]], "column 'age', row 1 is infinite"),
     "one": (HEADER, ROWS[:1], "mine.csv has 1 sample: give at least two"),
     "none": (HEADER, [], "mine.csv has a header and no rows"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,11 +40,11 @@ def predict(
     everything: Annotated[bool, typer.Option("--all", help="Show the probability of every class.")] = False,
     as_json: o.Json = False,
 ) -> None:
-    """Predict the class of each sample, with its probability.
+    """Predict the class of each sample, with its probability; or its number, its labels, or the tag of each word.
 
     FOLDER is the folder of a deployed site, of a saved model, or of a simulated run (--client says whose model).
 
-    DATA need no labels. If there are labels, the accuracy is printed as well.
+    DATA need no labels. If there are labels, the accuracy (of numbers the mean absolute error) is printed as well.
 
     Example:  fedloom predict deploy/site-1 new_patients.csv --out predictions.csv
     """
@@ -51,16 +53,21 @@ def predict(
 
     saved = model_at(folder, client)
     samples = read_new_samples(data, saved)
-    probabilities = saved.predict(samples.inputs)
-    header, rows = _header(samples, saved, everything), _rows(samples, saved, probabilities, everything)
+    outputs, answer = saved.outputs(samples.inputs), ANSWERS[saved.schema.target_kind]
+    header = ["row" if isinstance(samples.names[0], int) else "file", *answer.columns]
+    header += saved.labels if everything and answer.has_probabilities else ()
+    rows = [
+        [name, *cells]
+        for name, cells in zip(samples.names, answer.cells(saved, samples, outputs, everything), strict=True)
+    ]
     result: dict[str, Any] = {"model": saved.about.model_dump(include={"client", "method", "round"})}
-    result["samples"], result["accuracy"] = len(samples.names), _accuracy(samples, probabilities)
+    result["samples"], result[answer.metric] = len(samples.names), answer.measure(samples, outputs)
     if out is not None:
         _write(out, header, rows)
         result["written"] = str(out)
     if as_json:
         if out is None:
-            result["predictions"] = [_object(row, saved) for row in rows]
+            result["predictions"] = [_object(header[: 1 + len(answer.columns)], row, saved) for row in rows]
         typer.echo(json.dumps(result))
         return
     if out is None:
@@ -68,54 +75,97 @@ def predict(
             typer.echo(line)
     else:
         typer.echo(f"{out}: {len(rows):,} predictions of {_whose(saved)}")
-    if result["accuracy"] is not None:
-        typer.echo(_sentence(result["accuracy"], len(rows)))
+    if result[answer.metric] is not None:
+        typer.echo(_sentence(answer.metric, result[answer.metric], len(rows)))
 
 
-def _header(samples: NewSamples, saved: SavedModel, everything: bool) -> list[str]:
-    first = "row" if isinstance(samples.names[0], int) else "file"
-    return [first, "class", "probability", *(saved.labels if everything else ())]
+@dataclass(frozen=True)
+class Answer:
+    """How predictions of one kind of target are written: their columns, their cells, and what they are measured by."""
+
+    columns: tuple[str, ...]
+    metric: str
+    cells: Callable[[SavedModel, NewSamples, Tensor, bool], list[list[Any]]]
+    right: Callable[[Tensor, Tensor], Tensor]
+    """How right, or how far away, each prediction is; NaN for what does not count."""
+    has_probabilities: bool = True
+
+    def measure(self, samples: NewSamples, outputs: Tensor) -> dict[str, Any] | None:
+        """The metric over the samples that have a target; None if there are none."""
+        if not bool(samples.labelled.any()):
+            return None
+        values = self.right(outputs[samples.labelled], samples.targets).double()
+        values = values[~values.isnan()]
+        counted = {"right": int(values.sum())} if self.metric == "accuracy" else {}
+        over = {"over": len(values), "value": float(values.mean()), "that": samples.label_source}
+        return {**counted, **over}
 
 
-def _rows(samples: NewSamples, saved: SavedModel, probabilities: Tensor, everything: bool) -> list[list[Any]]:
-    """Each sample's name, its most probable class with its probability and, on request, all probabilities."""
+def _classes(saved: SavedModel, _: NewSamples, outputs: Tensor, everything: bool) -> list[list[Any]]:
+    """The most probable class with its probability and, on request, all probabilities."""
+    probabilities = outputs.softmax(1)
     best, places = (column.tolist() for column in probabilities.max(1))
     others = probabilities.tolist() if everything else [()] * len(best)
-    return [
-        [name, saved.labels[place], probability, *all_of_them]
-        for name, place, probability, all_of_them in zip(samples.names, places, best, others, strict=True)
-    ]
+    return [[saved.labels[place], share, *more] for place, share, more in zip(places, best, others, strict=True)]
 
 
-def _object(row: list[Any], saved: SavedModel) -> dict[str, Any]:
-    name, label, probability, *others = row
-    result = {"row" if isinstance(name, int) else "file": name, "class": label, "probability": probability}
+def _labels(saved: SavedModel, _: NewSamples, outputs: Tensor, everything: bool) -> list[list[Any]]:
+    """The labels that are more probable than not and, on request, the probability of each label."""
+    rows = outputs.sigmoid().tolist()
+    found = ["|".join(name for name, share in zip(saved.labels, row, strict=True) if share > 0.5) for row in rows]
+    return [[labels, *(row if everything else ())] for labels, row in zip(found, rows, strict=True)]
+
+
+def _tags(saved: SavedModel, samples: NewSamples, outputs: Tensor, everything: bool) -> list[list[Any]]:  # noqa: ARG001
+    """The most probable class of each token; a cell of words has as many as it has words."""
+    plan, tokens = saved.schema.plan, samples.inputs
+    ends = [outputs.shape[1]] * len(outputs)
+    if plan is not None and plan.words and not isinstance(tokens, dict):
+        ends = (tokens != 0).sum(1).tolist()
+    places = outputs.argmax(-1).tolist()
+    return [[" ".join(saved.labels[place] for place in row[:end])] for row, end in zip(places, ends, strict=True)]
+
+
+def _numbers(saved: SavedModel, samples: NewSamples, outputs: Tensor, everything: bool) -> list[list[Any]]:  # noqa: ARG001
+    return [[value] for value in outputs.flatten().tolist()]
+
+
+def _token_hits(outputs: Tensor, targets: Tensor) -> Tensor:
+    from fedloom.core.targets import IGNORED
+
+    return (outputs.argmax(-1) == targets).double().masked_fill(targets == IGNORED, float("nan")).flatten()
+
+
+ANSWERS = {
+    "classes": Answer(("class", "probability"), "accuracy", _classes, lambda o, t: o.argmax(1) == t),
+    "number": Answer(("number",), "mae", _numbers, lambda o, t: (o.flatten().double() - t).abs(), False),
+    "labels": Answer(("labels",), "exact_match", _labels, lambda o, t: ((o > 0) == t.bool()).all(1)),
+    "tokens": Answer(("tags",), "accuracy", _tags, _token_hits, False),
+}
+"""How predictions are written, by the kind of target."""
+
+
+def _object(own: list[str], row: list[Any], saved: SavedModel) -> dict[str, Any]:
+    result = dict(zip(own, row[: len(own)], strict=True))
+    others = row[len(own) :]
     return result | ({"probabilities": dict(zip(saved.labels, others, strict=True))} if others else {})
 
 
-def _accuracy(samples: NewSamples, probabilities: Tensor) -> dict[str, Any] | None:
-    """The share of right predictions among the samples with a label; None if there are no labels."""
-    labelled = samples.classes >= 0
-    if not bool(labelled.any()):
-        return None
-    right = (probabilities.argmax(1) == samples.classes)[labelled]
-    return {
-        "right": int(right.sum()),
-        "over": len(right),
-        "value": float(right.double().mean()),
-        "that": samples.label_source,
-    }
-
-
-def _sentence(accuracy: dict[str, Any], count: int) -> str:
-    over = accuracy["over"]
+def _sentence(metric: str, found: dict[str, Any], count: int) -> str:
+    over = found["over"]
     which = f"all {over:,} samples, which" if over == count else f"the {over:,} of {count:,} samples that"
-    return f"accuracy {accuracy['value']:.1%}: {accuracy['right']:,} right over {which} {accuracy['that']}"
+    if metric == "mae":
+        return f"mean absolute error {found['value']:.4g} over {which} {found['that']}"
+    right = f": {found['right']:,} right" if "right" in found else ""
+    return f"{metric.replace('_', ' ')} {found['value']:.1%}{right} over {which} {found['that']}"
 
 
 def _lines(header: list[str], rows: list[list[Any]]) -> Iterator[str]:
     """The predictions as a table with aligned columns."""
-    cells = [header] + [[str(name), label, *(f"{p:.1%}" for p in shares)] for name, label, *shares in rows]
+    form = "{:.6g}" if header[1] == "number" else "{:.1%}"
+    cells = [header] + [
+        [str(name), *(cell if isinstance(cell, str) else form.format(cell) for cell in more)] for name, *more in rows
+    ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -9,6 +9,7 @@ from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.federation_figure import describe, plot_federation
 from fedloom.data.folder import data_folder
+from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.base import Partition, Partitioner
 from fedloom.data.partition.feature_skew import with_feature_skew
@@ -24,7 +25,7 @@ from fedloom.data.partition.registry import (
     quantities,
     shards,
 )
-from fedloom.data.read import from_arrays, read
+from fedloom.data.read import read
 
 __all__ = [
     "DATASETS",

@@ -21,6 +21,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import target_kind
+from fedloom.data.column_plan import ColumnPlan
 
 
 def _nothing() -> Tensor:
@@ -119,6 +120,7 @@ class Federation:
             methods).
         graphs: The clients' graphs, where samples are nodes of graphs.
         group: Numbers of samples that share raw material. The communal set shares no group with the test sets.
+        plan: What is done to the columns of a user's table.
         notes: What was made of a user's own data, in sentences: the kind of target, what is done to each column.
     """
 
@@ -138,6 +140,7 @@ class Federation:
     graphs: ClientGraphs | None = None
     group: Tensor | None = None
     notes: Sequence[str] = ()
+    plan: ColumnPlan | None = None
     read_with: Mapping[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
     """The arguments of ``fl.read`` that read it; None if it was made or changed otherwise. ``replace`` drops them."""
 

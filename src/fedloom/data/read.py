@@ -1,230 +1,36 @@
-"""``fl.read`` and ``fl.from_arrays``: a user's own data as a federation.
+"""``fl.read``: a user's own file, folder, frame or dataset as a federation.
 
-Every reader ends in ``from_arrays``, which checks the data; an error names the column and the row. If each sample names
-its client, these are the natural clients; otherwise a partitioner divides the samples.
-Rows are counted from 1, the header not included.
+Every reader ends in ``from_arrays`` or, for a table, in ``federation_of_table``. An error names the column and the row;
+rows are counted from 1, the header not included.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.inputs import PREFIX
-from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
-from fedloom.data.leak_groups import number_groups
-from fedloom.data.partition.base import Partitioner
-from fedloom.data.partition.iid import Iid
-from fedloom.data.partition.natural import Natural
-from fedloom.data.partition.quantity_skew import Quantities
-from fedloom.data.partition.registry import partitioner
+from fedloom.data.from_arrays import RESERVED, from_arrays
+from fedloom.data.read_table import federation_of_table
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
-from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
-from fedloom.data.targets import read_targets
+from fedloom.data.readers.objects import (
+    arrays_of_dataset,
+    arrays_of_huggingface,
+    is_frame,
+    is_huggingface,
+    is_torch_dataset,
+)
+from fedloom.data.readers.tables import Table, is_table, read_table, read_tables_per_client, table_of_frame
 
 Arguments = ParamSpec("Arguments")
-RESERVED = ("x", "y", "client")
-"""Names in an NPZ file that are no input columns of several."""
-
-
-def from_arrays(
-    x: Any,
-    y: Any,
-    client: Any = None,
-    *,
-    group: Any = None,
-    kind: str | None = None,
-    classes: int | None = None,
-    features: Sequence[str] = (),
-    own_test: Any = None,
-    partition: Partitioner | str | Mapping[str, Any] | None = None,
-    clients: int | None = None,
-    seed: int = 0,
-    test_share: float = 0.2,
-    valid_share: float = 0.0,
-    global_share: float = 0.15,
-    communal_share: float = 0.0,
-    title: str = "own data",
-) -> Federation:
-    """A federation of arrays.
-
-    Args:
-        x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name.
-        y: The targets: whole numbers or names are classes, other numbers are numbers; a row of 0 and 1 per sample is
-            labels, and a row of class numbers is a class per token (-100 marks padding).
-        client: The client of each sample, as numbers or names. Without it, samples are divided by ``partition``.
-        group: What each sample belongs to, as numbers or names: a patient with several rows, the video of a frame. The
-            samples of a group stay together: they are never in two of the train, validation and test parts.
-        kind: What ``y`` is, where its values do not show it: classes, number, labels or tokens.
-        classes: The number of classes, where the labels do not show it.
-        features: The names of the columns of ``x``, for error messages.
-        own_test: Whether each sample belongs to the test part of its client.
-        partition: How samples are divided; by ``client`` if that is given, else iid.
-        clients: How many clients share the samples (default 10).
-        seed: The seed of the division.
-        test_share: The share of each client's samples for testing.
-        valid_share: The share of each client's samples for validation.
-        global_share: The share of all samples for the global test set.
-        communal_share: The share of all samples that everyone may see.
-        title: What reports and errors call the data.
-    """
-    samples = samples_from_arrays(
-        x, y, client, group=group, kind=kind, classes=classes, features=features, own_test=own_test, where=title
-    )
-    usual: Partitioner = Natural() if samples.natural is not None else Iid()
-    chosen = usual if partition is None else partitioner(partition)
-    if not isinstance(chosen, Natural):
-        if samples.own_test is not None:  # the marks are for the original clients
-            samples = replace(samples, global_test=np.flatnonzero(samples.own_test), own_test=None)
-        if clients is None and not isinstance(chosen, Quantities):
-            clients = min(10, len(samples.columns["y"]))
-    return federate(
-        samples,
-        chosen,
-        clients,
-        seed=seed,
-        test_share=test_share,
-        valid_share=valid_share,
-        global_share=global_share,
-        communal_share=communal_share,
-        title=title,
-    )
-
-
-def samples_from_arrays(
-    x: Any,
-    y: Any,
-    client: Any = None,
-    *,
-    group: Any = None,
-    kind: str | None = None,
-    classes: int | None = None,
-    features: Sequence[str] = (),
-    own_test: Any = None,
-    where: str = "own data",
-) -> Samples:
-    """Check a user's arrays and turn them into samples: float32 or integer inputs, targets, numbered clients."""
-    if isinstance(x, Mapping):
-        columns = {PREFIX + name: _input_array(x[name], name, f"{where}, column {name}") for name in _column_names(x)}
-    else:
-        columns = {"x": _input_array(x, "x", where)}
-    samples = _common_length(columns, where)
-    values = np.asarray(y)
-    if samples == 0:
-        raise FedloomError(f"{where} has no samples: give at least two.")
-    if values.ndim not in (1, 2) or len(values) != samples:
-        raise FedloomError(f"{where}: {samples} inputs and labels of shape {values.shape}: give one label each.")
-    if samples < 2:
-        raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
-    for name, inputs in columns.items():
-        if name == "x":
-            check_finite(inputs, features, where)
-        else:
-            check_finite(inputs, (), f"{where}, {name.removeprefix(PREFIX)}")
-    targets = read_targets(values, kind, classes, where)
-    natural, clients = None, list[str]()
-    if client is not None:
-        holder = np.asarray(client)
-        if holder.shape != values.shape[:1]:
-            raise FedloomError(f"{where}: {samples} inputs and clients of shape {holder.shape}: give one each.")
-        clients, natural = _number_clients(holder)
-    return Samples(
-        {name: _input_tensor(inputs) for name, inputs in columns.items()} | {"y": torch.from_numpy(targets.y)},
-        targets.classes,
-        targets.names,
-        natural=natural,
-        names=clients,
-        own_test=None if own_test is None else np.asarray(own_test, dtype=bool),
-        group=None if group is None else number_groups(group, samples, where),
-        notes=(targets.note,),
-    )
-
-
-def _column_names(x: Mapping[str, Any]) -> list[str]:
-    """The names of several input columns, in their order."""
-    if not x:
-        raise FedloomError("x has no input columns: give an array, or at least one array by name.")
-    for name in x:
-        if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name) or name in RESERVED:
-            raise FedloomError(
-                f"{name!r} cannot be the name of an input column: use letters, digits, _ and -, and none of "
-                f"{', '.join(RESERVED)}."
-            )
-    return list(x)
-
-
-def _input_array(x: Any, name: str, where: str) -> np.ndarray:
-    """One input column as an array of numbers whose first axis is the sample."""
-    try:
-        inputs = np.asarray(x)
-    except ValueError:
-        inputs = np.empty(0, dtype=object)
-    if inputs.dtype.hasobject:
-        raise FedloomError(f"{where}: the inputs differ in shape or are not numbers: give one shape for all samples.")
-    if inputs.dtype.kind not in "fiub":
-        raise FedloomError(f"{where}: the inputs are {inputs.dtype}, not numbers: give a number array.")
-    if inputs.ndim < 2:
-        raise FedloomError(f"{where}: {name} has shape {inputs.shape}: give (samples, features…).")
-    return inputs
-
-
-def _common_length(columns: Mapping[str, np.ndarray], where: str) -> int:
-    lengths = {name.removeprefix(PREFIX): len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise FedloomError(f"{where}: the input columns differ in length ({shown}): give one entry per sample in each.")
-    return next(iter(lengths.values()))
-
-
-def _input_tensor(inputs: np.ndarray) -> Tensor:
-    """Inputs as float32, uint8 or int64."""
-    if inputs.dtype.kind == "f" or inputs.dtype == np.bool_:
-        inputs = inputs.astype(np.float32, copy=False)
-    elif inputs.dtype != np.uint8:
-        inputs = inputs.astype(np.int64, copy=False)
-    return torch.from_numpy(np.ascontiguousarray(inputs))
-
-
-def _number_clients(holder: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """The names of the clients, sorted (2 before 10), and for each sample the number of its client in that list."""
-    if holder.dtype.kind in "iu" and holder.min() >= 0 and holder.max() < 4 * len(holder):  # no sort is needed
-        present = np.zeros(int(holder.max()) + 1, dtype=bool)
-        present[holder] = True
-        return [str(key) for key in np.flatnonzero(present).tolist()], (np.cumsum(present) - 1)[holder]
-    keys, inverse = np.unique(holder, return_inverse=True)
-    names = [str(key) for key in keys]
-    order = sorted(range(len(names)), key=lambda k: (not names[k].isdigit(), names[k].zfill(12)))
-    return [names[k] for k in order], np.argsort(order)[inverse]
-
-
-def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> None:
-    """Raise an error that names column and row if an input is NaN or infinite."""
-    if inputs.dtype.kind != "f":
-        return
-    step = max(1, (1 << 22) // max(1, int(np.prod(inputs.shape[1:]))))
-    for start in range(0, len(inputs), step):
-        bad = ~np.isfinite(inputs[start : start + step])
-        if bad.any():
-            row, *column = (int(place) for place in np.argwhere(bad)[0])
-            value = inputs[(start + row, *column)]
-            shown = f"'{features[column[0]]}'" if features and len(column) == 1 else ", ".join(map(str, column))
-            problem = "is not a number (NaN)" if np.isnan(value) else "is infinite"
-            raise FedloomError(
-                f"{where}: column {shown}, row {start + row + 1} {problem}: fill it in or leave the row out."
-            )
 
 
 def read_npz(path: Path, ignore: Sequence[str] = (), group: str | None = None) -> dict[str, Any]:
@@ -250,7 +56,8 @@ def _with_arguments(reader: Callable[Arguments, Federation]) -> Callable[Argumen
         federation = reader(*given, **named)
         arguments = declared.bind(*given, **named).arguments
         options = arguments.pop("options", {})
-        object.__setattr__(federation, "read_with", {**arguments, **options})  # the dataclass is frozen
+        if isinstance(arguments["path"], str | Path):
+            object.__setattr__(federation, "read_with", {**arguments, **options})  # the dataclass is frozen
         return federation
 
     return wrapper
@@ -258,9 +65,9 @@ def _with_arguments(reader: Callable[Arguments, Federation]) -> Callable[Argumen
 
 @_with_arguments
 def read(
-    path: str | Path,
+    path: str | Path | Any,
     *,
-    target: str = "label",
+    target: str | Sequence[str] = "label",
     client: str = "client",
     group: str | None = None,
     ignore: Sequence[str] = (),
@@ -268,55 +75,87 @@ def read(
     classes: int | None = None,
     **options: Any,
 ) -> Federation:
-    """A federation from a user's file or folder. Its format is recognised by its ending and content.
+    """A federation from a user's file, folder, frame or dataset. A file's format follows from its ending and content.
 
-    An ``.npz`` needs the arrays x and y and may have client; without x, its other arrays are input columns by name.
-    ``.json`` is LEAF's format. A folder holds LEAF's JSON files or one NPZ per client; its sub-folders train and test,
-    where it has them, are the clients' parts.
+    In a table, a column of numbers is a feature, texts become a feature per level, dates become days, month, weekday
+    and hour, and missing cells are filled in: ``federation.notes`` says what is done to each column. An ``.npz`` needs
+    the arrays x and y and may have client; without x, its other arrays are input columns by name. ``.json`` is LEAF's
+    format. A folder holds one table or one NPZ per client, or LEAF's JSON files; its sub-folders train and test, where
+    it has them, are the clients' parts.
 
     Args:
-        path: A .csv, .tsv, .parquet, .npz or .json file, or a folder.
-        target: The column of labels in a table.
+        path: A .csv, .tsv (also .gz), .parquet, .npz or .json file, a folder, a pandas frame, a torch dataset, or a
+            dataset of Hugging Face's ``datasets``.
+        target: The column of the target in a table; several columns of 0 and 1 are labels.
         client: The column of a table that names the client of a row; the default one may be missing.
         group: The column of a table, or the array of an NPZ file, that says which samples belong together: a patient, a
             video. They are never in two of the train, validation and test parts.
-        ignore: Columns of a table, or input columns of an NPZ file, that are left out. Every other column of a table is
-            a numeric feature.
+        ignore: Columns of a table, or input columns of an NPZ file, that are left out.
         kind: What the target is, where its values do not show it: classes, number, labels or tokens.
         classes: The number of classes, where the labels do not show it.
         **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
+    if not isinstance(path, str | Path):
+        return _read_object(path, target, client, group, ignore, kind=kind, classes=classes, **options)
     path = Path(path).expanduser()
     options.setdefault("title", path.name)
     if not path.exists():
         raise FedloomError(f"{path} does not exist: give a .csv, .npz, .parquet or .json file, or a folder of them.")
-    if group is not None and (path.is_dir() or path.suffix.lower() == ".json"):
+    has_tables = (path.is_dir() and any(is_table(file) for file in path.rglob("*"))) or is_table(path)
+    if group is not None and not has_tables and path.suffix.lower() != ".npz":
         raise FedloomError(f"group='{group}': {path.name} has no columns; give a table or an .npz file to use groups.")
-    if path.is_dir():
-        reader = read_npz_per_client if any(path.rglob("*.npz")) else read_leaf
+    if has_tables and not (path.is_dir() and any(path.rglob("*.npz"))):
+        texts = [name for name in (target, *str(target).split(","), client, group) if isinstance(name, str)]
+        test: np.ndarray | None = None
+        if path.is_dir():
+            table, test = read_tables_per_client(path, texts, ignore)
+        else:
+            table = read_table(path, texts, ignore)
+        how: dict[str, Any] = {"target": target, "client": client, "group": group, "kind": kind, "classes": classes}
+        return federation_of_table(table, own_test=test, **how, **options)
+    if path.is_dir() or path.suffix.lower() == ".json":
+        reader = read_npz_per_client if path.is_dir() and any(path.rglob("*.npz")) else read_leaf
         x, y, holder, test = reader(path)
         return from_arrays(x, y, holder, own_test=test, kind=kind, classes=classes, **options)
-    match path.suffix.lower():
-        case suffix if suffix in TABLE_ENDINGS:
-            table = read_table(path, target, client, ignore, group=group)
-        case ".npz":
-            arrays = read_npz(path, ignore, group)
-            together = None if group is None else arrays[group]
-            return from_arrays(
-                arrays["x"], arrays["y"], arrays.get("client"), group=together, kind=kind, classes=classes, **options
-            )
-        case ".json":
-            x, y, holder, test = read_leaf(path)
-            return from_arrays(x, y, holder, own_test=test, kind=kind, classes=classes, **options)
-        case other:
-            raise FedloomError(f"{path.name}: '{other}' cannot be read: use .csv, .tsv, .npz, .parquet or .json.")
+    if path.suffix.lower() != ".npz":
+        raise FedloomError(
+            f"{path.name}: '{path.suffix.lower()}' cannot be read: use .csv, .tsv, .npz, .parquet or .json."
+        )
+    arrays = read_npz(path, ignore, group)
+    together = None if group is None else arrays[group]
     return from_arrays(
-        table.x,
-        table.y,
-        table.client,
-        group=table.group,
-        features=table.features,
-        kind=kind,
-        classes=classes,
-        **options,
+        arrays["x"], arrays["y"], arrays.get("client"), group=together, kind=kind, classes=classes, **options
     )
+
+
+def _read_object(
+    data: Any, target: str | Sequence[str], client: str, group: str | None, ignore: Sequence[str], **options: Any
+) -> Federation:
+    """A federation of a frame or a dataset."""
+    table: Table | None = None
+    one = target if isinstance(target, str) else ",".join(target)
+    if is_huggingface(data):
+        arrays = arrays_of_huggingface(data, one, client, group, ignore)
+        if arrays is not None:
+            return from_arrays(**arrays, **options)
+        table = table_of_frame(_with_class_names(data), "the dataset")
+    elif is_frame(data):
+        table = table_of_frame(data)
+    elif is_torch_dataset(data):
+        return from_arrays(**arrays_of_dataset(data, one, client, group, ignore), **options)
+    if table is None:
+        raise FedloomError(
+            f"{type(data).__name__} cannot be read: give a path, a pandas frame, a torch Dataset with a length, or a "
+            "Hugging Face dataset."
+        )
+    table.require(list(ignore))
+    return federation_of_table(table.without(ignore), target=target, client=client, group=group, **options)
+
+
+def _with_class_names(dataset: Any) -> Any:
+    """A Hugging Face dataset as a frame, with the names of classes in place of their numbers."""
+    frame = dataset.to_pandas()
+    for name, feature in dataset.features.items():
+        if type(feature).__name__ == "ClassLabel":
+            frame[name] = [None if number < 0 else feature.names[number] for number in frame[name]]
+    return frame

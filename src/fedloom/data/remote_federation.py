@@ -56,7 +56,7 @@ def remote_federation(
         global_test=second,
         communal=first,
         names=schema.sites,
-        class_names=("all classes",),
+        class_names=schema.labels if schema.classes > 1 else (),
         title="sites",
         counted=torch.tensor([one.points for one in everyone]),
     )

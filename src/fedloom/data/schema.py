@@ -15,7 +15,9 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX
+from fedloom.core.targets import TargetKind, target_kind
 from fedloom.core.task import FederationView
+from fedloom.data.column_plan import ColumnPlan
 
 SampleColumns = Mapping[str, Tensor]
 """Some samples as plain tensors by name: inputs ``x`` (or ``x/NAME``) and targets ``y``, or the parts of a graph."""
@@ -90,14 +92,38 @@ class DataSchema(BaseModel):
     """Whether the features of a graph's nodes are divided by their row's sum."""
     symbols: bool = False
     """Whether inputs are indices of symbols or words, from 0 to classes - 1."""
+    plan: ColumnPlan | None = None
+    """What is done to the columns of a table, unless all are plain numbers."""
+    target_mean: float | None = None
+    target_std: float | None = None
+    """Mean and standard deviation of the training targets, where these are numbers."""
     inputs: tuple[InputColumn, ...] = ()
     """The input columns, where there are several; shape, dtype, mean, std and symbols are then those of each."""
 
     @model_serializer(mode="wrap")
     def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave ``inputs`` out where there is one input column, as files of earlier versions have it."""
+        """Leave out what earlier versions do not know, where it is not used: ``inputs``, the plan, the units."""
         values: dict[str, Any] = handler(self)
-        return values if self.inputs else {key: value for key, value in values.items() if key != "inputs"}
+        unused = [] if self.inputs else ["inputs"]
+        unused += [key for key in ("plan", "target_mean", "target_std") if values[key] is None]
+        return {key: value for key, value in values.items() if key not in unused}
+
+    @property
+    def table_plan(self) -> ColumnPlan | None:
+        """What is done to the columns of a table; None if inputs are not made of a table."""
+        return self.plan or (ColumnPlan.of_numbers(self.features) if self.features else None)
+
+    @property
+    def target_kind(self) -> TargetKind:
+        """What a target is: a class, a number, several labels, or a class per token."""
+        return target_kind(torch.zeros(1, *self.target_shape, dtype=self.target_type))
+
+    @property
+    def units(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of numeric targets; None if targets are no numbers."""
+        if self.target_mean is None or self.target_std is None:
+            return None
+        return self.target_mean, self.target_std
 
     @property
     def input_columns(self) -> tuple[InputColumn, ...]:

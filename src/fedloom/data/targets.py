@@ -5,7 +5,7 @@ The kind is chosen from the values unless the user names it; ``note`` says what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,8 @@ MOST_COUNTED_CLASSES = 20
 """Whole numbers with more different values than this are a number and not classes, unless the user says so."""
 MOST_LABELS = 1000
 SEPARATORS = ("|", ";")
-"""What separates the labels of a cell."""
+"""What separates the labels of a cell, if the kind is chosen from the values."""
+LABEL_MARKS = (*SEPARATORS, ",")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def read_targets(values: np.ndarray, kind: str | None, classes: int | None, wher
     if classes is None and values.dtype.kind in "USO" and len(set(values.tolist())) == 1:
         raise FedloomError(f"{where}: {called} is '{str(values[0])[:40]}' in every row: there is nothing to learn.")
     y, names, count = number_labels(values, classes, where)
-    shown = _few(names or [str(number) for number in range(count)])
+    shown = few_names(names or [str(number) for number in range(count)])
     note = f"{called} has {count} classes ({shown}){_other(kind, 'number', numbers)}"
     return Targets("classes", y, count, names, note)
 
@@ -129,10 +130,15 @@ def _split(cell: str, mark: str) -> list[str]:
     return [label.strip() for label in cell.split(mark) if label.strip()]
 
 
+def split_labels(cells: Iterable[object]) -> list[list[str]]:
+    """The labels of each cell, which are separated by the first of ``|``, ``;`` and the comma that some cell has."""
+    texts = [str(cell) for cell in cells]
+    mark = next((mark for mark in LABEL_MARKS if any(mark in text for text in texts)), LABEL_MARKS[0])
+    return [_split(text, mark) for text in texts]
+
+
 def _cells_of_labels(values: np.ndarray, kind: str | None, where: str, called: str) -> Targets:
-    cells = [str(value) for value in values]
-    mark = next((mark for mark in (*SEPARATORS, ",") if any(mark in cell for cell in cells)), SEPARATORS[0])
-    parts = [_split(cell, mark) for cell in cells]
+    parts = split_labels(values)
     names = sorted({label for row in parts for label in row})
     if len(names) > MOST_LABELS:
         raise FedloomError(f"{where}: {called} has {len(names):,} different labels: use at most {MOST_LABELS:,}.")
@@ -140,7 +146,7 @@ def _cells_of_labels(values: np.ndarray, kind: str | None, where: str, called: s
     y = np.zeros((len(parts), len(names)), dtype=np.uint8)
     for row, labels in enumerate(parts):
         y[row, [place[label] for label in labels]] = 1
-    note = f"{called} has {len(names)} labels, separated by '{mark}' ({_few(names)}){_other(kind, 'classes', '')}"
+    note = f"{called} has {len(names)} labels ({few_names(names)}){_other(kind, 'classes', '')}"
     return Targets("labels", y, len(names), names, note)
 
 
@@ -178,5 +184,6 @@ def _other(kind: str | None, alternative: str, possible: object) -> str:
     return "" if kind is not None or possible is None else f"; --kind {alternative} takes it otherwise"
 
 
-def _few(names: Sequence[str]) -> str:
+def few_names(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -16,27 +16,27 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
+from fedloom.data.column_plan import ColumnPlan
 from fedloom.data.folder import read_arrays
-from fedloom.data.read import check_finite
-from fedloom.data.readers.csv import csv_rows, parse_numbers
+from fedloom.data.from_arrays import check_finite
 from fedloom.data.readers.image_folder import IMAGE_ENDINGS, read_image
-from fedloom.data.readers.parquet import parquet_rows
-from fedloom.data.readers.tables import TABLE_ENDINGS
-from fedloom.data.readers.under_schema import class_numbers, conforming_inputs
+from fedloom.data.readers.tables import Table, as_texts, is_table, read_table
+from fedloom.data.readers.targets_under_schema import table_targets_under_schema, targets_under_schema
+from fedloom.data.readers.under_schema import conforming_inputs
 from fedloom.deploy.saved_model import SavedModel
 
 NAMED = 8
 """How many columns an error names."""
-UNLABELLED = -1
 
 
 @dataclass(frozen=True)
 class NewSamples:
-    """Raw inputs, the name of each sample (its row or file), and its class (-1: no label)."""
+    """Raw inputs, the name of each sample (its row or file), which samples have a target, and the targets of these."""
 
     inputs: Inputs
     names: list[int] | list[str]
-    classes: Tensor
+    labelled: Tensor
+    targets: Tensor
     label_source: str
     """Where the labels come from, as a verb phrase: "have a label in y"."""
 
@@ -54,7 +54,7 @@ def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
     first, several = paths[0], [column.name for column in saved.schema.inputs]
     if several and (len(paths) > 1 or first.suffix.lower() != ".npz"):
         raise FedloomError(f"this model needs the input columns {', '.join(several)}: give one .npz file with them.")
-    if len(paths) == 1 and first.suffix.lower() in TABLE_ENDINGS:
+    if len(paths) == 1 and is_table(first):
         return _table(first, saved)
     if len(paths) == 1 and first.suffix.lower() == ".npz":
         return _arrays(first, saved)
@@ -71,42 +71,45 @@ def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
 
 
 def _table(path: Path, saved: SavedModel) -> NewSamples:
-    features = saved.schema.features
-    if not features:
+    plan = saved.schema.table_plan
+    if plan is None:
         shape = ", ".join(["n", *map(str, saved.schema.shape)])
         raise FedloomError(
             f"{path.name} has named columns, but this model's inputs have no names: give an .npz with an array x "
             f"of shape ({shape})."
         )
-    inputs: list[np.ndarray] = []
-    words: list[str] = []
-    pieces = parquet_rows(path) if path.suffix.lower() == ".parquet" else csv_rows(path)
-    header = list(next(pieces)[0])
-    _check_header(header, saved, path.name)
-    places = [header.index(name) for name in features]
-    label = header.index(saved.target) if saved.target in header else None
-    for rows in pieces:
-        seen = sum(map(len, inputs))
-        inputs.append(parse_numbers(rows, places, features, seen, path.name))
-        words += ["" if label is None else row[label].strip() for row in rows]
-    if not inputs:
-        raise FedloomError(f"{path.name} has a header and no rows: there is nothing to predict.")
-    x = np.concatenate(inputs)
-    check_finite(x, features, path.name)
-    return _new_samples({"x": x}, np.array(words), f"have a label in column '{saved.target}'", saved, path.name)
+    table = read_table(path, [saved.target, *saved.target.split(","), *saved.others])
+    _check_header(list(table.columns), plan, saved, path.name)
+    x = plan.encode(table)
+    labelled, targets = _table_targets(table, saved)
+    source = f"have a label in column '{saved.target}'"
+    return _new_samples({"x": x}, labelled, targets, source, saved, path.name)
 
 
-def _check_header(header: Sequence[str], saved: SavedModel, where: str) -> None:
-    features = saved.schema.features
-    for name in header:
-        if list(header).count(name) > 1:
-            raise FedloomError(f"{where} has the column '{name}' twice: give each column its own name.")
+def _table_targets(table: Table, saved: SavedModel) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows have a target, and their targets."""
+    names = [saved.target] if saved.target in table.columns else [name.strip() for name in saved.target.split(",")]
+    labelled = np.full(len(table), all(name in table.columns for name in names))
+    for name in names if labelled.any() else ():
+        labelled &= np.array([bool(text) for text in as_texts(table.columns[name])])
+    if not labelled.any():
+        return labelled, np.zeros(0)
+    filler = "0" if len(names) > 1 or saved.schema.target_kind == "number" else saved.labels[0]
+    filled = {name: np.where(labelled, as_texts(table.columns[name]), filler) for name in names}
+    table = replace(table, columns={**table.columns, **filled})  # with all rows, an error names the right one
+    return labelled, table_targets_under_schema(table, saved.target, saved.schema)[labelled]
+
+
+def _check_header(header: Sequence[str], plan: ColumnPlan, saved: SavedModel, where: str) -> None:
+    features = [column.name for column in plan.used]
+    left_out = [column.name for column in plan.columns if column.name not in features]
     missing = [name for name in features if name not in header]
     if missing:
         raise FedloomError(
             f"{where} has no column '{missing[0]}', which this model needs: its features are {_some(features)}."
         )
-    extra = [name for name in header if name not in {*features, saved.target, *saved.others}]
+    targets = {saved.target, *(name.strip() for name in saved.target.split(","))}
+    extra = [name for name in header if name not in {*features, *left_out, *targets, *saved.others}]
     if extra:
         raise FedloomError(
             f"{where} has the column '{extra[0]}', which this model does not know: remove it, or rename it to one of "
@@ -123,14 +126,15 @@ def _arrays(path: Path, saved: SavedModel) -> NewSamples:
     if len({len(x) for x in several.values()}) > 1:
         shown = ", ".join(f"{name} has {len(x)}" for name, x in several.items())
         raise FedloomError(f"{path.name}: the input columns differ in length ({shown}): give one entry per sample.")
-    labels = np.full(len(several[columns[0]]), "") if y is None else y
-    return _new_samples(several, labels, "have a label in y", saved, path.name)
+    labelled = np.full(len(several[columns[0]]), y is not None)
+    targets = np.zeros(0) if y is None else targets_under_schema(y, saved.schema, path.name)
+    return _new_samples(several, labelled, targets, "have a label in y", saved, path.name)
 
 
 def _check_array(x: np.ndarray, name: str, y: np.ndarray | None, where: str) -> None:
     if x.ndim < 2 or not len(x) or x.dtype.kind not in "fiub":
         raise FedloomError(f"{where}: {name} is {x.dtype} of shape {x.shape}: give numbers, one row per sample.")
-    if y is not None and y.shape != x.shape[:1]:
+    if y is not None and y.shape[:1] != x.shape[:1]:
         raise FedloomError(f"{where}: {len(x)} inputs and labels of shape {y.shape}: give one label each, or none.")
     check_finite(x, (), where)
 
@@ -145,13 +149,19 @@ def _images(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel) ->
     if schema.input_type.is_floating_point:
         x = x / np.float32(255)
     folders = [path.parent.name for path in called]
-    words = [folder if folder in saved.labels else "" for folder in folders]
-    samples = _new_samples({"x": x}, np.array(words), "lie in a folder with the name of a class", saved, names[0])
-    return replace(samples, names=names)
+    labelled = np.array([folder in saved.labels for folder in folders])
+    numbers = np.array([saved.labels.index(folder) for folder in folders if folder in saved.labels], dtype=np.int64)
+    source = "lie in a folder with the name of a class"
+    return replace(_new_samples({"x": x}, labelled, numbers, source, saved, names[0]), names=names)
 
 
 def _new_samples(
-    arrays: Mapping[str, np.ndarray], labels: np.ndarray, label_source: str, saved: SavedModel, where: str
+    arrays: Mapping[str, np.ndarray],
+    labelled: np.ndarray,
+    targets: np.ndarray,
+    label_source: str,
+    saved: SavedModel,
+    where: str,
 ) -> NewSamples:
     """Samples of an array per input column."""
     columns = {}
@@ -161,18 +171,8 @@ def _new_samples(
         raw = torch.from_numpy(np.ascontiguousarray(x, dtype=kind))
         columns[column.name] = conforming_inputs(raw, column, saved.schema, where)
     inputs = columns if saved.schema.inputs else columns["x"]
-    return NewSamples(inputs, list(range(1, len(labels) + 1)), _classes(labels, saved, where), label_source)
-
-
-def _classes(labels: np.ndarray, saved: SavedModel, where: str) -> Tensor:
-    """The number of each label's class; an empty label has none."""
-    empty = labels == "" if labels.dtype.kind == "U" else np.zeros(len(labels), dtype=bool)
-    if empty.all():
-        return torch.full((len(labels),), UNLABELLED)
-    if empty.any():  # a class takes the place of an empty label, so that an error names the right row
-        filler = "0" if labels[~empty][0].isdecimal() else saved.labels[0]
-        labels = np.where(empty, filler, labels)
-    return torch.from_numpy(np.where(empty, UNLABELLED, class_numbers(labels, saved.schema, where)))
+    names = list(range(1, len(labelled) + 1))
+    return NewSamples(inputs, names, torch.from_numpy(labelled), torch.from_numpy(targets), label_source)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -83,14 +83,26 @@ class SavedModel:
         return self.schema.labels
 
     def predict(self, inputs: Inputs) -> Tensor:
-        """The probability of each class.
+        """The probability of each class or label, or the number that is predicted, in its units.
 
         Args:
             inputs: Raw samples, with the schema's shape and type; the first axis is the sample. Several input columns
                 are a dict of tensors by name.
 
         Returns:
-            A samples × classes tensor whose rows sum to 1.
+            A samples × classes tensor whose rows sum to 1 (of sequences, samples × tokens × classes; of labels, their
+            probabilities, each on its own; of numbers, samples × 1).
+        """
+        outputs, kind = self.outputs(inputs), self.schema.target_kind
+        if kind == "number":
+            return outputs
+        return outputs.sigmoid() if kind == "labels" else outputs.softmax(-1)
+
+    def outputs(self, inputs: Inputs) -> Tensor:
+        """The model's outputs: logits of classes or labels, or numbers in their units.
+
+        Args:
+            inputs: Raw samples, as for ``predict``.
         """
         columns = {"x": inputs} if isinstance(inputs, Tensor) else inputs
         expected = [column.name for column in self.schema.input_columns]
@@ -102,12 +114,15 @@ class SavedModel:
             _check_samples(columns[column.name], column)
         whole: Inputs = {name: columns[name] for name in expected} if self.schema.inputs else columns["x"]
         prepare, count = input_transform(self.schema), len(columns[expected[0]])
-        batches = [torch.zeros(0, self.schema.classes)]
+        mean, std = self.schema.units or (0.0, 1.0)
+        tokens = self.schema.target_shape if self.schema.target_kind == "tokens" else ()
+        batches = [torch.zeros(0, *tokens, self.schema.classes)]
         with torch.inference_mode(), single_thread():  # the same result on every machine
             for start in range(0, count, EVALUATION_BATCH):
                 batch = map_inputs(itemgetter(slice(start, start + EVALUATION_BATCH)), whole)
                 returned = self.model(prepare_inputs(batch, prepare, self.joined))
-                batches.append(chosen_output(self.model, returned).softmax(1))
+                made = chosen_output(self.model, returned)
+                batches.append(made if self.schema.units is None else made.view(-1, 1) * std + mean)
         return torch.cat(batches)
 
 
@@ -249,11 +264,11 @@ def _ready(task: Task, model: nn.Module, schema: DataSchema, about: About, confi
 
 
 def _check_predictable(task: str, schema: DataSchema | None = None) -> None:
-    """Raise an error if a task's samples are not predicted one by one, or if its targets are not classes."""
+    """Raise an error if a task's samples are not predicted one by one, or if their targets are texts to come."""
     error = task_builder(task).deployment.prediction_error(task)
     if error is not None:
         raise FedloomError(error)
-    if schema is not None and (schema.target_shape or schema.target_type.is_floating_point):
+    if schema is not None and schema.target_kind == "tokens" and schema.symbols:
         raise FedloomError(f"task {task} has no class per sample, so there is none to predict.")
 
 

@@ -19,6 +19,7 @@ from fedloom.models.late_fusion import late_fusion
 from fedloom.models.lstm import char_lstm, word_lstm
 from fedloom.models.mlp import logistic, mlp
 from fedloom.models.resnet import resnet_small
+from fedloom.models.tagger import tagger
 from fedloom.models.user_model import Maker, user_model
 
 
@@ -77,6 +78,7 @@ MODELS: dict[str, ModelKind] = {
     ),
     "char-lstm": _tokens(char_lstm),
     "word-lstm": _tokens(word_lstm),
+    "tagger": _tokens(tagger),
     "late-fusion": ModelKind(late_fusion, "several input columns, of any shapes", lambda _: False, columns=True),
 }
 

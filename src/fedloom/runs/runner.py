@@ -203,8 +203,9 @@ def partition_counts(task: Task) -> dict[str, Any]:
     federation = task.federation
     if federation.clients > PICTURED_CLIENTS:
         return {}
+    counts, names = federation.counts(), list(federation.class_names)
     return {
-        "counts": federation.counts().tolist(),
-        "class_names": list(federation.class_names),
+        "counts": counts.tolist(),
+        "class_names": ["all classes"] if names and counts.shape[1] == 1 else names,
         "client_names": [federation.name(client) for client in range(federation.clients)],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -21,13 +21,14 @@ from fedloom.core.task import FederationView, Task
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
 from fedloom.data.partition.iid import Iid
-from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
 from fedloom.data.readers.under_schema import read_under_schema
 from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
 from fedloom.data.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
+from fedloom.data.target_units import target_units
 from fedloom.models import build
 from fedloom.tasks.builder import SiteSource, TaskSettings
 from fedloom.tasks.input_columns import fit_inputs
+from fedloom.tasks.tagging import with_vocabulary
 from fedloom.tasks.transforms import CropFlip, Normalise, tokens
 
 
@@ -35,6 +36,7 @@ def column_schema(task: Task, sites: tuple[str, ...]) -> DataSchema:
     """The schema of a task whose samples are entries of columns."""
     federation, y = task.federation, task.federation.columns["y"]
     inputs = tuple(_input_column(task, name) for name in input_names(federation.columns))
+    units = target_units(federation)
     one = inputs[0].model_dump(exclude={"name"}) if "x" in federation.columns else {"inputs": inputs}
     return DataSchema(
         kind="columns",
@@ -43,6 +45,8 @@ def column_schema(task: Task, sites: tuple[str, ...]) -> DataSchema:
         class_names=tuple(federation.class_names),
         target_shape=tuple(y.shape[1:]),
         target_dtype=dtype_name(y),
+        target_mean=None if units is None else units[0],
+        target_std=None if units is None else units[1],
         **one,
     )
 
@@ -86,13 +90,12 @@ class ColumnDeployment:
     """Deploys a task whose samples are entries of columns: tables, arrays, images, sequences."""
 
     def schema(self, task: Task, settings: TaskSettings, algorithm: Algorithm, sites: tuple[str, ...]) -> DataSchema:
-        """The schema of the columns, and of a table the names of its features."""
-        schema, path = column_schema(task, sites), Path(settings.path or "")
-        if path.suffix.lower() not in TABLE_ENDINGS:
+        """The schema of the columns, and of a table what is done to its columns."""
+        schema, plan = column_schema(task, sites), cast(Federation, task.federation).plan
+        if plan is None:
             return schema
-        group = settings.group_column
-        table = read_table(path, settings.target, settings.client_column, settings.ignore, group=group)
-        return schema.model_copy(update={"features": tuple(table.features)})
+        used = tuple(column.name for column in plan.used)
+        return schema.model_copy(update={"features": used, "plan": None if plan.is_plain else plan})
 
     def global_test(self, federation: FederationView) -> SampleColumns | None:
         """The samples of the global test set."""
@@ -126,7 +129,8 @@ class ColumnDeployment:
         return None
 
     def _task(self, settings: TaskSettings, schema: DataSchema, federation: Federation) -> Task:
-        model = build(str(settings.model), schema.shapes, schema.classes, settings.seed, **settings.model_options)
+        options = with_vocabulary(str(settings.model), settings.model_options, schema.plan)
+        model = build(str(settings.model), schema.shapes, schema.classes, settings.seed, **options)
         augment = CropFlip() if settings.augment else None
         return fit_inputs(Task(settings.name, federation, model, prepare=input_transform(schema), augment=augment))
 

@@ -8,20 +8,23 @@ from inspect import signature
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, input_names, input_shapes
 from fedloom.core.local_work import LocalWork
 from fedloom.core.objective import Objective
 from fedloom.core.spec import split_spec
+from fedloom.core.targets import target_kind
 from fedloom.core.task import Task
 from fedloom.data.changes import with_changes
+from fedloom.data.column_plan import ColumnPlan
 from fedloom.data.communal_set import with_communal
 from fedloom.data.federation import Federation
+from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import complete_partition, partitioner
-from fedloom.data.read import from_arrays, read
+from fedloom.data.read import read
 from fedloom.data.target_units import target_units
 from fedloom.losses.registry import LossSpec, complete_loss, make_objective
 from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
@@ -29,6 +32,7 @@ from fedloom.models import Maker, build
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.input_columns import fit_inputs
+from fedloom.tasks.tagging import TAGGER, with_vocabulary
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
@@ -55,7 +59,7 @@ class OwnDataBuilder:
     def complete(self, settings: TaskSettings) -> TaskSettings:
         """The settings with the model and the partition written out and an absolute path."""
         partition = None if settings.partition is None else complete_partition(partitioner(settings.partition))
-        return settings.complete(DEFAULT_MODEL, partition=partition)
+        return settings.complete(TAGGER if settings.kind == "tokens" else DEFAULT_MODEL, partition=partition)
 
     def build(self, settings: TaskSettings) -> Task:
         """Read the data, divide them among clients (their own, where they are named), and build the model."""
@@ -84,7 +88,7 @@ class OwnDataBuilder:
 
 def task_of(
     federation: Federation,
-    model: nn.Module | str | Maker = DEFAULT_MODEL,
+    model: nn.Module | str | Maker | None = None,
     *,
     name: str = "own",
     objective: Objective | None = None,
@@ -100,7 +104,7 @@ def task_of(
         federation: The clients' data, for instance from ``fl.from_arrays`` or ``fl.read``.
         model: A name of ``fedloom list models``, any module, or a class or function that makes one. Over several
             input columns, a model that takes a dict gets their tensors by name, and any other gets one tensor, joined
-            along axis 1.
+            along axis 1. By default ``mlp``, and ``tagger`` for a class per token.
         name: What the task is called in records and reports.
         objective: A loss and a score of your own, instead of ``loss``.
         loss: A name of ``fedloom list losses``, ``{"name": ..., settings}``, a loss, or a function of outputs and
@@ -116,6 +120,8 @@ def task_of(
     columns = federation.columns
     if objective is not None and loss is not None:
         raise FedloomError("objective and loss both say what is trained by: give one.")
+    if model is None:
+        model = TAGGER if target_kind(columns["y"]) == "tokens" else DEFAULT_MODEL
     known = TaskSettings(name, model=model, model_options=model_options or {}, loss=loss, metrics=metrics, seed=seed)
     settings, objects = _settings(federation, known.with_named_model())
     if objective is not None:
@@ -126,11 +132,12 @@ def task_of(
         model, options = split_spec(model)
         model_options = {**(model_options or {}), **options}
     if not isinstance(model, nn.Module):
-        model = build(model, input_shapes(columns), federation.classes, seed, **(model_options or {}))
+        model_options = with_vocabulary(model, model_options or {}, federation.plan)
+        model = build(model, input_shapes(columns), federation.classes, seed, **model_options)
     prepare = {}
     for column in input_names(columns) if normalise else ():
         if columns[column].is_floating_point() or columns[column].dtype == torch.uint8:
-            mean, std = input_statistics(federation, column)
+            mean, std = _kept_indicators(*input_statistics(federation, column), federation.plan)
             prepare[column.removeprefix(PREFIX)] = Normalise(tuple(mean.tolist()), tuple(std.tolist()))
     whole = prepare.get("x") if "x" in columns else prepare
     task = Task(
@@ -145,6 +152,14 @@ def task_of(
     return with_metrics(fit_inputs(task), metrics)
 
 
+def _kept_indicators(mean: Tensor, std: Tensor, plan: ColumnPlan | None) -> tuple[Tensor, Tensor]:
+    """Mean and spread that leave features of 0 and 1 as they are: a rare level is not blown up."""
+    if plan is None:
+        return mean, std
+    marks = torch.tensor(plan.indicators)
+    return mean.masked_fill(marks, 0.0), std.masked_fill(marks, 1.0)
+
+
 def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSettings, dict[str, str]]:
     """The settings with those that read the data, and what of the data no config can hold."""
     if federation.read_with is None:
@@ -152,6 +167,8 @@ def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSetti
         return replace(settings, clients=federation.clients, **named), {"data": "arrays in memory"}
     read_with = {COLUMNS.get(key, key): value for key, value in federation.read_with.items() if key != TITLE}
     read_with["ignore"] = tuple(read_with.get("ignore", ()))
+    if not isinstance(read_with.get("target", ""), str):
+        read_with["target"] = ",".join(read_with["target"])
     known = {key: value for key, value in read_with.items() if hasattr(settings, key)}
     usual = {**signature(read).parameters, **signature(from_arrays).parameters}
     others = {key: value for key, value in read_with.items() if key not in known}

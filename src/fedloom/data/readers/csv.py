@@ -1,73 +1,151 @@
-"""CSV and TSV files: the one place where they are opened.
+"""CSV and TSV files, packed with gzip or not: the one place where they are opened.
 
-A file is UTF-8 with or without a byte-order mark, and its first row names the columns. Rows are counted from 1, the
-header not included.
+A file is UTF-8 with or without a byte-order mark, and its first row names the columns. Cells are separated by a comma,
+a semicolon or a tab, whichever the first row has most. Blank lines are skipped. Rows are counted from 1, the header and
+blank lines not included.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import itertools
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
 from fedloom.core.errors import FedloomError
 
 CHUNK = 20_000
+SEPARATORS = (",", ";", "\t")
+MISSING = frozenset(
+    ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "<NA>", "#N/A", "NULL", "null", "None", "NaT", "?"),
+)
+"""Cells that say that a value is missing."""
 
 Rows = Sequence[Sequence[str]]
 
 
-def csv_rows(path: Path, *, skip_blank: bool = False) -> Iterator[Rows]:
-    """The header of a CSV (or, by its ending, TSV) file as a list of one row, then its rows in bounded chunks.
+def csv_rows(path: Path) -> Iterator[Rows]:
+    """The header of a file as a list of one row, then its rows in bounded chunks.
 
     Args:
-        path: The file. An empty file has an empty header.
-        skip_blank: Whether blank lines are left out and not counted. Otherwise a blank line is an error. So is a row
-            whose number of cells differs from the header's.
+        path: The file. An empty file has an empty header. A row whose number of cells differs from the header's is an
+            error.
     """
+    with _readable(path), _open(path) as file:
+        first = _first_row(file)
+        lines = csv.reader(itertools.chain([first], file), delimiter=separator(first, path))
+        reader = (row for row in lines if any(cell.strip() for cell in row))
+        header = [name.strip() for name in next(reader, [])]
+        yield [header]
+        seen = 0
+        while rows := list(itertools.islice(reader, CHUNK)):
+            for number, row in enumerate(rows, start=seen + 1):
+                if len(row) != len(header):
+                    raise FedloomError(
+                        f"{path.name}, row {number}: {len(row)} cells where the header has {len(header)}."
+                    )
+            yield rows
+            seen += len(rows)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn an error of reading a file into one sentence."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader: Iterator[list[str]] = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            reader = filter(None, reader) if skip_blank else reader
-            header = [name.strip() for name in next(reader, [])]
-            yield [header]
-            seen = 0
-            while rows := list(itertools.islice(reader, CHUNK)):
-                for number, row in enumerate(rows, start=seen + 1):
-                    if len(row) != len(header):
-                        raise FedloomError(
-                            f"{path.name}, row {number}: {len(row)} cells where the header has {len(header)}."
-                        )
-                yield rows
-                seen += len(rows)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        yield
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise FedloomError(f"{path.name} is not a readable CSV file in UTF-8 ({error}).") from error
 
 
-def parse_numbers(rows: Rows, places: Sequence[int], features: Sequence[str], seen: int, where: str) -> np.ndarray:
-    """The cells at some places of each row as float32 numbers.
+def _first_row(file: TextIO) -> str:
+    """The first row that is not blank."""
+    return next((line for line in file if line.strip()), "")
+
+
+def _file_separator(path: Path) -> str:
+    with _readable(path), _open(path) as file:
+        return separator(_first_row(file), path)
+
+
+def _open(path: Path) -> TextIO:
+    if path.suffix.lower() == ".gz":
+        return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")  # type: ignore[arg-type,unused-ignore]
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def separator(first_row: str, path: Path) -> str:
+    """What separates the cells of a file: the mark that its first row has most; by the ending where it has none."""
+    unquoted = "".join(first_row.split('"')[::2])
+    best = max(SEPARATORS, key=unquoted.count)
+    if best in unquoted:
+        return best
+    return "\t" if ".tsv" in path.name.lower() else ","
+
+
+def csv_columns(path: Path, texts: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """The columns of a file by name: float64 where every cell is a number (NaN: missing), else texts ("": missing).
 
     Args:
-        rows: A chunk of rows.
-        places: The positions of the cells in a row.
-        features: The columns' names, for the error that names the first cell that is not a number.
-        seen: How many rows of the file came before this chunk.
-        where: The file's name.
+        path: The file.
+        texts: Columns that stay texts, also where they are numbers.
     """
+    text = set(texts)
+    while True:  # a column that turns out to be text is read again from the start, as text
+        columns = _read_columns(path, text)
+        late = {name for name, column in columns.items() if name not in text and column.dtype == object}
+        if not late:
+            return columns
+        text |= late
+
+
+def _read_columns(path: Path, text: Collection[str]) -> dict[str, np.ndarray]:
+    chunks = csv_rows(path)
+    header = list(next(chunks)[0])
+    if not header:
+        raise FedloomError(f"{path.name} is empty: the first row names the columns.")
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise FedloomError(f"{path.name} has the column '{twice[0]}' twice: give each column its own name.")
+    pieces: list[list[np.ndarray]] = [[] for _ in header]
+    decimal_comma = _file_separator(path) != ","
+    for rows in chunks:
+        for place, cells in enumerate(zip(*rows, strict=True)):
+            pieces[place].append(text_cells(cells) if header[place] in text else _cells(cells, decimal_comma))
+    if not pieces[0]:
+        raise FedloomError(f"{path.name} has a header and no rows: add samples.")
+    return {name: _join(found) for name, found in zip(header, pieces, strict=True)}
+
+
+def _join(pieces: list[np.ndarray]) -> np.ndarray:
+    kind: type = object if any(piece.dtype == object for piece in pieces) else np.float64
+    return np.concatenate([piece.astype(kind, copy=False) for piece in pieces])
+
+
+def _cells(cells: Sequence[str], decimal_comma: bool) -> np.ndarray:
+    """Numbers if all cells are numbers or missing, else texts."""
     try:
-        return np.array([[float(row[place]) for place in places] for row in rows], dtype=np.float32)
+        return np.array(cells, dtype=np.float64)
     except ValueError:
-        for number, row in enumerate(rows, start=seen + 1):
-            for name, place in zip(features, places, strict=True):
-                try:
-                    float(row[place])
-                except ValueError:
-                    problem = f"'{row[place][:40]}' is not a number" if row[place].strip() else "the cell is empty"
-                    raise FedloomError(
-                        f"{where}: column '{name}', row {number}: {problem}: features must be numbers; "
-                        "fill it in, or leave the column out."
-                    ) from None
-        raise
+        filled = _filled(cells)
+    try:
+        return np.array([cell.replace(",", ".") for cell in filled] if decimal_comma else filled, dtype=np.float64)
+    except ValueError:
+        return text_cells(cells)
+
+
+def _filled(cells: Sequence[str]) -> list[str]:
+    return ["nan" if cell.strip() in MISSING else cell for cell in cells]
+
+
+def text_cells(cells: Sequence[object]) -> np.ndarray:
+    """Cells as texts without surrounding spaces; a missing one is empty."""
+    found = np.empty(len(cells), dtype=object)
+    found[:] = ["" if (word := str(cell).strip()) in MISSING else word for cell in cells]
+    return found

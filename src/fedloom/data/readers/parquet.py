@@ -1,15 +1,15 @@
-"""Parquet files, by columns or by rows; they need pyarrow."""
+"""Parquet files; they need pyarrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.readers.csv import CHUNK, Rows
+from fedloom.data.readers.csv import text_cells
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -21,47 +21,36 @@ def _pyarrow() -> tuple[Any, Any]:
     return arrow, parquet
 
 
-def parquet_columns(path: Path) -> Any:
-    """The whole file as a pyarrow table."""
+def parquet_columns(path: Path, ignore: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """The columns of a file by name, but for those to ignore: float64 numbers, ``datetime64[s]`` times, else texts."""
     arrow, parquet = _pyarrow()
     try:
-        return parquet.read_table(path)
+        table = parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
-        raise FedloomError(f"{path.name} is not a readable parquet file.") from error
+        raise FedloomError(f"{path.name} is not a readable parquet file ({str(error)[:60]}).") from error
+    if table.num_rows == 0 or not table.column_names:
+        raise FedloomError(f"{path.name} has no rows: add samples.")
+    twice = [name for name in table.column_names if table.column_names.count(name) > 1]
+    if twice:
+        raise FedloomError(f"{path.name} has the column '{twice[0]}' twice: give each column its own name.")
+    for name in ignore:
+        if name not in table.column_names:
+            raise FedloomError(f"{path.name} has no column '{name}': its columns are {', '.join(table.column_names)}.")
+    kept = [name for name in table.column_names if name not in ignore]
+    return {name: _column(table[name], arrow.types, f"{path.name}: column '{name}'") for name in kept}
 
 
-def number_columns(table: Any, features: Sequence[str], where: str) -> np.ndarray:
-    """Some columns of a pyarrow table as float32 numbers, rows × columns."""
-    arrow, _ = _pyarrow()
-    numbers = np.empty((table.num_rows, len(features)), dtype=np.float32)
-    for place, name in enumerate(features):
-        kind = table.schema.field(name).type
-        if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
-            raise FedloomError(f"{where}: column '{name}' is {kind}: features must be numbers; ignore the column.")
-        refuse_empty(table, name, where)
-        numbers[:, place] = table[name].to_numpy()
-    return numbers
-
-
-def refuse_empty(table: Any, name: str, where: str) -> None:
-    """Raise an error if a column of a pyarrow table has an empty cell."""
-    if table[name].null_count:
-        row = int(np.flatnonzero(table[name].is_null().to_numpy())[0])
-        raise FedloomError(f"{where}: column '{name}', row {row + 1}: the cell is empty: fill it in.")
-
-
-def parquet_rows(path: Path) -> Iterator[Rows]:
-    """The column names as a list of one row, then the rows in bounded chunks, cells written as in a CSV file."""
-    arrow, parquet = _pyarrow()
-    try:
-        file = parquet.ParquetFile(path)
-        yield [file.schema_arrow.names]
-        for batch in file.iter_batches(CHUNK):
-            columns = [[_cell(value) for value in column.to_pylist()] for column in batch.columns]
-            yield list(zip(*columns, strict=True))
-    except (OSError, arrow.ArrowException) as error:
-        raise FedloomError(f"{path.name} is not a readable parquet file ({str(error)[:60]}).") from None
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
+def _column(column: Any, types: Any, where: str) -> np.ndarray:
+    kind = column.type
+    if types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        cells = column.to_pylist() if not types.is_floating(kind) else None
+        if cells is None:
+            return np.asarray(column.to_numpy(), dtype=np.float64)
+        return np.array([np.nan if cell is None else float(cell) for cell in cells])
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return np.array([None if cell is None else str(cell)[:19] for cell in column.to_pylist()], "datetime64[s]")
+    if types.is_string(kind) or types.is_large_string(kind):
+        return text_cells(["" if cell is None else cell for cell in column.to_pylist()])
+    raise FedloomError(f"{where} is {kind}, which is no number, text or time: ignore the column.")

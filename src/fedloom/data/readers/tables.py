@@ -1,57 +1,115 @@
-"""Tables with a header (CSV, TSV, parquet) as numeric features, labels and an optional client column."""
+"""Tables with a header, as they are: CSV and TSV files, parquet files, a folder of files, pandas frames.
+
+A table is columns by name. Numbers are float64 (NaN: missing), texts are objects ("": missing), times are
+``datetime64[s]`` (NaT: missing). What a model gets of them is decided by ``data/column_plan.py``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.readers.csv import Rows, csv_rows, parse_numbers
-from fedloom.data.readers.parquet import number_columns, parquet_columns, refuse_empty
+from fedloom.data.readers.csv import csv_columns, text_cells
+from fedloom.data.readers.leaf import list_parts
+from fedloom.data.readers.parquet import parquet_columns
 
 LONGEST_NAME = 200  # characters of a label or a client
-TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
+TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet")
 MOST_NAMES = 12  # at most this many names in an error message
+FILE_NAME = "client"
+"""The client column of a folder with one table per client: the names of the files."""
 
 
 @dataclass(frozen=True)
-class SampleTable:
-    """Numeric features by column, one label per row, and a client and a group per row if the table names them."""
+class Table:
+    """Named columns of equal length.
 
-    x: np.ndarray
-    y: np.ndarray
-    client: np.ndarray | None
-    features: list[str]
-    group: np.ndarray | None = None
-
-
-def _feature_columns(
-    path: Path,
-    header: Sequence[str],
-    target: str,
-    client: str,
-    ignore: Sequence[str],
-    wanted: Sequence[str] = (),
-    group: str | None = None,
-) -> list[str]:
-    """The feature columns, after checking that every column that the user named exists.
-
-    Where ``wanted`` names features, the file must have exactly these; they come in the order of ``wanted``.
+    Args:
+        columns: The columns by name.
+        where: What an error calls the table.
+        names: Columns whose numbers are names, as a pandas category of numbers.
     """
-    twice = [name for name in header if list(header).count(name) > 1]
-    if twice:
-        raise FedloomError(f"{path.name} has the column '{twice[0]}' twice: give each column its own name.")
-    named = [target, *ignore, *([] if client == "client" or wanted else [client]), *([] if group is None else [group])]
-    for name in named:
-        if name not in header:
-            raise FedloomError(f"{path.name} has no column '{name}': its columns are {name_list(header)}.")
-    features = [name for name in header if name not in {target, client, group, *ignore}]
-    if not features:
-        raise FedloomError(f"{path.name} has no feature column beside '{target}': add the inputs.")
-    return order_features(features, wanted, path.name)
+
+    columns: Mapping[str, np.ndarray]
+    where: str
+    names: Collection[str] = field(default_factory=frozenset)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def rows(self, keep: np.ndarray) -> Table:
+        """The table with some of its rows.
+
+        Args:
+            keep: Whether each row is kept, or the numbers of rows.
+        """
+        return replace(self, columns={name: column[keep] for name, column in self.columns.items()})
+
+    def without(self, names: Collection[str]) -> Table:
+        """The table without some columns.
+
+        Args:
+            names: The columns that are left out.
+        """
+        return replace(self, columns={name: column for name, column in self.columns.items() if name not in names})
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise an error if a column is missing.
+
+        Args:
+            names: The columns that the table must have.
+        """
+        for name in names:
+            if name not in self.columns:
+                raise FedloomError(f"{self.where} has no column '{name}': its columns are {name_list(self.columns)}.")
+
+    def texts(self, name: str, what: str) -> np.ndarray:
+        """A column of names as texts, none of them missing.
+
+        Args:
+            name: The column.
+            what: What an error calls the cells, for instance ``client``.
+        """
+        words = as_texts(self.columns[name])
+        for row, word in enumerate(words, start=1):
+            if not word or len(word) > LONGEST_NAME:
+                problem = "the cell is empty" if not word else f"{len(word)} characters are too long for a {what}"
+                raise FedloomError(
+                    f"{self.where}: column '{name}', row {row}: {problem}: fill it in or leave the row out."
+                )
+        return np.array(words.tolist())
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is a table, by its ending."""
+    return path.name.lower().endswith(TABLE_ENDINGS)
+
+
+def as_texts(column: np.ndarray) -> np.ndarray:
+    """A column as texts; whole numbers have no decimals, and a missing value is empty."""
+    if column.dtype.kind == "f":
+        cells = ["" if number != number else f"{number:.0f}" if number == round(number) else repr(number)
+                 for number in column.tolist()]  # fmt: skip
+    elif column.dtype.kind == "M":
+        cells = ["" if time == "NaT" else time for time in np.datetime_as_string(column).tolist()]
+    else:
+        return column
+    found = np.empty(len(cells), dtype=object)
+    found[:] = cells
+    return found
+
+
+def name_list(names: Collection[str]) -> str:
+    """Names for an error message: the first few, and how many more there are."""
+    shown = list(names)
+    more = f" and {len(shown) - MOST_NAMES} more" if len(shown) > MOST_NAMES else ""
+    return f"{', '.join(shown[:MOST_NAMES])}{more}"
 
 
 def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
@@ -71,80 +129,92 @@ def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -
     return list(wanted or features)
 
 
-def name_list(names: Sequence[str]) -> str:
-    """Names for an error message: the first few, and how many more there are."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{', '.join(names[:MOST_NAMES])}{more}"
-
-
-def read_table(
-    path: Path,
-    target: str,
-    client: str,
-    ignore: Sequence[str],
-    wanted: Sequence[str] = (),
-    group: str | None = None,
-) -> SampleTable:
-    """Read a table, by its ending as CSV, TSV or parquet.
+def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] = ()) -> Table:
+    """Read a table, by its ending as CSV, TSV (gzipped or not) or parquet.
 
     Args:
         path: The file.
-        target: The column of labels.
-        client: The column that names the client of a row; it may be missing if it is called ``client``.
-        ignore: Columns that are left out. Every other column is a numeric feature.
-        wanted: The features that the file must have, in the order in which they are returned; empty for any.
-        group: The column that says which rows belong together; None if there is none.
+        texts: Columns that are names and stay texts, also where they look like numbers.
+        ignore: Columns that are left out.
     """
-    reader = _read_parquet if path.suffix.lower() == ".parquet" else _read_csv
-    return reader(path, target, client, ignore, wanted, group)
+    if path.suffix.lower() == ".parquet":
+        return Table(parquet_columns(path, ignore), path.name)
+    table = Table(csv_columns(path, texts), path.name)
+    table.require(list(ignore))
+    return table.without(ignore)
 
 
-def _read_csv(
-    path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str], group: str | None
-) -> SampleTable:
-    chunks = csv_rows(path)
-    header = next(chunks)[0]
-    if not header:
-        raise FedloomError(f"{path.name} is empty: the first row names the columns.")
-    features = _feature_columns(path, header, target, client, ignore, wanted, group)
-    places = [header.index(name) for name in features]
-    inputs, labels, clients, groups, seen = [], [], [], [], 0
-    for rows in chunks:
-        inputs.append(parse_numbers(rows, places, features, seen, path.name))
-        labels.append(_names(rows, header, target, seen, path.name))
-        if client in header:
-            clients.append(_names(rows, header, client, seen, path.name))
-        if group is not None:
-            groups.append(_names(rows, header, group, seen, path.name))
-        seen += len(rows)
-    if not inputs:
-        raise FedloomError(f"{path.name} has a header and no rows: add samples.")
-    holders, together = (np.concatenate(names) if names else None for names in (clients, groups))
-    return SampleTable(np.concatenate(inputs), np.concatenate(labels), holders, features, together)
+def read_tables_per_client(
+    folder: Path, texts: Collection[str] = (), ignore: Collection[str] = ()
+) -> tuple[Table, np.ndarray | None]:
+    """A folder with one table per client, in the folder or in its ``train`` and ``test`` folders.
+
+    Args:
+        folder: The folder; the name of a file, without its endings, is its client.
+        texts: Columns that are names and stay texts.
+        ignore: Columns that are left out.
+
+    Returns:
+        The tables as one, with the column ``client``, and whether each row is for testing (None: not said).
+    """
+    pieces: list[tuple[str, str, Table]] = []
+    for part, files in list_parts(folder, "*"):
+        for path in sorted(filter(is_table, files), key=lambda file: (not file.name[0].isdigit(), file.name.zfill(40))):
+            table = read_table(path, texts, ignore)
+            first = pieces[0][2] if pieces else table
+            if set(table.columns) != set(first.columns):
+                strange = sorted(set(table.columns) ^ set(first.columns))[0]
+                raise FedloomError(
+                    f"{folder.name}: {first.where} and {table.where} differ in the column '{strange}': give all "
+                    "clients' tables the same columns."
+                )
+            pieces.append((path.name.split(".")[0], part, table))
+    if FILE_NAME in pieces[0][2].columns:
+        raise FedloomError(f"{folder.name}: its files are the clients, but they have a column '{FILE_NAME}' too.")
+    joined = {name: _concatenate([table.columns[name] for *_, table in pieces]) for name in pieces[0][2].columns}
+    sizes = [len(table) for *_, table in pieces]
+    joined[FILE_NAME] = np.repeat(np.array([client for client, *_ in pieces], dtype=object), sizes)
+    test = np.repeat([part == "test" for _, part, _ in pieces], sizes)
+    return Table(joined, folder.name), test if test.any() else None
 
 
-def _names(rows: Rows, header: Sequence[str], column: str, seen: int, where: str) -> np.ndarray:
-    """The cells of a column of names, none of them empty; ``seen`` rows of the file came before these."""
-    place = header.index(column)
-    names = [row[place].strip() for row in rows]
-    for number, name in enumerate(names, start=seen + 1):
-        if not name or len(name) > LONGEST_NAME:
-            problem = "the cell is empty" if not name else f"{len(name)} characters are too long for a name"
-            raise FedloomError(f"{where}: column '{column}', row {number}: {problem}: fill it in or leave the row out.")
-    return np.array(names)
+def _concatenate(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns of several files as one; of numbers and texts, texts."""
+    kinds = {column.dtype.kind for column in columns}
+    return np.concatenate(columns if len(kinds) == 1 else [as_texts(column) for column in columns])
 
 
-def _read_parquet(
-    path: Path, target: str, client: str, ignore: Sequence[str], wanted: Sequence[str], group: str | None
-) -> SampleTable:
-    table = parquet_columns(path)
-    features = _feature_columns(path, table.column_names, target, client, ignore, wanted, group)
-    if table.num_rows == 0:
-        raise FedloomError(f"{path.name} has no rows: add samples.")
-    inputs = number_columns(table, features, path.name)
-    for name in [name for name in table.column_names if name in (target, client, group)]:
-        refuse_empty(table, name, path.name)
-    clients, together = (
-        table[name].to_numpy().astype(str) if name in table.column_names else None for name in (client, group)
-    )
-    return SampleTable(inputs, table[target].to_numpy(), clients, features, together)
+def table_of_frame(frame: Any, where: str = "the frame") -> Table:
+    """A pandas frame as a table; a column of type ``category`` is one of names, whatever its values are.
+
+    Args:
+        frame: The frame. Its index is left out.
+        where: What an error calls it.
+    """
+    columns, names = {}, set()
+    for name in frame.columns:
+        series, kind = frame[name], str(frame[name].dtype)
+        if str(name) in columns:
+            raise FedloomError(f"{where} has the column '{name}' twice: give each column its own name.")
+        if kind == "category":
+            names.add(str(name))
+        if kind.startswith("datetime64"):
+            series = series.dt.tz_localize(None) if series.dt.tz is not None else series
+            columns[str(name)] = series.to_numpy().astype("datetime64[s]")
+        elif kind != "category" and series.dtype.kind in "iufb":
+            columns[str(name)] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            missing = series.isna().to_numpy()
+            cells = [None if gone else value for value, gone in zip(series.tolist(), missing.tolist(), strict=True)]
+            columns[str(name)] = _object_cells(cells)
+    if not len(frame) or not columns:
+        raise FedloomError(f"{where} has no rows or no columns: add samples.")
+    return Table(columns, where, names)
+
+
+def _object_cells(cells: Sequence[Any]) -> np.ndarray:
+    """Python values as a column: numbers if all are, else texts."""
+    known = [cell for cell in cells if cell is not None]
+    if known and all(isinstance(cell, int | float | np.number | bool) for cell in known):
+        return np.array([np.nan if cell is None else float(cell) for cell in cells])
+    return text_cells(["" if cell is None else cell for cell in cells])

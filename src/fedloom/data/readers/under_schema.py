@@ -6,6 +6,7 @@ would suggest. An error names the file and the place in it. Rows are counted fro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,17 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.targets import IGNORED
+from fedloom.data.column_plan import ColumnPlan
 from fedloom.data.federate import Samples
 from fedloom.data.folder import read_arrays
-from fedloom.data.read import samples_from_arrays
+from fedloom.data.from_arrays import samples_from_arrays
 from fedloom.data.readers.image_folder import read_image_folder
-from fedloom.data.readers.labels import number_labels
-from fedloom.data.readers.tables import TABLE_ENDINGS, read_table
+from fedloom.data.readers.tables import is_table, order_features, read_table
+from fedloom.data.readers.targets_under_schema import table_targets_under_schema, targets_under_schema
 from fedloom.data.schema import DataSchema, InputColumn
+from fedloom.data.table_targets import rows_with_targets, target_columns
 
-LISTED = 12
-"""How many classes an error lists."""
+log = logging.getLogger("fedloom")
 
 
 def read_under_schema(
@@ -55,23 +56,53 @@ def read_under_schema(
         images, labels = read_image_folder(path, schema.shape, schema.labels)
         x = images / np.float32(255) if schema.input_type.is_floating_point else images
         return conforming_samples(x, labels, schema, path.name)
-    match path.suffix.lower():
-        case suffix if suffix in TABLE_ENDINGS:
-            if len(schema.shape) != 1:
-                raise FedloomError(f"{path.name} is a table, but the task needs inputs of shape {schema.shape}.")
-            table = read_table(path, target, client_column, ignore, schema.features, group_column)
-            return conforming_samples(table.x, table.y, schema, path.name, table.features, table.group)
-        case ".npz":
-            names = [column.name for column in schema.input_columns]
-            arrays = read_arrays(path, [*names, "y", *([] if group_column is None else [group_column])], [])
-            inputs = {name: arrays[name] for name in names}
-            group = None if group_column is None else arrays[group_column]
-            given = inputs if schema.inputs else inputs["x"]
-            return conforming_samples(given, arrays["y"], schema, path.name, group=group)
-        case other:
-            raise FedloomError(
-                f"{path.name}: '{other}' files are not supported: give a .csv, .tsv, .npz or .parquet file, or images."
-            )
+    if is_table(path):
+        return _table_samples(path, schema, target, client_column, ignore, group_column)
+    if path.suffix.lower() != ".npz":
+        raise FedloomError(
+            f"{path.name}: '{path.suffix.lower()}' files are not supported: give a .csv, .tsv, .npz or .parquet file, "
+            "or images."
+        )
+    names = [column.name for column in schema.input_columns]
+    arrays = read_arrays(path, [*names, "y", *([] if group_column is None else [group_column])], [])
+    inputs = {name: arrays[name] for name in names}
+    group = None if group_column is None else arrays[group_column]
+    given = inputs if schema.inputs else inputs["x"]
+    return conforming_samples(given, arrays["y"], schema, path.name, group=group)
+
+
+def _table_samples(
+    path: Path, schema: DataSchema, target: str, client_column: str, ignore: Sequence[str], group_column: str | None
+) -> Samples:
+    """The rows of a table that have a target, with features as the schema's plan makes them."""
+    if len(schema.shape) != 1:
+        raise FedloomError(f"{path.name} is a table, but the task needs inputs of shape {schema.shape}.")
+    texts = [name for name in (target, *target.split(","), client_column, group_column) if name is not None]
+    table = read_table(path, texts, ignore)
+    names = target_columns(table, target)
+    table.require([] if group_column is None else [group_column])
+    inputs = [name for name in table.columns if name not in {*names, client_column, group_column}]
+    plan = schema.table_plan or ColumnPlan.of_numbers(inputs)
+    there, left_out = rows_with_targets(table, names)
+    if left_out:
+        log.warning("%s: %s", path.name, left_out)
+    table = table.rows(there)
+    check_columns(inputs, plan, path.name)
+    y = table_targets_under_schema(table, target, schema)
+    group = None if group_column is None else table.texts(group_column, "group")
+    return conforming_samples(plan.encode(table), y, schema, path.name, plan.features, group)
+
+
+def check_columns(inputs: Sequence[str], plan: ColumnPlan, where: str) -> None:
+    """Raise an error if the input columns of a table are not those of a plan; what it leaves out may be missing.
+
+    Args:
+        inputs: The columns that a table has.
+        plan: What is done to the columns.
+        where: What an error calls the table.
+    """
+    used, known = [column.name for column in plan.used], [column.name for column in plan.columns]
+    order_features([name for name in inputs if name in used or name not in known], used, where)
 
 
 def conforming_samples(
@@ -81,18 +112,14 @@ def conforming_samples(
 
     ``x`` is an array, or of several input columns a dict of arrays by name.
     """
-    targets = np.asarray(y)
-    if targets.ndim == 0 or targets.shape[1:] != schema.target_shape:
-        asked = f"targets of shape {schema.target_shape}" if schema.target_shape else "one label per sample"
-        raise FedloomError(f"{where}: y has shape {targets.shape}, but the task needs {asked}.")
+    targets = targets_under_schema(np.asarray(y), schema, where)
     nothing = np.zeros(len(targets), dtype=np.int64)
     plain = samples_from_arrays(x, nothing, group=group, features=features, where=where)
-    numbers = _sequences(targets, schema, where) if schema.target_shape else class_numbers(targets, schema, where)
     columns = {
         column.full_name: conforming_inputs(plain.columns[column.full_name], column, schema, where)
         for column in schema.input_columns
     }
-    columns["y"] = torch.from_numpy(numbers).to(schema.target_type)
+    columns["y"] = torch.from_numpy(targets).to(schema.target_type)
     return Samples(columns, schema.classes, schema.class_names, group=plain.group)
 
 
@@ -112,54 +139,3 @@ def conforming_inputs(x: Tensor, column: InputColumn, schema: DataSchema, where:
         if len(outside):
             raise FedloomError(f"{where}: row {int(outside[0]) + 1} has an input outside {low} to {high}.")
     return x.to(wanted)
-
-
-def class_numbers(labels: np.ndarray, schema: DataSchema, where: str) -> np.ndarray:
-    """The schema's class numbers of labels, which are its class names or numbers from 0; classes may be missing."""
-    if labels.dtype.kind not in "USO":
-        return number_labels(labels, schema.classes, where)[0]
-    words = [str(label).strip() for label in labels]
-    number = {name: place for place, name in enumerate(schema.class_names)}
-    if all(word in number for word in words):
-        return np.array([number[word] for word in words], dtype=np.int64)
-    if all(_reads_as_number(word) for word in words):
-        return number_labels(np.array(words), schema.classes, where)[0]
-    row, word = next(
-        (row, word)
-        for row, word in enumerate(words, 1)
-        if not (word in number or (not number and _reads_as_number(word)))
-    )
-    raise FedloomError(
-        f"{where}: the label '{word[:40]}' of row {row} is not a class of the task: {class_list(schema)}."
-    )
-
-
-def class_list(schema: DataSchema) -> str:
-    """The classes of a schema, for an error message."""
-    names = schema.class_names
-    if not names:
-        return f"its {schema.classes} classes are numbered 0 to {schema.classes - 1}"
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"its classes are {', '.join(names[:LISTED])}{more}"
-
-
-def _reads_as_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _sequences(targets: np.ndarray, schema: DataSchema, where: str) -> np.ndarray:
-    """Targets that are sequences of class numbers; -100 marks positions that do not count."""
-    if targets.dtype.kind not in "iu":
-        raise FedloomError(f"{where}: y is {targets.dtype}, but the task needs whole numbers.")
-    wrong = ((targets < 0) | (targets >= schema.classes)) & (targets != IGNORED)
-    if wrong.any():
-        row, *place = (int(index) for index in np.argwhere(wrong)[0])
-        raise FedloomError(
-            f"{where}: the target {targets[(row, *place)]} of row {row + 1} is not a class of the task: "
-            f"{class_list(schema)}."
-        )
-    return targets.astype(np.int64)

@@ -32,6 +32,7 @@ from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.user_files import copy_user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import SiteSettings
+from fedloom.losses.registry import make_objective
 from fedloom.metrics.registry import with_metrics
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.atomic_write import write_atomic
@@ -265,7 +266,8 @@ class Blueprint:
                 f"{len(self.initial):,}: make the deployment again with this version of fedloom."
             )
         task.layout.fill(task.model, self.initial)
-        return with_metrics(task, tuple(self.config.task.metrics))
+        goal = make_objective(self.config.task.loss, task.federation, self.schema.units)
+        return with_metrics(replace(task, objective=goal), tuple(self.config.task.metrics))
 
 
 def _same_form(one: Tensor, other: Tensor) -> bool:

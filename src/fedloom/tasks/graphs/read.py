@@ -15,7 +15,7 @@ import torch
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.data.folder import data_folder, read_arrays, write_arrays
-from fedloom.data.readers.csv import csv_rows, parse_numbers
+from fedloom.data.readers.csv import csv_rows
 from fedloom.data.readers.tables import order_features
 from fedloom.models.sparse import Sparse
 from fedloom.tasks.graphs.labelled_graph import PARTS, LabelledGraph, labelled_graph, select_mask
@@ -182,7 +182,7 @@ def _read_rows(path: Path, needed: list[str]) -> tuple[list[str], list[list[str]
     """The header of a CSV file that must have some columns, and its rows."""
     if not path.is_file():
         raise FedloomError(f"{path.parent} has no {path.name}: a graph's folder has nodes.csv and edges.csv.")
-    chunks = csv_rows(path, skip_blank=True)
+    chunks = csv_rows(path)
     header = list(next(chunks)[0])
     for name in needed:
         if name not in header:
@@ -193,7 +193,26 @@ def _read_rows(path: Path, needed: list[str]) -> tuple[list[str], list[list[str]
 def _feature_matrix(rows: list[list[str]], header: list[str], features: list[str]) -> np.ndarray:
     if not features:
         raise FedloomError("nodes.csv has no feature column beside id, label, split and client: add the inputs.")
-    return parse_numbers(rows, [header.index(name) for name in features], features, 0, "nodes.csv")
+    places = {name: header.index(name) for name in features}
+    try:
+        return np.array([[float(row[place]) for place in places.values()] for row in rows], dtype=np.float32)
+    except ValueError:
+        raise _wrong_cell(rows, places) from None
+
+
+def _wrong_cell(rows: list[list[str]], places: dict[str, int]) -> FedloomError:
+    """The error for the first cell that is not a number."""
+    for number, row in enumerate(rows, start=1):
+        for name, place in places.items():
+            try:
+                float(row[place])
+            except ValueError:
+                problem = f"'{row[place][:40]}' is not a number" if row[place].strip() else "the cell is empty"
+                return FedloomError(
+                    f"nodes.csv: column '{name}', row {number}: {problem}: features must be numbers; fill it in, or "
+                    "leave the column out."
+                )
+    raise AssertionError("every cell is a number")
 
 
 def _masks(rows: list[list[str]], header: list[str]) -> dict[str, np.ndarray] | None:

@@ -1,0 +1,238 @@
+"""``fl.from_arrays``: a user's arrays as a federation.
+
+The arrays are checked; an error names the column and the row. If each sample names its client, these are the natural
+clients; otherwise a partitioner divides the samples. Rows are counted from 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import PREFIX
+from fedloom.data.federate import Samples, federate
+from fedloom.data.federation import Federation
+from fedloom.data.leak_groups import number_groups
+from fedloom.data.partition.base import Partitioner
+from fedloom.data.partition.iid import Iid
+from fedloom.data.partition.natural import Natural
+from fedloom.data.partition.quantity_skew import Quantities
+from fedloom.data.partition.registry import partitioner
+from fedloom.data.targets import read_targets
+
+RESERVED = ("x", "y", "client")
+"""Names that no input column of several may have."""
+
+
+def from_arrays(
+    x: Any,
+    y: Any,
+    client: Any = None,
+    *,
+    group: Any = None,
+    kind: str | None = None,
+    classes: int | None = None,
+    features: Sequence[str] = (),
+    own_test: Any = None,
+    partition: Partitioner | str | Mapping[str, Any] | None = None,
+    clients: int | None = None,
+    seed: int = 0,
+    test_share: float = 0.2,
+    valid_share: float = 0.0,
+    global_share: float = 0.15,
+    communal_share: float = 0.0,
+    title: str = "own data",
+) -> Federation:
+    """A federation of arrays.
+
+    Args:
+        x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name.
+        y: The targets: whole numbers or names are classes, other numbers are numbers; a row of 0 and 1 per sample is
+            labels, and a row of class numbers is a class per token (-100 marks padding).
+        client: The client of each sample, as numbers or names. Without it, samples are divided by ``partition``.
+        group: What each sample belongs to, as numbers or names: a patient with several rows, the video of a frame. The
+            samples of a group stay together: they are never in two of the train, validation and test parts.
+        kind: What ``y`` is, where its values do not show it: classes, number, labels or tokens.
+        classes: The number of classes, where the labels do not show it.
+        features: The names of the columns of ``x``, for error messages.
+        own_test: Whether each sample belongs to the test part of its client.
+        partition: How samples are divided; by ``client`` if that is given, else iid.
+        clients: How many clients share the samples (default 10).
+        seed: The seed of the division.
+        test_share: The share of each client's samples for testing.
+        valid_share: The share of each client's samples for validation.
+        global_share: The share of all samples for the global test set.
+        communal_share: The share of all samples that everyone may see.
+        title: What reports and errors call the data.
+    """
+    samples = samples_from_arrays(
+        x, y, client, group=group, kind=kind, classes=classes, features=features, own_test=own_test, where=title
+    )
+    return divide_samples(
+        samples,
+        partition=partition,
+        clients=clients,
+        seed=seed,
+        test_share=test_share,
+        valid_share=valid_share,
+        global_share=global_share,
+        communal_share=communal_share,
+        title=title,
+    )
+
+
+def divide_samples(
+    samples: Samples,
+    *,
+    partition: Partitioner | str | Mapping[str, Any] | None = None,
+    clients: int | None = None,
+    title: str = "own data",
+    **shares: Any,
+) -> Federation:
+    """The federation of some samples: their own clients, where they name them, or else divided iid.
+
+    Args:
+        samples: The samples.
+        partition: How samples are divided, if not so.
+        clients: How many clients share the samples (default 10).
+        title: What reports and errors call the data.
+        **shares: The seed and the shares of ``from_arrays``.
+    """
+    usual: Partitioner = Natural() if samples.natural is not None else Iid()
+    chosen = usual if partition is None else partitioner(partition)
+    if not isinstance(chosen, Natural):
+        if samples.own_test is not None:  # the marks are for the original clients
+            samples = replace(samples, global_test=np.flatnonzero(samples.own_test), own_test=None)
+        if clients is None and not isinstance(chosen, Quantities):
+            clients = min(10, len(samples.columns["y"]))
+    return federate(samples, chosen, clients, title=title, **shares)
+
+
+def samples_from_arrays(
+    x: Any,
+    y: Any,
+    client: Any = None,
+    *,
+    group: Any = None,
+    kind: str | None = None,
+    classes: int | None = None,
+    features: Sequence[str] = (),
+    own_test: Any = None,
+    where: str = "own data",
+) -> Samples:
+    """Check a user's arrays and turn them into samples: float32 or integer inputs, targets, numbered clients."""
+    if isinstance(x, Mapping):
+        columns = {PREFIX + name: _input_array(x[name], name, f"{where}, column {name}") for name in _column_names(x)}
+    else:
+        columns = {"x": _input_array(x, "x", where)}
+    samples = _common_length(columns, where)
+    values = np.asarray(y)
+    if samples == 0:
+        raise FedloomError(f"{where} has no samples: give at least two.")
+    if values.ndim not in (1, 2) or len(values) != samples:
+        raise FedloomError(f"{where}: {samples} inputs and labels of shape {values.shape}: give one label each.")
+    if samples < 2:
+        raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
+    for name, inputs in columns.items():
+        if name == "x":
+            check_finite(inputs, features, where)
+        else:
+            check_finite(inputs, (), f"{where}, {name.removeprefix(PREFIX)}")
+    targets = read_targets(values, kind, classes, where)
+    natural, clients = None, list[str]()
+    if client is not None:
+        holder = np.asarray(client)
+        if holder.shape != values.shape[:1]:
+            raise FedloomError(f"{where}: {samples} inputs and clients of shape {holder.shape}: give one each.")
+        clients, natural = number_clients(holder)
+    return Samples(
+        {name: _input_tensor(inputs) for name, inputs in columns.items()} | {"y": torch.from_numpy(targets.y)},
+        targets.classes,
+        targets.names,
+        natural=natural,
+        names=clients,
+        own_test=None if own_test is None else np.asarray(own_test, dtype=bool),
+        group=None if group is None else number_groups(group, samples, where),
+        notes=(targets.note,),
+    )
+
+
+def _column_names(x: Mapping[str, Any]) -> list[str]:
+    """The names of several input columns, in their order."""
+    if not x:
+        raise FedloomError("x has no input columns: give an array, or at least one array by name.")
+    for name in x:
+        if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name) or name in RESERVED:
+            raise FedloomError(
+                f"{name!r} cannot be the name of an input column: use letters, digits, _ and -, and none of "
+                f"{', '.join(RESERVED)}."
+            )
+    return list(x)
+
+
+def _input_array(x: Any, name: str, where: str) -> np.ndarray:
+    """One input column as an array of numbers whose first axis is the sample."""
+    try:
+        inputs = np.asarray(x)
+    except ValueError:
+        inputs = np.empty(0, dtype=object)
+    if inputs.dtype.hasobject:
+        raise FedloomError(f"{where}: the inputs differ in shape or are not numbers: give one shape for all samples.")
+    if inputs.dtype.kind not in "fiub":
+        raise FedloomError(f"{where}: the inputs are {inputs.dtype}, not numbers: give a number array.")
+    if inputs.ndim < 2:
+        raise FedloomError(f"{where}: {name} has shape {inputs.shape}: give (samples, features…).")
+    return inputs
+
+
+def _common_length(columns: Mapping[str, np.ndarray], where: str) -> int:
+    lengths = {name.removeprefix(PREFIX): len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise FedloomError(f"{where}: the input columns differ in length ({shown}): give one entry per sample in each.")
+    return next(iter(lengths.values()))
+
+
+def _input_tensor(inputs: np.ndarray) -> Tensor:
+    """Inputs as float32, uint8 or int64."""
+    if inputs.dtype.kind == "f" or inputs.dtype == np.bool_:
+        inputs = inputs.astype(np.float32, copy=False)
+    elif inputs.dtype != np.uint8:
+        inputs = inputs.astype(np.int64, copy=False)
+    return torch.from_numpy(np.ascontiguousarray(inputs))
+
+
+def number_clients(holder: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """The names of the clients, sorted (2 before 10), and for each sample the number of its client in that list."""
+    if holder.dtype.kind in "iu" and holder.min() >= 0 and holder.max() < 4 * len(holder):  # no sort is needed
+        present = np.zeros(int(holder.max()) + 1, dtype=bool)
+        present[holder] = True
+        return [str(key) for key in np.flatnonzero(present).tolist()], (np.cumsum(present) - 1)[holder]
+    keys, inverse = np.unique(holder, return_inverse=True)
+    names = [str(key) for key in keys]
+    order = sorted(range(len(names)), key=lambda k: (not names[k].isdigit(), names[k].zfill(12)))
+    return [names[k] for k in order], np.argsort(order)[inverse]
+
+
+def check_finite(inputs: np.ndarray, features: Sequence[str], where: str) -> None:
+    """Raise an error that names column and row if an input is NaN or infinite."""
+    if inputs.dtype.kind != "f":
+        return
+    step = max(1, (1 << 22) // max(1, int(np.prod(inputs.shape[1:]))))
+    for start in range(0, len(inputs), step):
+        bad = ~np.isfinite(inputs[start : start + step])
+        if bad.any():
+            row, *column = (int(place) for place in np.argwhere(bad)[0])
+            value = inputs[(start + row, *column)]
+            shown = f"'{features[column[0]]}'" if features and len(column) == 1 else ", ".join(map(str, column))
+            problem = "is not a number (NaN)" if np.isnan(value) else "is infinite"
+            raise FedloomError(
+                f"{where}: column {shown}, row {start + row + 1} {problem}: fill it in or leave the row out."
+            )
