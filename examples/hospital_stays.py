@@ -1,4 +1,4 @@
-"""A messy table of your own: how long patients stay in twelve hospitals, and whether the hospitals should learn together.
+"""A messy table of your own: how long patients stay in twelve hospitals, and whether these should learn together.
 
 The table is made up: an index column, dates, categories, missing cells, blank lines, and a number to predict.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.data_notes import noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ def finish_advice(
         raise
     page = write_advice_page(advice, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps(advice.as_dict()))
+        typer.echo(json.dumps({**advice.as_dict(), **noted()}))
         return
     typer.echo(str(advice))
     typer.echo(f"Report: {page}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.data_notes import noted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -97,7 +98,7 @@ def finish_comparison(
         raise
     rows, words = found.rows, found.verdict
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": words}))
+        typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": words, **noted()}))
         return
     print_table(rows, words, common_score(found))
     if (folder / "report.html").exists():

@@ -69,8 +69,11 @@ def data(
         summary["picture"] = str(path)
     if as_json:
         counts = federation.counts().tolist()
-        typer.echo(json.dumps({**summary, "counts": counts}))
+        notes = {"data": list(federation.notes)} if federation.notes else {}
+        typer.echo(json.dumps({**summary, "counts": counts, **notes}))
         return
+    for note in federation.notes:
+        typer.echo(note)
     _print(federation, summary)
 
 
@@ -105,13 +108,15 @@ def _load(
     from fedloom.core.errors import FedloomError
     from fedloom.data.datasets.registry import load
     from fedloom.data.partition.registry import dirichlet, partitioner
-    from fedloom.data.read import read
+    from fedloom.data.read import read, refuse_unclear_alpha
 
     if alpha is not None and partition is not None:
         raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")
     chosen: Any = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition else None
     if Path(name).suffix or Path(name).is_dir():
         label, owner = target or "label", client_column or "client"
+        if alpha is not None:
+            refuse_unclear_alpha(name, owner, alpha)
         return read(
             name,
             target=label,

@@ -18,6 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedloom.cli.data_notes import data_notes
+
 SET_HELP = "Any other setting, for instance local.momentum=0.9. Repeatable."
 TASK, LOCAL, ROUND, OUTPUT = "The data", "Local training", "Rounds", "Output"
 
@@ -138,7 +140,8 @@ def takes_settings(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
         @functools.wraps(command)
         def wrapper(**given: Any) -> None:
             options = {setting.parameter: given.pop(setting.parameter) for setting in settings}
-            command(values=collect(given.get("config", given.get("file")), options), **given)
+            with data_notes(bool(given.get("as_json"))):
+                command(values=collect(given.get("config", given.get("file")), options), **given)
 
         return _with_parameters(wrapper, parameters)
 
@@ -183,6 +186,7 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     if "path" in values.get("task", {}):
         values["task"].setdefault("name", "own")
         values["task"]["path"] = str(Path(values["task"]["path"]).resolve())
+        _ask_about_alpha(values["task"], options.get("alpha"))
     if isinstance(values.get("method"), str):
         values["method"] = {"name": values["method"]}
     values = override(values, options.get("set") or [])
@@ -204,6 +208,14 @@ def _set_partition(values: Values, alpha: float | None, partition: str | None) -
     divide = dirichlet(alpha) if alpha is not None else partitioner(partition) if partition is not None else None
     if divide is not None:
         set_nested(values, "task.partition", partition_config(divide), "--partition")
+
+
+def _ask_about_alpha(task: Values, alpha: float | None) -> None:
+    """Ask what is meant by ``--alpha`` on data that have clients of their own."""
+    from fedloom.data.read import USUAL_CLIENT, refuse_unclear_alpha
+
+    if alpha is not None and task["name"] == "own":
+        refuse_unclear_alpha(task["path"], str(task.get("client_column", USUAL_CLIENT)), alpha)
 
 
 def _set_selection(values: Values, selection: str | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.data_notes import noted
 
 if TYPE_CHECKING:
     from fedloom.runs.history import History
@@ -153,7 +154,7 @@ def show_result(history: History, folder: Path, as_json: bool) -> None:
     if any(record["metrics"] for record in history.records):
         write_report({history.label: [history]}, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps(_result(history, folder)))
+        typer.echo(json.dumps({**_result(history, folder), **noted()}))
         return
     _print(history, folder)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.data_notes import noted
 
 if TYPE_CHECKING:
     from fedloom.runs.plans.sweep import Sweep
@@ -85,7 +86,9 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     page = write_sweep_page(swept, folder)
     if as_json:
         how = {"chosen_by": swept.chosen_by, "metrics": swept.metrics, "set_aside": swept.set_aside}
-        typer.echo(json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict}))
+        typer.echo(
+            json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict, **noted()})
+        )
         return
     print_sweep(swept, rows)
     typer.echo(f"Report: {page}")

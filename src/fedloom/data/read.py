@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -18,7 +19,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import RESERVED, from_arrays
-from fedloom.data.read_table import federation_of_table
+from fedloom.data.read_table import USUAL_CLIENT, federation_of_table
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
 from fedloom.data.readers.objects import (
@@ -28,9 +29,18 @@ from fedloom.data.readers.objects import (
     is_huggingface,
     is_torch_dataset,
 )
-from fedloom.data.readers.tables import Table, is_table, read_table, read_tables_per_client, table_of_frame
+from fedloom.data.readers.tables import (
+    Table,
+    is_table,
+    read_table,
+    read_tables_per_client,
+    table_header,
+    table_of_frame,
+)
 
 Arguments = ParamSpec("Arguments")
+log = logging.getLogger("fedloom.data")
+"""The command line shows what is logged here, once."""
 
 
 def read_npz(path: Path, ignore: Sequence[str] = (), group: str | None = None) -> dict[str, Any]:
@@ -47,6 +57,42 @@ def read_npz(path: Path, ignore: Sequence[str] = (), group: str | None = None) -
     return read_arrays(path, ("x", "y")) if len(several) < 2 else arrays | {"x": several}
 
 
+def names_clients(path: str | Path, client: str = USUAL_CLIENT) -> str:
+    """How a user's file or folder says whose its samples are, as a phrase; empty if it does not.
+
+    Args:
+        path: The file or folder.
+        client: The column of a table that names the client.
+    """
+    place = Path(path).expanduser()
+    if place.is_dir():
+        return "has a file per client"
+    if place.suffix.lower() == ".json":
+        return "has a part per client"
+    if place.is_file() and place.suffix.lower() == ".npz":
+        return "has the array 'client'" if "client" in read_arrays(place, (), RESERVED) else ""
+    if place.is_file() and is_table(place):
+        columns = table_header(place)
+        return f"has the client column '{client}'" if client in columns else ""
+    return ""
+
+
+def refuse_unclear_alpha(path: str | Path, client: str, alpha: float) -> None:
+    """Ask what is meant if data with clients of their own are to be divided by ``alpha``.
+
+    Args:
+        path: The file or folder.
+        client: The column of a table that names the client.
+        alpha: The concentration that the user gave.
+    """
+    how = names_clients(path, client)
+    if how:
+        raise FedloomError(
+            f"alpha={alpha:g} divides samples among made-up clients, but {Path(path).name} {how}: leave alpha out to "
+            f"use its clients, or say partition dirichlet({alpha:g}) to divide the samples anew."
+        )
+
+
 def _with_arguments(reader: Callable[Arguments, Federation]) -> Callable[Arguments, Federation]:
     """The reader, whose federations know the arguments that read them (``Federation.read_with``)."""
     declared = inspect.signature(reader)
@@ -54,6 +100,7 @@ def _with_arguments(reader: Callable[Arguments, Federation]) -> Callable[Argumen
     @functools.wraps(reader)
     def wrapper(*given: Arguments.args, **named: Arguments.kwargs) -> Federation:
         federation = reader(*given, **named)
+        log.info("%s", "\n".join([f"{federation.title}:", *(f"  {note}" for note in federation.notes)]))
         arguments = declared.bind(*given, **named).arguments
         options = arguments.pop("options", {})
         if isinstance(arguments["path"], str | Path):

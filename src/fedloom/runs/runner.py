@@ -208,4 +208,5 @@ def partition_counts(task: Task) -> dict[str, Any]:
         "counts": counts.tolist(),
         "class_names": ["all classes"] if names and counts.shape[1] == 1 else names,
         "client_names": [federation.name(client) for client in range(federation.clients)],
+        **({"notes": list(federation.notes)} if federation.notes else {}),
     }

@@ -17,6 +17,7 @@ from fedloom.core.task import Task
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.registry import dirichlet
+from fedloom.data.read import refuse_unclear_alpha
 from fedloom.data.target_units import target_units
 from fedloom.data.withheld_class import Withhold
 from fedloom.losses.registry import LossSpec, make_objective
@@ -99,6 +100,8 @@ def task(
     if alpha is not None:
         if partition is not None:
             raise FedloomError(f"alpha={alpha} and partition={partition} both say how to divide the data: give one.")
+        if path is not None and canonical_task(name) == "own":
+            refuse_unclear_alpha(path, client_column, alpha)
         partition = dirichlet(alpha)
     settings = TaskSettings(
         name,

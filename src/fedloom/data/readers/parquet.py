@@ -40,6 +40,15 @@ def parquet_columns(path: Path, ignore: Collection[str] = ()) -> dict[str, np.nd
     return {name: _column(table[name], arrow.types, f"{path.name}: column '{name}'") for name in kept}
 
 
+def parquet_header(path: Path) -> list[str]:
+    """The names of a file's columns."""
+    arrow, parquet = _pyarrow()
+    try:
+        return list(parquet.read_schema(path).names)
+    except (OSError, arrow.ArrowException) as error:
+        raise FedloomError(f"{path.name} is not a readable parquet file ({str(error)[:60]}).") from error
+
+
 def _column(column: Any, types: Any, where: str) -> np.ndarray:
     kind = column.type
     if types.is_dictionary(kind):

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.readers.csv import csv_columns, text_cells
+from fedloom.data.readers.csv import csv_columns, csv_rows, text_cells
 from fedloom.data.readers.leaf import list_parts
-from fedloom.data.readers.parquet import parquet_columns
+from fedloom.data.readers.parquet import parquet_columns, parquet_header
 
 LONGEST_NAME = 200  # characters of a label or a client
 TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -142,6 +142,15 @@ def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] 
     table = Table(csv_columns(path, texts), path.name)
     table.require(list(ignore))
     return table.without(ignore)
+
+
+def table_header(path: Path) -> list[str]:
+    """The names of a table's columns.
+
+    Args:
+        path: The file.
+    """
+    return parquet_header(path) if path.suffix.lower() == ".parquet" else list(next(csv_rows(path))[0])
 
 
 def read_tables_per_client(

@@ -1,0 +1,105 @@
+"""Every method, stage and selector on every kind of target: it trains, or it is refused before training."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fedloom as fl
+from fedloom.core.errors import FedloomError
+from fedloom.methods.registry import METHODS
+from fedloom.runs.prepare import prepare
+from fedloom.runs.resolve_config import method_from_config, resolve
+from fedloom.runs.runner import execute
+
+KINDS = ("classes", "number", "labels", "tokens")
+GRAPHS = {"fedgala", "fedgalap"}
+"""Methods for clients whose graphs overlap, which refuse all of these tasks."""
+REFUSED = {"classes": GRAPHS, "number": GRAPHS | {"fedproto"}, "labels": GRAPHS | {"fedproto"}}
+REFUSED |= {"tokens": REFUSED["labels"]}
+STAGES = {"fedpredict": set(KINDS), "finetune": set(KINDS), "lastlocalmodel": set(KINDS), "recalibrate": {"classes"}}
+"""Stages, and the kinds of targets that they are for."""
+SELECTORS = {"random": set(KINDS), "powerofchoice": set(KINDS), "oort": set(KINDS), "rawcs": {"classes", "tokens"}}
+
+
+def task(kind: str) -> fl.Task:
+    """Four clients with twelve samples each."""
+    draw = np.random.default_rng(0)
+    x, client = draw.normal(size=(60, 4)), np.arange(60) % 4
+    targets = {
+        "classes": np.where(x[:, 0] > 0, "sick", "well"),
+        "number": 20 + 3 * x[:, 0],
+        "labels": (x[:, :3] > 0).astype(np.uint8),
+        "tokens": (x[:, :4] > 0).astype(np.int64) + 1,
+    }
+    if kind != "tokens":
+        return fl.task_of(fl.from_arrays(x, targets[kind], client, valid_share=0.2), model_options={"hidden": (8,)})
+    words = fl.from_arrays(targets["tokens"] + 1, targets["tokens"], client, kind="tokens", valid_share=0.2)
+    return fl.task_of(words, model_options={"vocabulary": 5, "embedding": 4, "hidden": 6})
+
+
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, fl.Task]:
+    return {kind: task(kind) for kind in KINDS}
+
+
+def refusal(made: fl.Task, spec: str, **settings) -> str:
+    """Why a run is refused before training; empty if it trains to its end with finite measurements."""
+    values = {"rounds": 2, "eval_every": 2, "method": spec, "local": {"lr": 0.05, "batch_size": 8}, **settings}
+    config = resolve({**values, "task": {"name": "own"}}, task=made)
+    try:
+        prepared = prepare(made, method_from_config(config), config)
+    except FedloomError as error:
+        assert "\n" not in str(error)
+        return str(error)
+    history = execute(prepared)
+    assert history.stopped is None
+    value = history.last(f"client_model/own_test/{made.score_name}/mean")
+    assert value is not None
+    assert math.isfinite(value)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_trains_or_is_refused_in_a_sentence(name, kind, tasks):
+    said = refusal(tasks[kind], name)
+    assert bool(said) == (name in REFUSED[kind]), said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_trains_or_is_refused_in_a_sentence(name, kind, tasks):
+    said = refusal(tasks[kind], f"fedavg+{name}")
+    assert bool(said) == (kind not in STAGES[name]), said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SELECTORS)
+def test_a_selector_trains_or_is_refused_in_a_sentence(name, kind, tasks):
+    said = refusal(tasks[kind], "fedavg", selection={"name": name})
+    assert bool(said) == (kind not in SELECTORS[name]), said
+
+
+@pytest.mark.parametrize("kind", ["number", "labels", "tokens"])
+def test_what_needs_classes_says_so(kind, tasks):
+    federation = tasks[kind].federation
+    with pytest.raises(FedloomError, match="these data have no classes"):
+        fl.with_withheld_class(federation, 0, 1)
+    assert "no class per sample" in refusal(tasks[kind], "fedproto")
+    if kind != "tokens":
+        assert "threshold=auto compares accuracies" in refusal(tasks[kind], "fedhybridavglg:threshold=auto")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_loop_and_the_stacked_execution_agree(kind, tasks):
+    made = tasks[kind]
+    loop, stacked = (fl.run(made, rounds=2, execution=execution) for execution in ("loop", "vectorised"))
+    assert loop.row is not None
+    assert stacked.row is not None
+    assert loop.row.allclose(stacked.row, atol=1e-5)
+    for name, value in loop.records[-1]["metrics"].items():
+        assert stacked.records[-1]["metrics"][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
