@@ -79,6 +79,9 @@ SETTINGS = {
     "--data good.csv --client-column nope": "nope",
     "--data good.csv --ignore nope": "nope",
     "--data good.csv --model cnn": "cnn",
+    "--data one.csv": "one.csv",
+    "--data good.csv --alpha 0.1": "client",
+    "--data good.csv --kind numbers": "numbers",
     "--nonsense": "--nonsense",
     "--rounds": "--rounds",
 }

@@ -43,7 +43,7 @@ def test_a_number_that_is_missing_only_in_tests_has_no_feature_that_says_so():
 
 def test_a_number_of_which_none_is_missing_must_not_be_missing_later():
     plan = fit(age=[10.0, 20.0, 35.0])
-    with pytest.raises(FedloomError, match=r"t\.csv: column 'age', row 2: the cell is empty, but no cell of the training"):
+    with pytest.raises(FedloomError, match=r"t\.csv: column 'age', row 2: the cell is empty, but no cell of"):
         plan.encode(table(age=[7, NAN]))
 
 
@@ -70,7 +70,7 @@ def test_levels_are_capped_at_the_most_frequent_ones():
     plan = fit(ward=cells)
     (column,) = plan.columns
     assert len(column.levels) == MOST_LEVELS
-    assert set(f"w{number:03d}" for number in range(40, 80)) <= set(column.levels)
+    assert {f"w{number:03d}" for number in range(40, 80)} <= set(column.levels)
     assert f"{MOST_LEVELS} most frequent of 80 levels" in column.line
 
 
@@ -84,10 +84,10 @@ def test_a_date_is_days_month_weekday_and_hour_and_its_median_is_a_date():
 @pytest.mark.parametrize(
     ("name", "cells", "reason"),
     [
-        ("", [0, 1, 2, 3], "it numbers the rows"),
-        ("Unnamed: 0", [5, 9, 2, 3], "it numbers the rows"),
-        ("nr", [1, 2, 3, 4], "it numbers the rows"),
-        ("id", [5, 9, 2, 3], "it numbers the rows"),
+        ("", [0, 1, 2, 3], "it counts the rows"),
+        ("Unnamed: 0", [5, 9, 2, 3], "it has another number in every row"),
+        ("nr", [1, 2, 3, 4], "it counts the rows"),
+        ("id", [5, 9, 2, 3], "it has another number in every row"),
         ("unit", [3, 3, 3, 3], "it is 3 in every training sample"),
         ("unit", ["kg", "kg", "kg", "kg"], "it is 'kg' in every training sample"),
         ("gone", [NAN, NAN, NAN, NAN], "it is empty in every training sample"),
@@ -99,6 +99,11 @@ def test_a_column_that_says_nothing_is_left_out_with_the_reason(name, cells, rea
     assert [column.role for column in plan.columns] == ["left out", "number"]
     assert reason in plan.lines[0]
     assert plan.encode(table(other=[8])).tolist() == [[8]]  # a table without the column will do
+
+
+def test_a_count_is_a_number_where_it_is_not_the_first_of_several_columns():
+    assert [column.role for column in fit(age=[4, 7, 1], step=[1, 2, 3]).columns] == ["number", "number"]
+    assert fit(step=[1, 2, 3]).columns[0].role == "number"
 
 
 def test_names_of_rows_are_left_out_and_identifiers_with_few_values_are_categories():

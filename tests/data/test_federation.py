@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+import torch
 from support.synthetic import federation
+
+from fedloom.core.errors import FedloomError
 
 
 def test_validation_parts_are_set_aside_from_training_and_nothing_else_changes():
@@ -16,3 +22,21 @@ def test_validation_parts_are_set_aside_from_training_and_nothing_else_changes()
     assert after.test is before.test
     assert after.with_validation_as_test().test is after.valid
     assert before.with_validation_part(0.2).valid.order.equal(after.valid.order)
+
+
+def test_samples_of_a_group_move_together_to_the_validation_part():
+    plain = federation([30, 20])
+    visits = replace(plain, group=torch.arange(len(plain.columns["y"])) // 3)
+    after = visits.with_validation_part(0.2)
+    assert after.group is not None
+    trained, validated = (set(after.group[part.order].tolist()) for part in (after.train, after.valid))
+    assert validated
+    assert not trained & validated
+    assert abs(int(after.valid.sizes.sum()) - int(plain.with_validation_part(0.2).valid.sizes.sum())) <= 4
+
+
+def test_clients_of_one_group_each_have_nothing_to_set_aside():
+    plain = federation([30, 20])
+    one = replace(plain, group=torch.zeros(len(plain.columns["y"]), dtype=torch.int64))
+    with pytest.raises(FedloomError, match="belong together.*valid_share"):
+        one.with_validation_part(0.2)

@@ -91,7 +91,7 @@ def test_a_class_per_word(tmp_path: Path) -> None:
 
 def test_alpha_on_data_with_clients_asks_what_is_meant(tmp_path: Path) -> None:
     path = write_messy(tmp_path / "a.csv")
-    with pytest.raises(FedloomError, match=r"a\.csv has the client column 'site': leave alpha out.*partition dirichlet"):
+    with pytest.raises(FedloomError, match=r"has the client column 'site': leave alpha out.*partition dirichlet"):
         fl.task("own", path=str(path), target="days", client_column="site", alpha=0.1)
     assert names_clients(path) == ""
     assert names_clients(tmp_path) == "has a file per client"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.data_notes import noted
+from fedloom.cli.data_notes import notes_entry, say_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,12 +61,13 @@ def finish_advice(
     try:
         with _live_table(60 * minutes, quiet or as_json) as watch:
             advice = run_advice(values, minutes, methods, folder, watch=watch)
+        say_notes()
     except KeyboardInterrupt:
         typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     page = write_advice_page(advice, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps({**advice.as_dict(), **noted()}))
+        typer.echo(json.dumps({**advice.as_dict(), **notes_entry()}))
         return
     typer.echo(str(advice))
     typer.echo(f"Report: {page}")

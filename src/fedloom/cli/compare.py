@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.data_notes import noted
+from fedloom.cli.data_notes import notes_entry, say_notes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -90,6 +90,7 @@ def finish_comparison(
     plan = read_plan(folder, PLAN)
     planned = rounds or int(plan["config"].get("rounds", RunConfig().rounds))
     how: dict[str, Any] = {"workers": workers, "rounds": rounds, "track": track}
+    say_notes()
     try:
         with LiveTable(plan["methods"], plan["seeds"], planned, quiet or as_json, score=planned_score(plan)) as live:
             found = resume_comparison(folder, observers_of=lambda spec, seed: [live.observer(spec, seed)], **how)
@@ -98,7 +99,7 @@ def finish_comparison(
         raise
     rows, words = found.rows, found.verdict
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": words, **noted()}))
+        typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": words, **notes_entry()}))
         return
     print_table(rows, words, common_score(found))
     if (folder / "report.html").exists():

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedloom.cli.data_notes import data_notes
+from fedloom.cli.data_notes import collect_notes
 
 SET_HELP = "Any other setting, for instance local.momentum=0.9. Repeatable."
 TASK, LOCAL, ROUND, OUTPUT = "The data", "Local training", "Rounds", "Output"
@@ -140,7 +140,7 @@ def takes_settings(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
         @functools.wraps(command)
         def wrapper(**given: Any) -> None:
             options = {setting.parameter: given.pop(setting.parameter) for setting in settings}
-            with data_notes(bool(given.get("as_json"))):
+            with collect_notes(bool(given.get("as_json"))):
                 command(values=collect(given.get("config", given.get("file")), options), **given)
 
         return _with_parameters(wrapper, parameters)
@@ -212,7 +212,8 @@ def _set_partition(values: Values, alpha: float | None, partition: str | None) -
 
 def _ask_about_alpha(task: Values, alpha: float | None) -> None:
     """Ask what is meant by ``--alpha`` on data that have clients of their own."""
-    from fedloom.data.read import USUAL_CLIENT, refuse_unclear_alpha
+    from fedloom.data.read import refuse_unclear_alpha
+    from fedloom.data.read_table import USUAL_CLIENT
 
     if alpha is not None and task["name"] == "own":
         refuse_unclear_alpha(task["path"], str(task.get("client_column", USUAL_CLIENT)), alpha)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.data_notes import noted
+from fedloom.cli.data_notes import notes_entry, say_notes
 
 if TYPE_CHECKING:
     from fedloom.runs.history import History
@@ -140,7 +140,8 @@ def _finish(
     trackers = make_trackers(track or (), folder, folder.name)
     try:
         with bars(quiet or as_json) as progress:
-            history: History = work([observer(progress, folder.name, rounds, score), *trackers])
+            watch = observer(progress, folder.name, rounds, score)
+            history: History = work([lambda _: say_notes(), watch, *trackers])
     except KeyboardInterrupt:
         typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
@@ -154,7 +155,7 @@ def show_result(history: History, folder: Path, as_json: bool) -> None:
     if any(record["metrics"] for record in history.records):
         write_report({history.label: [history]}, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps({**_result(history, folder), **noted()}))
+        typer.echo(json.dumps({**_result(history, folder), **notes_entry()}))
         return
     _print(history, folder)
 

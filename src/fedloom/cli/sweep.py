@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.data_notes import noted
+from fedloom.cli.data_notes import notes_entry, say_notes
 
 if TYPE_CHECKING:
     from fedloom.runs.plans.sweep import Sweep
@@ -74,6 +74,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
 
     plan = read_plan(folder, PLAN)
     rounds = {m.label: int(m.values.get("rounds", RunConfig().rounds)) for m in members(plan)}
+    say_notes()
     try:
         score = planned_score(plan)
         with LiveTable(list(rounds), plan["seeds"], rounds, quiet or as_json, "combination", score) as live:
@@ -87,7 +88,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     if as_json:
         how = {"chosen_by": swept.chosen_by, "metrics": swept.metrics, "set_aside": swept.set_aside}
         typer.echo(
-            json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict, **noted()})
+            json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict, **notes_entry()})
         )
         return
     print_sweep(swept, rows)

@@ -160,6 +160,11 @@ class ColumnPlan(BaseModel):
         return all(column.role == "number" and column.fill is None for column in self.columns)
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether a median or a level of the training samples is used."""
+        return any(column.fill is not None or column.levels for column in self.used)
+
+    @property
     def words(self) -> int:
         """The number of tokens that a column of words is made of, padding and unknown ones included; 0 without one."""
         return next((len(column.levels) + 2 for column in self.used if column.role == "words"), 0)
@@ -201,19 +206,22 @@ def fit_columns(table: Table, names: Sequence[str], train: np.ndarray) -> Column
         names: The columns that are inputs.
         train: The rows that are training samples; medians and levels are theirs.
     """
-    plan = ColumnPlan(columns=tuple(_fit(table, name, train) for name in names))
+    others = len(names) > 1
+    columns = (_fit(table, name, train, may_count=others and place == 0) for place, name in enumerate(names))
+    plan = ColumnPlan(columns=tuple(columns))
     if not plan.used:
         raise FedloomError(f"{table.where} has no column to learn from: {'; '.join(plan.lines) or 'add the inputs'}.")
     return plan
 
 
-def _fit(table: Table, name: str, train: np.ndarray) -> PlannedColumn:
+def _fit(table: Table, name: str, train: np.ndarray, may_count: bool) -> PlannedColumn:
+    """The plan of one column; the first of several may be a plain count of the rows, whatever its name is."""
     cells, where = table.columns[name], f"{table.where}: column '{name}'"
     if cells.dtype.kind == "f" and name not in table.names:
         infinite = np.flatnonzero(np.isinf(cells))
         if len(infinite):
             raise FedloomError(f"{where}, row {infinite[0] + 1} is infinite: fill it in or leave the row out.")
-        return _fit_numbers(name, cells, train)
+        return _fit_numbers(name, cells, train, may_count)
     if cells.dtype.kind == "M":
         return _fit_values(name, "date", _times(cells, "", where), train)
     texts = as_texts(cells)
@@ -228,13 +236,15 @@ def _fit(table: Table, name: str, train: np.ndarray) -> PlannedColumn:
     return _fit_category(name, texts, train)
 
 
-def _fit_numbers(name: str, cells: np.ndarray, train: np.ndarray) -> PlannedColumn:
+def _fit_numbers(name: str, cells: np.ndarray, train: np.ndarray, may_count: bool) -> PlannedColumn:
     known = cells[~np.isnan(cells)]
     whole = bool(len(known)) and bool((known == np.floor(known)).all())
-    counts_rows = len(cells) > 2 and cells[0] in (0, 1) and bool((np.diff(cells) == 1).all())
-    if whole and len(known) > 2 and (counts_rows or INDEX.fullmatch(name)):
-        return _left_out(name, "it numbers the rows")
-    if whole and IDENTIFIER.fullmatch(name):
+    if whole and len(known) == len(cells) > 2:
+        if may_count and cells[0] in (0, 1) and bool((np.diff(cells) == 1).all()):
+            return _left_out(name, "it counts the rows")
+        if INDEX.fullmatch(name) and len(np.unique(cells)) == len(cells):
+            return _left_out(name, "it has another number in every row")
+    if whole and (INDEX.fullmatch(name) or IDENTIFIER.fullmatch(name)):
         return _fit_category(name, as_texts(cells), train)
     return _fit_values(name, "number", cells, train)
 

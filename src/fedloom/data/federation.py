@@ -22,6 +22,7 @@ from fedloom.core.renamed import renamed
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import target_kind
 from fedloom.data.column_plan import ColumnPlan
+from fedloom.data.leak_groups import Units
 
 
 def _nothing() -> Tensor:
@@ -243,7 +244,8 @@ class Federation:
     def with_validation_part(self, share: float) -> Federation:
         """The same clients, each with a random share of its samples moved from its training to its validation part.
 
-        Every client keeps a training sample. It is for a federation whose clients have no validation parts.
+        Samples of one group move together, and every client keeps a training sample. It is for a federation whose
+        clients have no validation parts.
 
         Args:
             share: The share of a client's samples, as ``valid_share`` of a task.
@@ -257,10 +259,18 @@ class Federation:
         for client in range(self.clients):
             own = self.train[client]
             size = min(max(1, int(int(self.points[client]) * share + 0.5)), len(own) - 1)
-            chosen = np.zeros(len(own), dtype=bool)
-            chosen[numpy_generator(0, "validation part", client).permutation(len(own))[:size]] = True
+            units = Units.among(None if self.group is None else self.group[own].numpy(), len(own))
+            order = numpy_generator(0, "validation part", client).permutation(len(units.sizes))
+            middle = np.cumsum(units.sizes[order]) - (units.sizes[order] + 1) / 2
+            count = min(max(1, int((middle < size).sum())), len(order) - 1)
+            chosen = np.isin(units.of, order[:count])
             train.append(own.numpy()[~chosen])
             valid.append(own.numpy()[chosen])
+        if self.group is not None and not any(map(len, valid)):
+            raise FedloomError(
+                "every client's training samples belong together, so none can be set aside for validation afterwards: "
+                "build the task with valid_share, for instance 0.2."
+            )
         later = tuple((since, federation.with_validation_part(share)) for since, federation in self.later)
         return replace(self, train=Ragged.of(train), valid=Ragged.of(valid), later=later)
 

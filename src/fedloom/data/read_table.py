@@ -80,6 +80,6 @@ def federation_of_table(
     else:
         plan = fit_columns(table, inputs, train)
     fitted = f"medians and levels are those of the {len(train):,} training samples, which also standardise numbers"
-    notes = [targets.note, *([left_out] if left_out else []), *plan.lines, *([] if plan.is_plain else [fitted])]
+    notes = [targets.note, *([left_out] if left_out else []), *plan.lines, *([fitted] if plan.is_fitted else [])]
     columns = {"x": torch.from_numpy(np.ascontiguousarray(plan.encode(table))), "y": y}
     return replace(federation, columns=columns, plan=plan, notes=tuple(notes))

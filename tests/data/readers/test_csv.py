@@ -54,7 +54,7 @@ def test_columns_of_names_stay_as_they_are_written(tmp_path):
 
 @pytest.mark.parametrize("missing", ["", " ", "NA", "nan", "None", "null", "?", "N/A"])
 def test_marks_of_missing_cells(tmp_path, missing):
-    (tmp_path / "a.csv").write_text(f"a,b\n1,x\n{missing},{missing}\n3,none\n")
+    (tmp_path / "a.csv").write_text(f"a,b,c\n1,x,7\n{missing},{missing},7\n3,none,7\n")
     found = csv_columns(tmp_path / "a.csv")
     assert np.isnan(found["a"][1])
     assert found["b"].tolist() == ["x", "", "none"]  # a level may be called none

@@ -43,7 +43,8 @@ def test_torch_datasets_of_dicts_have_names():
 
 def test_a_frame_is_a_table():
     pandas = pytest.importorskip("pandas", reason="frames need pandas")
-    frame = pandas.DataFrame({"age": X[:, 0].numpy(), "ward": ["a", "b"] * 20, "days": X[:, 1].numpy() * 3, "site": CLIENT})
+    columns = {"age": X[:, 0].numpy(), "ward": ["a", "b"] * 20, "days": X[:, 1].numpy() * 3, "site": CLIENT}
+    frame = pandas.DataFrame(columns)
     made = fl.read(frame, target="days", client="site")
     assert made.names == ["0", "1", "2", "3"]
     assert made.columns["x"].shape == (40, 4)

@@ -43,7 +43,7 @@ def test_a_frame_keeps_its_types():
             "flag": [True, False, True],
             "ward": ["a", None, "b"],
             "code": pandas.Categorical([1, 2, 1]),
-            "day": pandas.to_datetime(["2026-01-31", None, "2026-02-01 12:00"]),
+            "day": pandas.to_datetime(["2026-01-31", None, "2026-02-01"]),
             "maybe": pandas.array([1, None, 3], dtype="Int64"),
         },
         index=[7, 8, 9],

@@ -1,8 +1,8 @@
 """CSV and TSV files, packed with gzip or not: the one place where they are opened.
 
 A file is UTF-8 with or without a byte-order mark, and its first row names the columns. Cells are separated by a comma,
-a semicolon or a tab, whichever the first row has most. Blank lines are skipped. Rows are counted from 1, the header and
-blank lines not included.
+a semicolon or a tab, whichever the first row has most. Blank lines, and rows without any filled cell, are skipped. Rows
+are counted from 1, the header and blank lines not included.
 """
 
 from __future__ import annotations

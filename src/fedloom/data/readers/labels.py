@@ -45,7 +45,7 @@ def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[
             f"{where}: the label of row {row + 1} is {labels[row]:g}: classes must be whole numbers or names; for "
             "measured values use kind number."
         )
-    if classes is None and not (labels == 0).any():
+    if classes is None and labels.min() != 0:
         values, numbers = np.unique(labels, return_inverse=True)
         count = _count(len(values) - 1, len(labels), None, where)
         return numbers.astype(np.int64), [str(int(value)) for value in values], count

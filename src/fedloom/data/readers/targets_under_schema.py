@@ -30,6 +30,8 @@ def targets_under_schema(targets: np.ndarray, schema: DataSchema, where: str) ->
     if targets.ndim == 0 or targets.shape[1:] != schema.target_shape:
         asked = f"targets of shape {schema.target_shape}" if schema.target_shape else "one label per sample"
         raise FedloomError(f"{where}: y has shape {targets.shape}, but the task needs {asked}.")
+    if not len(targets):
+        raise FedloomError(f"{where} has no samples: give at least two.")
     if kind == "number":
         return number_values(targets, where)
     if kind == "labels":
