@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.synthetic import federation
 
 from fedloom.core.errors import FedloomError
+from support.synthetic import federation
 
 
 def test_validation_parts_are_set_aside_from_training_and_nothing_else_changes():
@@ -38,5 +38,5 @@ def test_samples_of_a_group_move_together_to_the_validation_part():
 def test_clients_of_one_group_each_have_nothing_to_set_aside():
     plain = federation([30, 20])
     one = replace(plain, group=torch.zeros(len(plain.columns["y"]), dtype=torch.int64))
-    with pytest.raises(FedloomError, match="belong together.*valid_share"):
+    with pytest.raises(FedloomError, match=r"belong together.*valid_share"):
         one.with_validation_part(0.2)
