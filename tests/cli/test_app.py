@@ -252,7 +252,7 @@ MISTAKES = {
     "missing file": (["nowhere.toml"], "there is no configuration file nowhere.toml"),
     "missing own data": (["--data", "nowhere.csv"], "nowhere.csv does not exist"),
     "unknown execution": (["--execution", "fast"], "unknown execution 'fast'"),
-    "unknown tracker": (["--track", "comet"], "unknown tracker 'wandb'"),
+    "unknown tracker": (["--track", "comet"], "unknown tracker 'comet'"),
     "own method's file": (["--method", "mine.py:Mine"], "there is no file"),
 }
 

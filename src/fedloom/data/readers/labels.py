@@ -25,7 +25,7 @@ def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[
     """Class numbers, class names (empty when the labels are class numbers already) and the number of classes.
 
     Text that can be read as numbers counts as numbers; other text is names, numbered in sorted order. Numbers must be
-    whole. They are class numbers if the number of classes is given, or if there is a 0 among them; otherwise each
+    whole. They are class numbers if the number of classes is given, or if the lowest is 0; otherwise each
     different number is the name of a class: labels 1 to 3 are three classes.
     """
     if labels.dtype.kind in "USO":
