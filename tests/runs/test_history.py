@@ -111,6 +111,14 @@ def test_clients_of_a_shared_model_have_it_and_a_client_that_is_not_there_is_ref
         run.model(task, client=7)
 
 
+def test_a_task_with_another_model_is_refused_and_so_is_a_cost_that_no_run_has(task):
+    run = fl.run(task, rounds=1)
+    with pytest.raises(FedloomError, match=r"but the model of the task own has 780: give the task of the run"):
+        run.model(fl.task_of(task.federation, torch.nn.Linear(64, 12)))
+    with pytest.raises(FedloomError, match="unknown cost 'bytes'"):
+        run.total("bytes")
+
+
 def test_a_run_without_its_clients_states_asks_for_a_folder(task):
     run = copy.copy(fl.run(task, "local", rounds=1))  # as a pickled one is
     with pytest.raises(FedloomError, match="give the run a folder"):
