@@ -20,6 +20,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
+from fedloom.engines import cpu_progress, processes
 from fedloom.engines.inline import Inline
 from fedloom.engines.processes import Processes
 from fedloom.models import build
@@ -149,7 +150,25 @@ def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(caplog):
     finally:
         killer.join()
         engine.close()
-    assert "a worker process died: it is replaced and its cohort done again" in caplog.text
+    assert f"worker process {victim} died at clients" in caplog.text
+    assert "it is replaced and its cohort done again" in caplog.text
+    for one, other in zip(shared, inline(task, fl.FedAvg()), strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_that_hangs_is_named_and_replaced_and_the_result_is_the_same(caplog, monkeypatch):
+    monkeypatch.setattr(cpu_progress, "STILL_SECONDS", 1.0)
+    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.1)
+    task = seven_clients()
+    engine = Processes(runtime(task, fl.FedAvg()), 2)
+    victim = engine.workers[0].process.pid
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        shared = engine.run(jobs(task), everything(task), {})
+    finally:
+        engine.close()
+    assert f"worker process {victim} hung at clients" in caplog.text
     for one, other in zip(shared, inline(task, fl.FedAvg()), strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
 

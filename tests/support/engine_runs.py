@@ -26,7 +26,7 @@ def seven_clients() -> Task:
 
 def result_files(folder: Path) -> dict[str, bytes]:
     """All that a finished run leaves and no clock decides."""
-    files = [*sorted(folder.glob("checkpoints/*")), folder / "metrics.jsonl", folder / "clients.json"]
+    files = [*sorted(folder.glob("checkpoints/*.safetensors")), folder / "metrics.jsonl", folder / "clients.json"]
     return {path.name: path.read_bytes() for path in files}
 
 

@@ -10,9 +10,15 @@ WITH_TIMES = ("timings.jsonl", "report.html")
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    """Everything that a run or a plan wrote, by its path, but for what depends on the clock."""
+    """What a run or a plan wrote, by its path, but for what depends on the clock and for earlier checkpoints."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in WITH_TIMES)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if not _is_earlier(path)}
+
+
+def _is_earlier(path: Path) -> bool:
+    """Whether a file belongs to an earlier checkpoint only: a run that was stopped has others than one that was not."""
+    manifests = sorted(path.parent.glob("manifest-*.json"))
+    return path.parent.name == "earlier" or path in manifests[:-1]
 
 
 def stop_after(rounds: int) -> Callable[[dict[str, Any]], None]:

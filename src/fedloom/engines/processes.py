@@ -1,8 +1,8 @@
 """The engine with one worker process per core.
 
 Workers are forked, so they see the parent's data without a copy; messages and replies go through shared memory, and
-only small records through pipes. A job's result depends on nothing but the job, so a worker that dies
-is replaced and its job done again, to the same bytes. A worker whose parent is gone ends itself.
+only small records through pipes. A job's result depends on nothing but the job, so a worker that dies or hangs is
+replaced and its job done again, to the same bytes. A worker whose parent is gone ends itself.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
+from fedloom.engines.cpu_progress import CpuProgress
 from fedloom.engines.shared_tensors import Header, SharedTensors
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, LocalEngine, Tensors
 
 log = logging.getLogger("fedloom")
 TRIES = 3
+LOOK_SECONDS = 5.0
+"""How long to wait for a result before looking whether a worker hangs."""
 
 
 class ForkedWorker:
@@ -43,6 +46,11 @@ class ForkedWorker:
         self.process.start()
         theirs.close()
         self.job: int | None = None
+        self.progress = CpuProgress(self.process.pid or 0)
+
+    def hangs(self) -> bool:
+        """Whether it does nothing with its job: it is stopped, or waits for something that never comes."""
+        return self.progress.stands_still()
 
     def close(self) -> None:
         """End the process and give its memory back."""
@@ -78,25 +86,31 @@ class Processes(LocalEngine):
                     try:
                         worker.pipe.send((jobs[number], header))
                         worker.job = number
+                        worker.progress.restart()
                     except OSError:  # it died while it was idle
                         waiting.append(number)
                         self._replace(place)
             busy = {w.pipe: (place, w.job) for place, w in enumerate(self.workers) if w.job is not None}
-            for pipe in wait(list(busy)):
+            ready = wait(list(busy), LOOK_SECONDS)
+            lost = [] if ready else [(*busy[w.pipe], "hung") for w in self.workers if w.job is not None and w.hangs()]
+            for pipe in ready:
                 place, number = busy[pipe]  # type: ignore[index]
                 try:
                     results[number] = _receive(self.workers[place])
                     self.workers[place].job = None
                 except (EOFError, OSError):  # it died, perhaps with its job unread or its answer half sent
-                    deaths[number] += 1
-                    if deaths[number] >= TRIES:
-                        raise FedloomError(
-                            f"a worker process died {TRIES} times at clients {jobs[number].ids}: is there enough "
-                            "memory? Try fewer workers, or workers = 1 to see the cause."
-                        ) from None
-                    log.warning("a worker process died: it is replaced and its cohort done again")
-                    waiting.append(number)
-                    self._replace(place)
+                    lost.append((place, number, "died"))
+            for place, number, how in lost:
+                deaths[number] += 1
+                if deaths[number] >= TRIES:
+                    raise FedloomError(
+                        f"a worker process {how} {TRIES} times at clients {jobs[number].ids}: is there enough "
+                        "memory? Try fewer workers, or workers = 1 to see the cause."
+                    )
+                who = f"worker process {self.workers[place].process.pid} {how} at clients {jobs[number].ids}"
+                log.warning("%s: it is replaced and its cohort done again", who)
+                waiting.append(number)
+                self._replace(place)
         return [results[number] for number in range(len(jobs))]
 
     def _replace(self, place: int) -> None:

@@ -1,9 +1,9 @@
-"""The best round of a run with early stopping, and its state: in memory, and in the run's folder."""
+"""The best round of a run with early stopping, and its state."""
 
 from __future__ import annotations
 
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.checkpoint import drop_other_bests, load_best, save_best
+from fedloom.runs.checkpoint import load_best
 from fedloom.runs.early_stopping import EarlyStopping, best_so_far
 from fedloom.runs.history import History
 from fedloom.runs.score import scores_of
@@ -29,13 +29,6 @@ class BestRound:
         """Keep the state after a round if the round is the best."""
         if self._best() == state.round:
             self.state = state.copy()
-            if self.history.folder is not None:
-                save_best(self.history.folder, self.state)
-
-    def drop_others(self) -> None:
-        """Remove the files of rounds that are no longer the best, after a checkpoint."""
-        if self.state is not None and self.history.folder is not None:
-            drop_other_bests(self.history.folder, self.state.round)
 
     def _best(self) -> int | None:
         if self.rule is None:

@@ -3,17 +3,19 @@
 ``round-000012.safetensors`` holds the server's state and the server optimiser's; ``kept-000012.safetensors`` holds the
 clients' kept rows that changed since the checkpoint before. With early stopping, ``best-000009.safetensors`` holds the
 whole state of the best round so far. A file is written under another name, synced and renamed, so it is complete or
-absent. No pickle is involved.
+absent; a checkpoint counts once its manifest is written, which has the digests of its files. No pickle is involved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, load_file, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
@@ -21,81 +23,182 @@ from fedloom.core.nested_keys import select_prefix
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.atomic_write import write_atomic
+from fedloom.runs.manifest import (
+    CHECKPOINTS,
+    Damaged,
+    Manifest,
+    check_settings,
+    digest_of,
+    find_file,
+    manifest_paths,
+    newest_manifest,
+    read_checked,
+    settings_of,
+    tidy,
+    write_manifest,
+)
+from fedloom.runs.metrics_file import FINISHED, compact_json, count_records
 
 COMPACT = 4
 """When the changes on disk are this many times the size of the kept rows, write all rows and remove old files."""
+LOOKS = 5
+"""How often a checkpoint is looked for again while a running process replaces it."""
 
 
-def save_checkpoint(folder: Path, state: RunState) -> None:
-    """Write the state after a round, then remove the previous checkpoint."""
-    checkpoints = folder / "checkpoints"
-    checkpoints.mkdir(exist_ok=True)
-    number = f"{state.round:06d}"
-    _save_kept(checkpoints, number, state.client_states)
-    write_atomic(checkpoints / f"round-{number}.safetensors", _safetensors(_server_tensors(state)))
-    _drop_superseded(checkpoints)
+def save_start(folder: Path) -> None:
+    """Write the manifest of a run that has played no round, with the digests of its settings."""
+    write_manifest(folder, Manifest(0, settings=settings_of(folder)))
+
+
+def save_checkpoint(folder: Path, state: RunState, best: RunState | None = None) -> None:
+    """Write the state after a round; of earlier checkpoints only the last ones stay.
+
+    Args:
+        folder: The run's folder.
+        state: The state after the round.
+        best: The state of the best round so far, with early stopping.
+    """
+    (folder / CHECKPOINTS).mkdir(exist_ok=True)
+    before = newest_manifest(folder) or Manifest(0, settings=settings_of(folder))
+    files = _write_server(folder, state)
+    files |= _save_kept(folder, f"{state.round:06d}", state.client_states, before)
+    if best is not None:
+        files |= _save_best(folder, best, before)
+    write_manifest(folder, _manifest(folder, state.round, files, before))
+    tidy(folder)
+
+
+def write_results(folder: Path, results: Mapping[str, Any]) -> None:
+    """Write what a run has at its end, as JSON; empty results but the first are left out.
+
+    Their digests are written before them, so that a run that is killed in between computes them again.
+
+    Args:
+        folder: The run's folder.
+        results: The values by the names of their files.
+    """
+    contents = {name: compact_json(value) for name, value in results.items() if value or name == FINISHED[0]}
+    before = newest_manifest(folder) or Manifest(0, settings=settings_of(folder))
+    manifest = _manifest(folder, before.round, before.files, before)
+    write_manifest(folder, replace(manifest, results={name: digest_of(text) for name, text in contents.items()}))
+    for name, content in reversed(contents.items()):  # with the first one, the run counts as finished
+        write_atomic(folder / name, content)
 
 
 def load_checkpoint(folder: Path, clients: int) -> RunState | None:
     """The state of the newest checkpoint in a run's folder, or None if there is no checkpoint."""
-    checkpoints = folder / "checkpoints"
-    found = sorted(checkpoints.glob("round-*.safetensors"))
-    if not found:
+    files = _newest_files(folder)
+    server = [tensors for name, tensors in files.items() if name.startswith("round-")]
+    if not server:
         return None
-    state = _state(load_tensors(found[-1]), clients)
-    for path in sorted(checkpoints.glob("kept-*.safetensors")):
-        if path.stem.removeprefix("kept-").removesuffix("-all") > found[-1].stem.removeprefix("round-"):
-            path.unlink()  # written by a round that never finished
-        else:
-            state.client_states.restore(load_tensors(path))
-    _drop_superseded(checkpoints)  # in case the run stopped right after writing the checkpoint
+    state = _state(server[0], clients)
+    for name, tensors in files.items():
+        if name.startswith("kept-"):
+            state.client_states.restore(tensors)
     return state
 
 
 def read_server_state(folder: Path) -> dict[str, Tensor]:
     """The server's part of a run's newest checkpoint; empty if there is no checkpoint."""
-    newest = sorted((folder / "checkpoints").glob("round-*.safetensors"))
-    if not newest:
-        return {}
-    return select_prefix(load_tensors(newest[-1]), "server/")
-
-
-def save_best(folder: Path, state: RunState) -> None:
-    """Write a copy of the state of a run's best round so far; the best one before stays until the next checkpoint."""
-    checkpoints = folder / "checkpoints"
-    checkpoints.mkdir(exist_ok=True)
-    kept = {f"kept/{name}": tensor for name, tensor in state.client_states.everything().items()}
-    content = _safetensors(_server_tensors(state) | kept)
-    write_atomic(checkpoints / f"best-{state.round:06d}.safetensors", content)
+    return next((select_prefix(file, "server/") for file in _newest_files(folder, "round-").values()), {})
 
 
 def load_best(folder: Path, number: int, clients: int) -> RunState:
     """The state of a run's best round."""
-    tensors = load_tensors(folder / "checkpoints" / f"best-{number:06d}.safetensors")
+    tensors = _newest_files(folder, "best-")[_best_name(number)]
     state = _state(tensors, clients)
     state.client_states.restore(select_prefix(tensors, "kept/"))
     return state
 
 
-def drop_other_bests(folder: Path, number: int) -> None:
-    """Remove the states of rounds that are no longer the best."""
-    for path in (folder / "checkpoints").glob("best-*.safetensors"):
-        if path.stem != f"best-{number:06d}":
-            path.unlink()
-
-
 def go_back(folder: Path, state: RunState) -> None:
     """Make a copy of an earlier state the run's checkpoint. A process that is killed meanwhile leaves a whole one."""
-    checkpoints, number = folder / "checkpoints", f"{state.round:06d}"
-    kept = state.client_states.everything()
+    before = newest_manifest(folder) or Manifest(0, settings=settings_of(folder))
+    files, kept = _write_server(folder, state), state.client_states.everything()
     if kept:
-        write_atomic(checkpoints / f"kept-{number}-all.safetensors", _safetensors(kept))
-    write_atomic(checkpoints / f"round-{number}.safetensors", _safetensors(_server_tensors(state)))
-    mine = (f"round-{number}", f"kept-{number}-all")
-    for kind in ("round", "kept", "best"):  # with the newer round's file goes its state, so it is the first
-        for path in checkpoints.glob(f"{kind}-*.safetensors"):
-            if path.stem not in mine:
-                path.unlink()
+        files |= _write(folder, f"kept-{state.round:06d}-all.safetensors", kept)
+    write_manifest(folder, _manifest(folder, state.round, files, before))
+    for path in manifest_paths(folder)[::-1]:  # the newest first: then the one before it is whole
+        if path.stem != f"manifest-{state.round:06d}":
+            path.unlink()
+    tidy(folder)
+
+
+def _manifest(folder: Path, number: int, files: Mapping[str, str], before: Manifest) -> Manifest:
+    """The manifest of a checkpoint that follows the one of ``before``."""
+    records, length, chain = count_records(folder, (before.records, before.length, before.chain))
+    return Manifest(number, dict(files), before.settings, records, length, chain)
+
+
+def _newest_files(folder: Path, kind: str = "") -> dict[str, dict[str, Tensor]]:
+    """The tensors of the newest checkpoint's files of a kind, checked; a run may replace the checkpoint meanwhile."""
+    for _ in range(LOOKS):
+        manifest = newest_manifest(folder)
+        if manifest is None:
+            paths = _paths_without_manifest(folder)
+            return {path.name: load_tensors(path) for path in paths if path.name.startswith(kind)}
+        try:
+            check_settings(folder, manifest)
+            names = [name for name in manifest.files if name.startswith(kind)]
+            return {name: _tensors(find_file(folder, name), manifest.files[name]) for name in names}
+        except Damaged as damage:
+            if manifest == newest_manifest(folder):
+                raise Damaged(f"{damage}: {_remedy(folder)}.") from None
+    raise FedloomError(f"{folder} changes too fast to be read: try again when its run has stopped.")
+
+
+def _remedy(folder: Path) -> str:
+    return f"fedloom resume {folder} goes on from the last whole checkpoint"
+
+
+def adopt_checkpoint(folder: Path) -> bool:
+    """Write a manifest for the checkpoint of a folder of format 1; False if it has none."""
+    paths = _paths_without_manifest(folder)
+    if paths:
+        files = {path.name: digest_of(path.read_bytes()) for path in paths}
+        number = int(paths[0].stem.removeprefix("round-"))
+        write_manifest(folder, _manifest(folder, number, files, Manifest(0, settings=settings_of(folder))))
+    return bool(paths)
+
+
+def _paths_without_manifest(folder: Path) -> list[Path]:
+    """The files of the newest checkpoint of a folder of format 1, which has no digests; the server's state first."""
+    checkpoints = folder / CHECKPOINTS
+    found = sorted(checkpoints.glob("round-*.safetensors"))
+    if not found:
+        return []
+    number = found[-1].stem.removeprefix("round-")
+    kept = sorted(checkpoints.glob("kept-*.safetensors"))
+    kept = [path for path in kept if path.stem.removeprefix("kept-").removesuffix("-all") <= number]
+    return [found[-1], *kept, *sorted(checkpoints.glob("best-*.safetensors"))]
+
+
+def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
+    return dict(load(read_checked(path, digest)))
+
+
+def _write_server(folder: Path, state: RunState) -> dict[str, str]:
+    return _write(folder, f"round-{state.round:06d}.safetensors", _server_tensors(state))
+
+
+def _write(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Write a file of a checkpoint, and return its name and digest."""
+    content = _safetensors(tensors)
+    write_atomic(folder / CHECKPOINTS / name, content)
+    return {name: digest_of(content)}
+
+
+def _best_name(number: int) -> str:
+    return f"best-{number:06d}.safetensors"
+
+
+def _save_best(folder: Path, state: RunState, before: Manifest) -> dict[str, str]:
+    """Write a copy of the state of a run's best round, unless an earlier checkpoint has it."""
+    name = _best_name(state.round)
+    if name in before.files:
+        return {name: before.files[name]}
+    kept = {f"kept/{name}": tensor for name, tensor in state.client_states.everything().items()}
+    return _write(folder, name, _server_tensors(state) | kept)
 
 
 def _server_tensors(state: RunState) -> dict[str, Tensor]:
@@ -113,25 +216,16 @@ def _state(tensors: Mapping[str, Tensor], clients: int) -> RunState:
     return RunState(int(tensors["round"]), server, optimizer, ClientStates(clients), selection)
 
 
-def _save_kept(checkpoints: Path, number: str, keep: ClientStates) -> None:
+def _save_kept(folder: Path, number: str, keep: ClientStates, before: Manifest) -> dict[str, str]:
+    """Write the kept rows that changed, and return the files that hold all of them, in order, with their digests."""
+    files = {name: digest for name, digest in before.files.items() if name.startswith("kept-")}
     if not keep.dirty:
-        return
+        return files
     whole = sum(rows.nbytes for rows in keep.rows.values())
-    on_disk = sum(path.stat().st_size for path in checkpoints.glob("kept-*.safetensors"))
+    on_disk = sum(find_file(folder, name).stat().st_size for name in files)
     if on_disk > COMPACT * whole:
-        write_atomic(checkpoints / f"kept-{number}-all.safetensors", _safetensors(keep.everything()))
-    else:
-        write_atomic(checkpoints / f"kept-{number}.safetensors", _safetensors(keep.changes()))
-
-
-def _drop_superseded(checkpoints: Path) -> None:
-    for old in sorted(checkpoints.glob("round-*.safetensors"))[:-1]:
-        old.unlink()
-    wholes = sorted(checkpoints.glob("kept-*-all.safetensors"))
-    if wholes:
-        for old in checkpoints.glob("kept-*.safetensors"):
-            if old.name < wholes[-1].name and old != wholes[-1]:
-                old.unlink()
+        return _write(folder, f"kept-{number}-all.safetensors", keep.everything())
+    return files | _write(folder, f"kept-{number}.safetensors", keep.changes())
 
 
 def _safetensors(tensors: Mapping[str, Tensor]) -> bytes:

@@ -9,23 +9,21 @@ The name of a metric says which model was scored on which data:
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedloom.core.arguments import check_task, path_from
-from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.errors import FedloomError
 from fedloom.plotting.curves import curves_figure
-from fedloom.plotting.style import save_figure
 from fedloom.runs.checkpoint import read_server_state
 from fedloom.runs.client_model import client_model, client_number
 from fedloom.runs.early_stopping import EarlyStopping, best_so_far
+from fedloom.runs.manifest import newest_manifest
 from fedloom.runs.method_spec import run_label
 from fedloom.runs.metric_names import refuse_unknown_metric
-from fedloom.runs.metrics_file import METRICS, TIMINGS
 from fedloom.runs.old_folders import read_run_values
+from fedloom.runs.run_files import read_partition, read_records, read_result, read_seconds
 from fedloom.runs.score import Score, score_of, scores_of
 from fedloom.runs.statistics import BYTES, bytes_sent, score_panels
 
@@ -165,8 +163,6 @@ class History:
                 ``bytes_sent``, which is all three.
             upto: The last round that counts; all rounds by default.
         """
-        if what not in (*BYTES, "bytes_sent", "steps"):
-            raise unknown("cost", what, (*BYTES, "bytes_sent", "steps"))
         records = [r for r in self.records if upto is None or r["round"] <= upto]
         if what == "bytes_sent":
             return sum(bytes_sent(r) for r in records)
@@ -189,7 +185,7 @@ class History:
         """
         figure = curves_figure(score_panels("round", {self.label: [self]}), [self.label])
         if path is not None:
-            save_figure(figure, path)
+            figure.savefig(path, bbox_inches="tight")
         return figure
 
     def model(self, task: Task, client: int | str | None = None, method: Algorithm | None = None) -> nn.Module:
@@ -201,7 +197,7 @@ class History:
                 stages; None is the global model.
             method: The method, if it is a Python object and the run has a folder.
         """
-        model = copy.deepcopy(check_task(task).model)
+        model = copy.deepcopy(task.model)
         if client is not None:
             row = self._client_row(task, str(client), method)
         elif self.row is not None:
@@ -209,11 +205,6 @@ class History:
         else:
             raise FedloomError(
                 f"{self.label} has no global model, its clients' models stay with the clients: name one with client=."
-            )
-        if len(row) != task.layout.width:
-            raise FedloomError(
-                f"this run's model has {len(row):,} numbers, but the model of the task {task.name} has "
-                f"{task.layout.width:,}: give the task of the run."
             )
         task.layout.fill(model, row)
         return model.eval()
@@ -242,37 +233,17 @@ class History:
         Args:
             folder: The run's folder.
         """
-        folder = path_from("folder", folder)
-        config = read_run_values(folder)
-        records = _read_records(folder / METRICS)
-        stopped = next((r["stopped"] for r in records if "stopped" in r), None)
+        folder = Path(folder)
+        config, manifest = read_run_values(folder), newest_manifest(folder)
+        records = read_records(folder, manifest)
         return History(
             config=config,
             records=[r for r in records if "stopped" not in r],
-            clients=_read_json(folder / "clients.json") or [],
-            partition=_read_json(folder / "partition.json") or {},
+            clients=read_result(folder, "clients.json", manifest) or [],
+            partition=read_partition(folder, manifest),
             folder=folder,
-            stopped=stopped,
+            stopped=next((r["stopped"] for r in records if "stopped" in r), None),
             row=read_server_state(folder).get("row"),
-            seconds={line["round"]: line["seconds"] for line in _read_records(folder / TIMINGS)},
-            confusion=_read_json(folder / "confusion.json") or [],
+            seconds=read_seconds(folder),
+            confusion=read_result(folder, "confusion.json", manifest) or [],
         )
-
-
-def _read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a run; an incomplete last line, left by a stop, is skipped."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    records = []
-    for number, line in enumerate(lines, 1):
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            if number < len(lines):
-                raise FedloomError(
-                    f"{path}, line {number} is not valid JSON: restore the file or start the run again."
-                ) from None
-    return records
-
-
-def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.exists() else None

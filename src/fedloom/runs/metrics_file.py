@@ -1,17 +1,17 @@
 """``metrics.jsonl`` and ``timings.jsonl`` of a run's folder: one line of JSON per round.
 
 ``metrics.jsonl`` holds measurements but no times, so that a run that was killed and resumed leaves the same bytes as
-one that was not. Seconds go to ``timings.jsonl``. Without a folder nothing is written.
+one that was not. Seconds go to ``timings.jsonl``, with the digest of the round's record beside them, so that a record
+that no checkpoint vouches for yet can be checked as well. Without a folder nothing is written.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedloom.runs.atomic_write import write_atomic
+from fedloom.runs.manifest import NOTHING, digest_of, extend_chain
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
 FINISHED = ("clients.json", "confusion.json")
@@ -21,7 +21,8 @@ FINISHED = ("clients.json", "confusion.json")
 def append_record(folder: Path | None, record: dict[str, Any], seconds: float) -> None:
     """Append the record of a round, and how long it took."""
     _append(folder, METRICS, record)
-    _append(folder, TIMINGS, {"round": record["round"], "seconds": round(seconds, 6)})
+    timing = {"round": record["round"], "seconds": round(seconds, 6), "record": digest_of(compact_json(record))}
+    _append(folder, TIMINGS, timing | {"digest": digest_of(compact_json(timing))})
 
 
 def append_stop(folder: Path | None, reason: str) -> None:
@@ -29,9 +30,22 @@ def append_stop(folder: Path | None, reason: str) -> None:
     _append(folder, METRICS, {"stopped": reason})
 
 
-def rewrite_records(folder: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Replace all records: a resumed run drops those after its checkpoint."""
-    write_atomic(folder / METRICS, b"".join(compact_json(record) + b"\n" for record in records))
+def count_records(folder: Path, since: tuple[int, int, str] = (0, 0, NOTHING)) -> tuple[int, int, str]:
+    """How many records a folder has, how many bytes they are, and their digest.
+
+    Args:
+        folder: The run's folder.
+        since: The same three of an earlier time, so that only what came later is read.
+    """
+    count, length, chain = since
+    path = folder / METRICS
+    if not path.exists():
+        return since
+    with open(path, "rb") as file:
+        file.seek(length)
+        for line in file.read().splitlines():
+            count, length, chain = count + 1, length + len(line) + 1, extend_chain(chain, line)
+    return count, length, chain
 
 
 def compact_json(value: Any) -> bytes:

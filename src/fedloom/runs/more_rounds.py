@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from fedloom.core.arguments import whole_number
+from pathlib import Path
+
 from fedloom.core.errors import FedloomError
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.loop import is_over
-from fedloom.rounds.run_state import RunState
 from fedloom.rounds.scoring import is_scored
 from fedloom.runs.atomic_write import write_atomic
+from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.config_schema import RunConfig, to_toml
 from fedloom.runs.history import History
-from fedloom.runs.metrics_file import FINISHED
+from fedloom.runs.manifest import CONFIG, allow_configs, digest_of, manifest_paths
 from fedloom.runs.prepare import Prepared
+from fedloom.runs.recover import recover
 
 
 def with_rounds(config: RunConfig, rounds: int | None) -> RunConfig:
     """The config with more rounds; None leaves it as it is, and fewer are refused."""
     if rounds is None:
         return config
-    if whole_number("rounds", rounds) < config.rounds:
+    if rounds < config.rounds:
         raise FedloomError(
             f"rounds={rounds}: the run has {config.rounds} rounds already, and it can only go on: give more, or start "
             "another run."
@@ -40,18 +42,22 @@ def refuse_if_rounds_matter(run: Composition) -> None:
         )
 
 
-def prolong(prepared: Prepared, history: History, state: RunState) -> None:
-    """Turn the folder of a run into that of a longer one which was stopped at ``state``.
+def prolong(prepared: Prepared, folder: Path) -> None:
+    """Turn the folder of a run into that of a longer one which was stopped. A kill at any point leaves one of the two.
 
-    The last round of the shorter run was evaluated because it was the last; what a longer run would not have measured
-    is dropped.
+    The last round of the shorter run was evaluated because it was the last. Where a longer run would not have
+    evaluated it, the run goes back to the checkpoint before and plays it again.
     """
-    run, folder = prepared.composition, history.folder
+    run = prepared.composition
     refuse_if_rounds_matter(run)
-    if history.records and state.round and not is_over(run, state) and not is_scored(run, state.round):
-        history.records[-1]["metrics"] = {}
-    history.clients, history.config = [], {**history.config, "rounds": run.setting.rounds}
-    if folder is not None:
-        for name in FINISHED:  # first: with them, the run counts as finished
-            (folder / name).unlink(missing_ok=True)
-        write_atomic(folder / "config.toml", to_toml(history.config))
+    state = load_checkpoint(folder, run.task.federation.clients)
+    before, config = (
+        (folder / CONFIG).read_bytes(),
+        to_toml({**History.load(folder).config, "rounds": run.setting.rounds}),
+    )
+    allow_configs(folder, [digest_of(before), digest_of(config)])
+    if state is not None and not is_over(run, state) and not is_scored(run, state.round):
+        manifest_paths(folder)[-1].unlink()
+    write_atomic(folder / CONFIG, config)
+    allow_configs(folder, [digest_of(config)])
+    recover(folder)

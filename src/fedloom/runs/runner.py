@@ -22,14 +22,16 @@ from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.best_round import BestRound
-from fedloom.runs.checkpoint import go_back, load_checkpoint, save_checkpoint
+from fedloom.runs.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
 from fedloom.runs.client_model import prediction_rows
 from fedloom.runs.config_schema import to_toml
 from fedloom.runs.fingerprint import refuse_other_task
+from fedloom.runs.folder_lock import lock_folder
 from fedloom.runs.history import History
-from fedloom.runs.metrics_file import append_record, append_stop, compact_json, rewrite_records
+from fedloom.runs.metrics_file import append_record, append_stop, compact_json
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
+from fedloom.runs.recover import keep_records, recover
 from fedloom.runs.score import scores_of
 from fedloom.runs.trackers import Tracker
 
@@ -49,41 +51,70 @@ def execute(
 ) -> History:
     """Run from round 0, in memory or into a new folder, on ``cores`` or else on the engine that the config names."""
     history = History(prepared.plain, partition=partition_counts(prepared.composition.task), folder=folder)
-    if folder is not None:
+    state = initial_state(prepared.composition)
+    if folder is None:
+        return _run_rounds(prepared, state, history, observers, cores)
+    config = to_toml(prepared.plain)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    with lock_folder(folder):
         if (folder / "config.toml").exists():
             raise FedloomError(f"{folder} already contains a run: resume it, or name another folder.")
-        config = to_toml(prepared.plain)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / "partition.json", compact_json(history.partition))
             write_atomic(folder / "config.toml", config)
+            save_start(folder)
         except OSError as error:
-            raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
-    return _run_rounds(prepared, initial_state(prepared.composition), history, observers, cores)
+            raise _unwritable(folder, error) from None
+        return _run_rounds(prepared, state, history, observers, cores)
 
 
 def resume(
     prepared: Prepared, folder: Path, observers: Sequence[Observer] = (), cores: Engine | None = None
 ) -> History:
-    """Continue the run in a folder from its last checkpoint, to the same bytes as without the stop."""
+    """Continue the run in a folder from its last whole checkpoint, to the same bytes as without the stop."""
+    with lock_folder(folder):
+        state, history = _state_to_resume(prepared, folder)
+        for observe in observers:
+            for record in history.records:
+                observe(record)
+        return _run_rounds(prepared, state, history, observers, cores)
+
+
+def _state_to_resume(prepared: Prepared, folder: Path) -> tuple[RunState, History]:
+    """The state from which a run goes on, and what it had measured until then."""
+    recover(folder, compact_json(partition_counts(prepared.composition.task)))
     history = History.load(folder)
     if history.stopped is not None:
         raise FedloomError(f"{folder} has ended ({history.stopped}): there is nothing to resume.")
     began_with, now = history.config.get("made_by", {}), prepared.plain["made_by"]
     if scores_of(history.config) != scores_of(prepared.plain):
         raise FedloomError(f"{folder} was started with other metrics: give resume a task with the same ones.")
+    _refuse_other_torch(began_with, now, folder)
     refuse_other_task(began_with, now["task"], str(folder), "give resume the same task, or restore the data")
+    if prepared.config.rounds > history.config["rounds"]:
+        prolong(prepared, folder)
+        history = History.load(folder)
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
     history.records = [record for record in history.records if record["round"] <= state.round]
-    if prepared.config.rounds > history.config["rounds"]:
-        prolong(prepared, history, state)
-    rewrite_records(folder, history.records)
-    for observe in observers:
-        for record in history.records:
-            observe(record)
-    return _run_rounds(prepared, state, history, observers, cores)
+    keep_records(folder, history.records)
+    return state, history
+
+
+def _unwritable(folder: Path, error: OSError) -> FedloomError:
+    return FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.")
+
+
+def _refuse_other_torch(before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:
+    if before.get("torch", now["torch"]) != now["torch"]:
+        raise FedloomError(
+            f"{folder} was started with torch {before['torch']} and this is torch {now['torch']}, which may round "
+            f"differently: install torch {before['torch']} to go on to the same bytes, or start a new run."
+        )
 
 
 def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
@@ -136,8 +167,7 @@ def _run_rounds(
                 best.update(state)
                 last = last or best.is_over
                 if folder is not None and (last or state.round % config.checkpoint_every == 0):
-                    save_checkpoint(folder, state)
-                    best.drop_others()
+                    save_checkpoint(folder, state, best.state)
             if best.state is not None and best.state.round < state.round:
                 state, history.clients = best.state, []
                 if folder is not None:
@@ -158,9 +188,7 @@ def _run_rounds(
     if folder is None:
         history.rows_of = partial(prediction_rows, run, state)
     else:
-        write_atomic(folder / "clients.json", compact_json(history.clients))
-        if history.confusion:
-            write_atomic(folder / "confusion.json", compact_json(history.confusion))
+        write_results(folder, {"clients.json": history.clients, "confusion.json": history.confusion})
     return history
 
 

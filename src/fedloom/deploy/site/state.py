@@ -3,17 +3,18 @@
 Each update writes a state, named by the ticket of its request, before the answer is sent. Only the server knows whether
 the answer was accepted: its next request names the state to build on and the one of the last finished round, and all
 others are deleted. So client and server agree after a dropped answer, a repeated round, or a server that returned to
-its last checkpoint.
+its last checkpoint. A state is written twice, and each file has its digest in its name: a damaged one is not read, and
+nobody else has another copy.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
@@ -24,6 +25,8 @@ class StateLost(FedloomError):  # noqa: N818
     """The requested state is missing or damaged."""
 
 
+log = logging.getLogger("fedloom")
+COPIES = "ab"
 NOTHING = ""
 """The ticket of a client without a state."""
 
@@ -44,26 +47,38 @@ class SiteState:
         """The state under a ticket."""
         if ticket == NOTHING:
             return {}
-        try:
-            return dict(load_file(self._path(ticket)))
-        except (OSError, SafetensorError):
-            raise StateLost("the client state of this site is lost: it starts again without one") from None
+        for path in self._files(ticket):
+            content = path.read_bytes()
+            if path.name == _file_name(ticket, content, path.name[0]):
+                return dict(load(content))
+            log.warning("%s is damaged (its digest differs): the other copy of the state is read", path)
+        raise StateLost("the client state of this site is lost: it starts again without one")
 
     def has(self, ticket: str) -> bool:
         """Whether there is a state under a ticket."""
-        return self._path(ticket).is_file()
+        return bool(self._files(ticket))
 
     def write(self, ticket: str, state: Mapping[str, Tensor]) -> None:
         """Store a state under a ticket."""
-        write_atomic(self._path(ticket), save({name: t.contiguous() for name, t in state.items()}))
+        content = save({name: t.contiguous() for name, t in state.items()})
+        for copy in COPIES:
+            write_atomic(self.folder / _file_name(ticket, content, copy), content)
 
     def discard_all_but(self, *tickets: str) -> None:
         """Delete every state except those under these tickets."""
-        kept = {self._path(ticket) for ticket in tickets}
+        kept = {path for ticket in tickets for path in self._files(ticket)}
         for path in self.folder.iterdir():
             if path not in kept:
                 path.unlink(missing_ok=True)
 
-    def _path(self, ticket: str) -> Path:
-        """The file of a ticket; a ticket comes from outside, so its hash is the name."""
-        return self.folder / f"{hashlib.blake2b(ticket.encode(), digest_size=16).hexdigest()}.safetensors"
+    def _files(self, ticket: str) -> list[Path]:
+        return sorted(self.folder.glob(f"?-{_hash(ticket.encode())}-*.safetensors"))
+
+
+def _file_name(ticket: str, content: bytes, copy: str) -> str:
+    """The name of a copy of a state; a ticket comes from outside, so its hash stands for it."""
+    return f"{copy}-{_hash(ticket.encode())}-{_hash(content)}.safetensors"
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

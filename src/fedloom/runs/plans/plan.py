@@ -8,7 +8,7 @@ its own folder beside that file or below it.
 
 from __future__ import annotations
 
-import inspect
+import logging
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
@@ -18,7 +18,6 @@ from typing import Any
 import fedloom
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.arguments import check_task
 from fedloom.core.errors import FedloomError
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
@@ -27,6 +26,7 @@ from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig, to_toml
 from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
 from fedloom.runs.history import History
+from fedloom.runs.manifest import Damaged
 from fedloom.runs.named_parts import PARTS
 from fedloom.runs.old_folders import refuse_other_version
 from fedloom.runs.prepare import Prepared, prepare
@@ -34,6 +34,7 @@ from fedloom.runs.resolve_config import load_config_to_resume, method_from_confi
 from fedloom.runs.run import task_section
 from fedloom.runs.runner import Observer, execute, resume
 
+log = logging.getLogger("fedloom")
 PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.toml": "advice"}
 VALID_SHARE = 0.2
 """The share of clients' samples that plans set aside for validation where there is no test share to go by."""
@@ -143,13 +144,7 @@ class TaskSource:
             return TaskSource({"name": task})
         if isinstance(task, Task):
             return TaskSource(task_section(task), lambda _: task, task.is_named)
-        if not callable(task):
-            check_task(task)
-        try:
-            inspect.signature(task).bind(0)
-        except TypeError:
-            raise FedloomError("task is a function: it must take the seed, and return a task.") from None
-        return TaskSource(task_section(check_task(task(0), "task(0)")), task, False)
+        return TaskSource(task_section(task(0)), task, False)
 
 
 def write_plan(
@@ -257,9 +252,12 @@ def run_members(
 def run_member(folder: Path | None, member: Member, seed: int, observers_of: ObserversOf, runs: RunFactory) -> History:
     """Read a run if it is finished, resume it if it was stopped, and start it if it is missing."""
     if folder is not None and is_finished(folder):
-        history = History.load(folder)
-        if history.config["rounds"] >= member.rounds or history.stopped is not None:
-            return history
+        try:
+            history = History.load(folder)
+            if history.config["rounds"] >= member.rounds or history.stopped is not None:
+                return history
+        except Damaged as damage:
+            log.warning("%s", damage)
     if folder is None or not (folder / "config.toml").exists():
         history = execute(runs.prepare(member, seed), folder, observers_of(member.label, seed))
         history.rows_of = None  # it would keep the states of all clients of all runs in memory

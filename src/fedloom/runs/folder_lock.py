@@ -1,0 +1,73 @@
+"""One process per run folder: a lock that the system gives back when its process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from io import FileIO
+from pathlib import Path
+
+from fedloom.core.errors import FedloomError
+
+LOCK = ".lock"
+_held: set[FileIO] = set()
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; if another process holds it, say which one.
+
+    Args:
+        folder: The folder, which exists.
+    """
+    path = folder / LOCK
+    file = _take(path, folder)
+    holder = {"process": os.getpid(), "host": socket.gethostname(), "since": f"{datetime.now():%Y-%m-%d %H:%M:%S}"}
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
+    file.truncate(0)
+    file.write(json.dumps(holder | {"command": command}).encode())
+    _held.add(file)
+    try:
+        yield
+    finally:
+        _held.discard(file)
+        path.unlink(missing_ok=True)
+        file.close()
+
+
+def _take(path: Path, folder: Path) -> FileIO:
+    """The locked file. One that its holder has removed meanwhile does not count."""
+    while True:
+        file = FileIO(path, "a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise FedloomError(f"{folder} is in use by {_holder(path)}: wait for it, or stop it.") from None
+        if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            return file
+        file.close()
+
+
+def _holder(path: Path) -> str:
+    try:
+        holder = json.loads(path.read_bytes())
+        return f"process {holder['process']} on {holder['host']} since {holder['since']} ({holder['command']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _forget_in_child() -> None:
+    """A forked worker must not hold its parent's locks: it could outlive a parent that is killed."""
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,226 @@
+"""Manifests: what belongs to a checkpoint, with the digest of every file, so that damage is found.
+
+``checkpoints/manifest-000012.json`` is written after all files of round 12: without it they do not count. It names the
+files of the checkpoint and the digests of the config, of the partition and of the records in ``metrics.jsonl`` up to
+that round, and, once a run has ended, of its results. The last ``GENERATIONS`` checkpoints stay: where the newest one
+is damaged, a run goes on from the one before to the same bytes. Files that only older checkpoints need are in
+``checkpoints/earlier``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+
+from fedloom.core.errors import FedloomError
+from fedloom.runs.atomic_write import write_atomic
+
+FORMAT = 2
+"""The version of a run folder's format. Folders of format 1 have no manifests: they are read, but not checked."""
+GENERATIONS = 3
+"""How many checkpoints a folder holds."""
+CONFIG, PARTITION = "config.toml", "partition.json"
+CHECKPOINTS, EARLIER = "checkpoints", "earlier"
+NOTHING = ""
+"""The digest of no records."""
+
+
+class Damaged(FedloomError):  # noqa: N818
+    """A file of a run's folder is not what the run wrote."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A checkpoint's files and what they belong to.
+
+    Args:
+        round: The round after which the checkpoint was taken.
+        files: The digest of each file, in the order in which they are read.
+        settings: The digests of ``config.toml`` and ``partition.json``; while more rounds are being added to a run,
+            ``config.toml`` may have either of two.
+        records: How many lines of ``metrics.jsonl`` were written before the checkpoint.
+        length: How many bytes these lines have.
+        chain: The digest of these lines: each line's digest includes the one before.
+        results: The digests of what a run writes at its end; empty before.
+        format: The version of the folder's format.
+    """
+
+    round: int
+    files: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, list[str]] = field(default_factory=dict)
+    records: int = 0
+    length: int = 0
+    chain: str = NOTHING
+    results: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def to_json(self) -> bytes:
+        """The manifest and, last, its own digest."""
+        content = asdict(self)
+        return _canonical(content | {"digest": digest_of(_canonical(content))})
+
+    @staticmethod
+    def from_json(content: bytes) -> Manifest:
+        """Read a manifest; one that is not what was written raises ``ValueError``."""
+        values = json.loads(content)
+        if not isinstance(values, dict):
+            raise ValueError("not a manifest")
+        said = values.pop("digest", None)
+        if said != digest_of(_canonical(values)) or values.keys() != {one.name for one in fields(Manifest)}:
+            raise ValueError("not what was written")
+        return Manifest(**values)
+
+
+def digest_of(content: bytes) -> str:
+    """The SHA-256 of some bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def extend_chain(chain: str, line: bytes) -> str:
+    """The digest of lines whose digest is ``chain``, and one more."""
+    return digest_of(chain.encode() + b"\n" + line)
+
+
+def manifest_paths(folder: Path) -> list[Path]:
+    """The manifests in a run's folder, oldest first."""
+    return sorted((folder / CHECKPOINTS).glob("manifest-*.json"))
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write a manifest: from then on its checkpoint counts."""
+    (folder / CHECKPOINTS).mkdir(exist_ok=True)
+    write_atomic(folder / CHECKPOINTS / _name(manifest.round), manifest.to_json())
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest; a damaged or newer one is refused."""
+    try:
+        manifest = Manifest.from_json(path.read_bytes())
+    except (ValueError, TypeError, OSError):
+        raise Damaged(f"{path} is damaged (its digest differs)") from None
+    if path.name != _name(manifest.round):
+        raise Damaged(f"{path} is of another round")
+    if manifest.format != FORMAT:
+        raise FedloomError(
+            f"{path.parent.parent} has format {manifest.format} and this version reads {FORMAT}: use the version of "
+            "fedloom that wrote it."
+        )
+    return manifest
+
+
+def newest_manifest(folder: Path) -> Manifest | None:
+    """The manifest of the newest checkpoint, or None if a folder has none."""
+    paths = manifest_paths(folder)
+    return read_manifest(paths[-1]) if paths else None
+
+
+def find_file(folder: Path, name: str) -> Path:
+    """Where a file of a checkpoint is: beside the newest ones, or with those that only earlier checkpoints need."""
+    here = folder / CHECKPOINTS / name
+    earlier = folder / CHECKPOINTS / EARLIER / name
+    return earlier if earlier.exists() and not here.exists() else here
+
+
+def read_checked(path: Path, digest: str) -> bytes:
+    """The content of a file that must have a digest."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read ({error.strerror})") from None
+    if digest_of(content) != digest:
+        raise Damaged(f"{path} is not what the run wrote (its digest differs)")
+    return content
+
+
+def settings_of(folder: Path) -> dict[str, list[str]]:
+    """The digests of a folder's config and partition."""
+    names = [name for name in (CONFIG, PARTITION) if (folder / name).exists()]
+    return {name: [digest_of((folder / name).read_bytes())] for name in names}
+
+
+def check_settings(folder: Path, manifest: Manifest) -> None:
+    """Refuse a config or partition that changed since the run wrote it."""
+    for name, allowed in manifest.settings.items():
+        try:
+            found = digest_of((folder / name).read_bytes())
+        except OSError as error:
+            raise Damaged(f"{folder / name} cannot be read ({error.strerror})") from None
+        if found not in allowed:
+            raise Damaged(f"{folder / name} was changed since the run wrote it (its digest differs)")
+
+
+def check_config(folder: Path) -> None:
+    """Refuse a config that changed since the run wrote it; a folder without a readable manifest is not checked."""
+    for path in reversed(manifest_paths(folder)):
+        try:
+            manifest = read_manifest(path)
+        except Damaged:
+            continue
+        try:
+            check_settings(folder, replace(manifest, settings={CONFIG: manifest.settings[CONFIG]}))
+        except Damaged as damage:
+            raise FedloomError(f"{damage}: restore it, or start a new run with it in another folder.") from None
+        return
+
+
+def allow_configs(folder: Path, digests: list[str]) -> None:
+    """Note in all manifests which digests the config may have; the run has no results yet."""
+    for path in manifest_paths(folder):
+        manifest = read_manifest(path)
+        write_manifest(folder, replace(manifest, settings={**manifest.settings, CONFIG: digests}, results={}))
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Refuse a checkpoint whose files are not what the run wrote."""
+    for name, digest in manifest.files.items():
+        read_checked(find_file(folder, name), digest)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what no checkpoint needs, and put aside what only earlier ones need. It may be stopped at any point."""
+    checkpoints, paths = folder / CHECKPOINTS, manifest_paths(folder)
+    for old in paths[:-GENERATIONS]:
+        old.unlink()
+    needed = [_files_named_by(path) for path in paths[-GENERATIONS:]]
+    newest, earlier = needed[-1], set().union(*needed[:-1])
+    for path in [*checkpoints.glob("*.safetensors"), *(checkpoints / EARLIER).glob("*.safetensors")]:
+        if path.name in newest:
+            _move(path, checkpoints)
+        elif path.name in earlier:
+            _move(path, checkpoints / EARLIER)
+        else:
+            path.unlink()
+
+
+def _name(number: int) -> str:
+    return f"manifest-{number:06d}.json"
+
+
+def _files_named_by(path: Path) -> set[str]:
+    """The files of a manifest; none if it is damaged."""
+    try:
+        return set(read_manifest(path).files)
+    except FedloomError:
+        return set()
+
+
+def _move(path: Path, folder: Path) -> None:
+    if path.parent != folder:
+        folder.mkdir(exist_ok=True)
+        path.replace(folder / path.name)
+
+
+def walk_chain(lines: list[bytes]) -> Iterator[tuple[int, int, str]]:
+    """The number of lines, their bytes (with line ends) and their digest, from no lines to all."""
+    count, length, chain = 0, 0, NOTHING
+    yield count, length, chain
+    for line in lines:
+        count, length, chain = count + 1, length + len(line) + 1, extend_chain(chain, line)
+        yield count, length, chain
+
+
+def _canonical(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()

@@ -1,0 +1,113 @@
+"""What a run's folder says of the run, checked against its newest manifest: settings, records, seconds and results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fedloom.core.errors import FedloomError
+from fedloom.runs.manifest import PARTITION, Damaged, Manifest, check_settings, digest_of, read_checked, walk_chain
+from fedloom.runs.metrics_file import METRICS, TIMINGS, compact_json
+
+Record = dict[str, Any]
+
+
+def read_records(folder: Path, manifest: Manifest | None) -> list[Record]:
+    """The records of a run. A last line that a stop left incomplete is skipped, damage is refused.
+
+    Args:
+        folder: The run's folder.
+        manifest: Its newest manifest, which vouches for the first lines; later ones have digests in the timings.
+    """
+    path = folder / METRICS
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    if manifest is None:
+        return _parse(path, lines)
+    check_records(folder, manifest, lines)
+    known = [json.loads(line) for line in lines[: manifest.records]]
+    digests = {line.get("record") for line in _timings(folder)}
+    later = lines[manifest.records :]
+    for number, line in enumerate(later, 1):
+        if digest_of(line) in digests:
+            known.append(json.loads(line))
+        elif number < len(later):
+            raise Damaged(
+                f"{path}, line {manifest.records + number} is not what the run wrote (its digest differs): "
+                f"fedloom resume {folder} plays its round again."
+            )
+    rounds = [record["round"] for record in known if "round" in record]
+    if rounds and rounds != list(range(rounds[0], rounds[0] + len(rounds))):
+        raise Damaged(f"{path} lacks a round: fedloom resume {folder} plays it again.")
+    return known
+
+
+def check_records(folder: Path, manifest: Manifest, lines: list[bytes] | None = None) -> None:
+    """Refuse records that are not those a manifest vouches for."""
+    path = folder / METRICS
+    if lines is None:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    *_, found = walk_chain(lines[: manifest.records])
+    if found != (manifest.records, manifest.length, manifest.chain):
+        raise Damaged(f"{path} is not what the run wrote up to round {manifest.round} (its digest differs)")
+
+
+def read_seconds(folder: Path) -> dict[int, float]:
+    """How long each round took, by its number; a damaged line is as if it were missing."""
+    return {line["round"]: line["seconds"] for line in _timings(folder)}
+
+
+def read_result(folder: Path, name: str, manifest: Manifest | None) -> Any:
+    """What a run wrote at its end under a name, or None if it has not ended."""
+    path = folder / name
+    if not path.exists():
+        return None
+    if manifest is None:
+        return json.loads(path.read_bytes())
+    if name not in manifest.results:  # it is about to be written again
+        return None
+    try:
+        return json.loads(read_checked(path, manifest.results[name]))
+    except Damaged as damage:
+        raise Damaged(f"{damage}: fedloom resume {folder} computes it again.") from None
+
+
+def read_partition(folder: Path, manifest: Manifest | None) -> Any:
+    """The table of samples per client and class."""
+    if manifest is not None:
+        try:
+            check_settings(folder, manifest)
+        except Damaged as damage:
+            raise Damaged(f"{damage}: fedloom resume {folder} writes it again.") from None
+    path = folder / PARTITION
+    return json.loads(path.read_bytes()) if path.exists() else {}
+
+
+def _timings(folder: Path) -> list[Record]:
+    path = folder / TIMINGS
+    return [line for line in map(_timing, path.read_bytes().splitlines()) if line] if path.exists() else []
+
+
+def _timing(line: bytes) -> Record:
+    """A line of the timings; empty if it is not what the run wrote."""
+    try:
+        values = json.loads(line)
+        said = values.pop("digest", None)
+        whole = said is None or said == digest_of(compact_json(values))
+        return {"round": int(values["round"]), "seconds": float(values["seconds"]), **values} if whole else {}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _parse(path: Path, lines: list[bytes]) -> list[Record]:
+    """Records without digests, of a folder of format 1."""
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise FedloomError(
+                    f"{path}, line {number} is not valid JSON: restore the file or start the run again."
+                ) from None
+    return records
