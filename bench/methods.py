@@ -25,7 +25,7 @@ METHODS = (
     *("moon", "fedproto", "cfl", "fesem", "ifca", "fedseq:grouping=random,max_clients=4"),
 )
 WITHOUT_BAR = ("fedavg", "moon", "fedproto", "fedseq:grouping=random,max_clients=4")
-QUICK_CASES = ("mlp 784-64-10",)
+QUICK_CASES, QUICK_CLIENTS = ("mlp 784-64-10",), 40
 CASES = {
     "mlp 64-32-10": ((64,), "mlp", {"hidden": [32]}, 64, 160, "vectorised"),
     "mlp 784-64-10": ((784,), "mlp", {"hidden": [64]}, 64, 160, "vectorised"),
@@ -41,6 +41,7 @@ def main() -> None:
     for case, (shape, model, settings, clients, samples, execution) in CASES.items():
         if options.only not in case or (options.quick and case not in QUICK_CASES):
             continue
+        clients = min(clients, QUICK_CLIENTS) if options.quick else clients
         task = Task("bench", federation(clients, samples, shape, 10), build(model, shape, 10, 0, **settings))
         methods = [name for name in METHODS if not options.quick or name == "fedavg" or name not in WITHOUT_BAR]
         best = {name: (float("inf"), float("inf")) for name in methods}
