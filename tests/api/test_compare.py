@@ -130,6 +130,14 @@ def test_a_comparison_is_a_mapping_with_a_table_a_verdict_and_a_line_about_itsel
     assert copy.copy(at_once).rows == at_once.rows
 
 
+def test_the_report_that_it_writes_is_the_one_that_its_folder_gives(at_once):
+    """Methods stay in the order of the comparison, and how long rounds took is known before it is read again."""
+    page = (at_once.folder / "report.html").read_bytes()
+    output(app, "report", at_once.folder)
+    assert (at_once.folder / "report.html").read_bytes() == page
+    assert all(set(run.seconds) == {0, 1, 2} for runs in at_once.values() for run in runs)
+
+
 def test_a_target_is_in_the_rows(tmp_path):
     found = fl.compare(digits(), ["fedavg"], rounds=2, reach=0.01, out=tmp_path / "c")
     assert found.rows[0]["reached"] == 1

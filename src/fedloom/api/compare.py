@@ -54,7 +54,7 @@ class Comparison(dict[str, list[History]]):
 
         Args:
             path: The file; its ending names the format.
-            axis: Along ``round``, ``megabytes`` or ``steps``.
+            axis: Along ``round``, ``megabytes``, ``steps`` or ``seconds``.
         """
         return plot(self, path, axis)
 

@@ -19,7 +19,7 @@ def plot(runs: Runs, path: str | Path | None = None, axis: str = "round") -> Any
     Args:
         runs: A history, several histories, a comparison, or the folders of runs or comparisons.
         path: The file; its ending names the format.
-        axis: Along ``round``, ``megabytes`` or ``steps``.
+        axis: Along ``round``, ``megabytes``, ``steps`` or ``seconds``.
     """
     found = runs_by_label(runs)
     figure = curves_figure(score_panels(axis, found), list(found))

@@ -21,7 +21,7 @@ FINISHED = ("clients.json", "confusion.json")
 def append_record(folder: Path | None, record: dict[str, Any], seconds: float) -> None:
     """Append the record of a round, and how long it took."""
     _append(folder, METRICS, record)
-    timing = {"round": record["round"], "seconds": round(seconds, 6), "record": digest_of(compact_json(record))}
+    timing = {"round": record["round"], "seconds": seconds, "record": digest_of(compact_json(record))}
     _append(folder, TIMINGS, timing | {"digest": digest_of(compact_json(timing))})
 
 

@@ -221,7 +221,8 @@ def _record_exclusions(cores: Engine, record: dict[str, Any]) -> None:
 
 def _record_round(history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float) -> None:
     history.records.append(record)
-    append_record(history.folder, record, seconds)
+    history.seconds[record["round"]] = round(seconds, 6)
+    append_record(history.folder, record, history.seconds[record["round"]])
     for observe in observers:
         observe(record)
 

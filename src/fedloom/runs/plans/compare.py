@@ -193,10 +193,15 @@ def _members(plan: Mapping[str, Any], objects: Mapping[str, Algorithm] | None = 
 
 
 def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
-    """The runs in some folders, by method. A folder may be that of a run or of a plan, or contain folders of runs."""
+    """The runs in some folders, by method: those of a plan in its order, then the others by name; seed by seed.
+
+    A folder may be that of a run or of a plan, or contain folders of runs.
+    """
     found: dict[str, list[History]] = {}
+    planned: list[str] = []
     for folder in folders:
         labels = {member.folder_name: member.label for member in _plan_members(folder)}
+        planned += labels.values()
         inside = sorted(path.parent for path in folder.glob("*/config.toml"))
         for run in [folder] if (folder / "config.toml").exists() else inside:
             history = History.load(run)
@@ -206,7 +211,8 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
         raise FedloomError(
             f"there is no run in {', '.join(map(str, folders))}: name the folder of a run or of a comparison."
         )
-    return {label: found[label] for label in sorted(found)}
+    in_order = dict.fromkeys([*(label for label in planned if label in found), *sorted(found)])
+    return {label: sorted(found[label], key=lambda run: int(run.config.get("seed", 0))) for label in in_order}
 
 
 def _unnamed_methods(objects: Mapping[str, Algorithm]) -> list[str]:
