@@ -28,6 +28,7 @@ ACROSS_MODULES = {
     "deploy/test_machines.py": "a deployment of the command line's own programs",
     "deploy/test_real.py": "a deployment over real Flower",
     "reports/test_browser.py": "the script of a report, in a real browser",
+    "api/test_mistakes.py": "what people pass to Python calls by mistake",
     "cli/test_mistakes.py": "what people mistype, in every command",
     "models/test_pyg.py": "the graph networks beside PyTorch Geometric's",
     "runs/test_resume_from_command_line.py": "runs that Python starts and the command line resumes",

@@ -69,6 +69,12 @@ def test_the_command_line_adds_a_method_to_a_comparison(tmp_path):
     both = json_output(app, "compare", *WORDS, "local", "--out", tmp_path / "c")
     assert [row["method"] for row in both["methods"]] == ["fedavg", "local"]
     assert both["methods"][0] == first["methods"][0]
+    assert first["evidence"] == []
+    assert both["evidence"] == json_output(app, "report", tmp_path / "c")["evidence"]
+    (row,) = both["evidence"]  # local has no global model
+    rates = {row["method"]: row["client_accuracy"] for row in both["methods"]}
+    assert row["lead"] == pytest.approx(rates[row["leader"]] - rates[row["rival"]])
+    assert (row["seeds"], row["low"], row["established"]) == (1, None, False)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +129,9 @@ def test_a_comparison_is_a_mapping_with_a_table_a_verdict_and_a_line_about_itsel
     assert list(at_once) == ["fedavg", "local", "fedprox:mu=0.1"]
     assert [row["method"] for row in at_once.rows] == list(at_once)
     assert str(at_once) == at_once.verdict
+    by_metric = {(row["metric"].split("/")[0], row["leader"]) for row in at_once.evidence}
+    assert by_metric == {("client_model", "local"), ("global_model", "fedavg")}
+    assert all(row["low"] < row["lead"] < row["high"] for row in at_once.evidence)
     assert repr(at_once).startswith("<Comparison of 3 methods, 2 seeds: clients' accuracy fedavg ")
     assert repr(at_once).endswith(f", in {at_once.folder}>")
     again = pickle.loads(pickle.dumps(at_once))  # noqa: S301

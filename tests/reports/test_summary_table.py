@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scipy.stats import ttest_rel
 
-from fedloom.reports.summary_table import differences, summary, verdict
+from fedloom.metrics.mae import MAE
+from fedloom.reports.summary_table import differences, evidence, summary, verdict
 from fedloom.runs.history import History
+from fedloom.runs.score import metric_notes
 from fedloom.runs.statistics import CLIENTS, GLOBAL
 
 
@@ -58,6 +61,34 @@ def test_verdict_names_the_best_where_every_pair_of_seeds_says_so() -> None:
     assert "a is best: 71.4 ± 7.6 %, 2.0 points above b (69.4 ± 7.5 %; between 1.9 and 2.1 points; " in text
     assert "paired over 5 seeds, 95 %" in text
     assert "--seeds" not in text
+
+
+def test_the_numbers_behind_the_verdict_are_those_of_a_paired_t_test() -> None:
+    scores = {"a": [0.80, 0.91, 0.85, 0.88], "b": [0.30, 0.402, 0.348, 0.41], "c": [0.81, 0.89, 0.85, 0.87]}
+    rows = evidence({name: [run([v], seed=n) for n, v in enumerate(values)] for name, values in scores.items()})
+    assert [(row["metric"], row["leader"], row["rival"]) for row in rows] == [(CLIENTS, "a", "c"), (CLIENTS, "a", "b")]
+    for row, pairs in zip(rows, (1, 3), strict=True):  # Holm: the smaller p-value stands for all pairs
+        test = ttest_rel(scores["a"], scores[row["rival"]])
+        ends = test.confidence_interval(1 - 0.05 / pairs)
+        assert (row["low"], row["high"]) == pytest.approx((ends.low, ends.high))
+        assert row["p"] == pytest.approx(min(1, pairs * test.pvalue))
+        assert row["lead"] == pytest.approx((ends.low + ends.high) / 2)
+        assert (row["seeds"], row["established"]) == (4, row["rival"] == "b")
+
+
+def test_one_seed_has_a_lead_without_an_interval_and_one_method_has_no_rival() -> None:
+    (row,) = evidence({"a": [run([0.9])], "b": [run([0.5])]})
+    assert row["lead"] == pytest.approx(0.4)
+    assert (row["low"], row["high"], row["p"], row["seeds"], row["established"]) == (None, None, 1.0, 1, False)
+    assert evidence({"a": [run([0.9])], "b": [run([0.5], stopped="loss is NaN")]}) == []
+
+
+def test_where_lower_is_better_the_lead_is_how_much_lower() -> None:
+    def errors(value: float) -> History:
+        return two_rounds({"client_model/own_test/mae/mean": value}, [0], made_by=metric_notes([MAE()]))
+
+    (row,) = evidence({"a": [errors(3.0)], "b": [errors(2.5)]})
+    assert (row["leader"], row["rival"], row["lead"]) == ("b", "a", 0.5)
 
 
 def test_fourteen_of_fourteen_seeds_are_established_and_more_seeds_do_not_make_it_worse() -> None:

@@ -60,7 +60,7 @@ def test_what_was_sent_is_down_and_up_and_between_clients():
         record |= {"bytes_down": 1, "bytes_up": 20, "bytes_between": 300, "steps": 4000}
     names = ("bytes_down", "bytes_up", "bytes_between", "bytes_sent", "steps")
     assert [run.total(name, upto=1) for name in names] == [2, 40, 600, 642, 8000]
-    with pytest.raises(KeyError):
+    with pytest.raises(FedloomError, match=r"unknown cost 'bytes_upwards'\. Did you mean 'bytes_up'"):
         run.total("bytes_upwards")
 
 
@@ -109,6 +109,12 @@ def test_clients_of_a_shared_model_have_it_and_a_client_that_is_not_there_is_ref
     assert all(torch.equal(mine[name], shared[name]) for name in shared)
     with pytest.raises(FedloomError, match="fedavg has no client '7': there are '0', '1', '2', '3'"):
         run.model(task, client=7)
+
+
+def test_a_task_with_another_model_is_refused(task):
+    run = fl.run(task, rounds=1)
+    with pytest.raises(FedloomError, match=r"but the model of the task own has 780: give the task of the run"):
+        run.model(fl.task_of(task.federation, torch.nn.Linear(64, 12)))
 
 
 def test_a_run_without_its_clients_states_asks_for_a_folder(task):

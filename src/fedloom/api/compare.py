@@ -8,9 +8,11 @@ from typing import Any
 
 from fedloom.api.plot import plot
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.arguments import list_from, observer_list, path_from, whole_number
+from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.reports.run_page import write_report
-from fedloom.reports.summary_table import cell_text, summary, verdict
+from fedloom.reports.summary_table import cell_text, evidence, summary, verdict
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, label_of, method_from
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
@@ -22,6 +24,7 @@ from fedloom.runs.trackers import make_trackers
 
 MOST_SHOWN = 4
 """How many methods a short description names."""
+EXAMPLE = "'fedavg', 'local'"
 
 
 class Comparison(dict[str, list[History]]):
@@ -48,6 +51,12 @@ class Comparison(dict[str, list[History]]):
     def verdict(self) -> str:
         """Which method is best, or which ones cannot be told apart."""
         return verdict(self)
+
+    @property
+    def evidence(self) -> list[dict[str, Any]]:
+        """The numbers behind the verdict: a row for each rival of the leader on each test, with ``metric``, ``leader``,
+        ``rival``, ``lead``, ``low`` and ``high`` (its 95 % interval), ``p``, ``seeds`` and ``established``."""
+        return evidence(self)
 
     def plot(self, path: str | Path | None = None, axis: str = "round") -> Any:
         """The score of all methods as a matplotlib figure, also saved to ``path`` if given.
@@ -98,17 +107,19 @@ def compare(
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
         **settings: Any other key of a run's config, as for ``fl.run``.
     """
+    if "method" in settings:
+        raise FedloomError("method: a comparison takes several, as its second argument: methods=['fedavg', 'local'].")
+    chosen = [spec if isinstance(spec, str) else method_from(spec) for spec in list_from("methods", methods, EXAMPLE)]
+    watch, folder = observer_list(observers), None if out is None else path_from("out", out)
     source = TaskSource.of(task)
-    chosen = [method_from(spec) if isinstance(spec, type) else spec for spec in methods]
     objects = {label_of(method): method for method in chosen if isinstance(method, Algorithm)}
     labels = [label_of(method) for method in chosen]
     values = {**settings, "task": source.section}
     plan = make_plan(values, labels, seeds, reach, task_of=source.of_seed, objects=objects)
-    folder = None if out is None else Path(out)
     make_trackers(track if folder is None else (), folder, "")  # refuses trackers without a folder
     if folder is not None:
         plan = write_comparison(folder, plan, source.is_named, source.of_seed, objects)
-    found = _finish(folder, plan, _with_trackers(lambda *_: observers, folder, track), source.of_seed, objects=objects)
+    found = _finish(folder, plan, _with_trackers(lambda *_: watch, folder, track), source.of_seed, objects=objects)
     warn_if_stopped(history for histories in found.values() for history in histories)
     return found
 
@@ -132,6 +143,8 @@ def resume_comparison(
         observers_of: The observers of the run of a method with a seed.
         track: Trackers that get every metric too.
     """
+    if workers is not None:
+        whole_number("workers", workers)
     plan = read_plan(folder, PLAN, has_task=task is not None)
     task_of = None if task is None else TaskSource.of(task).of_seed
     if rounds is not None:

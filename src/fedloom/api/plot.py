@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.api.several_runs import Runs, runs_by_label
-from fedloom.core.errors import FedloomError
 from fedloom.plotting.curves import curves_figure
+from fedloom.plotting.style import save_figure
 from fedloom.runs.statistics import score_panels
 
 
@@ -24,8 +24,5 @@ def plot(runs: Runs, path: str | Path | None = None, axis: str = "round") -> Any
     found = runs_by_label(runs)
     figure = curves_figure(score_panels(axis, found), list(found))
     if path is not None:
-        try:
-            figure.savefig(path, bbox_inches="tight")
-        except (OSError, ValueError) as error:
-            raise FedloomError(f"{path} cannot be written ({error}): choose another path or format.") from None
+        save_figure(figure, path)
     return figure

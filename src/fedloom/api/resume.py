@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedloom.api.compare import Comparison, resume_comparison
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.arguments import check_task, path_from
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.runs.history import History
@@ -43,11 +44,13 @@ def resume(
         observers: Functions that are called with the record of each round, including the rounds before the stop.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
     """
-    folder = Path(folder)
+    folder = path_from("folder", folder)
     kind = next((what for file, what in PLAN_FILES.items() if (folder / file).exists()), None)
     if kind is None:
-        if task is not None and not isinstance(task, Task):
+        if callable(task):
             raise FedloomError("task is a function of the seed, but a run has one seed: give the task itself.")
+        if task is not None:
+            check_task(task)
         history = resume_run(
             folder, task=task, method=method, rounds=rounds, workers=workers, engine=engine, ray_address=ray_address,
             observers=observers, track=track,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fedloom.core.arguments import list_from
 from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import flatten
 from fedloom.runs.history import History
 from fedloom.runs.plans.compare import histories, label_with_settings
 
-Runs = History | Mapping[str, Sequence[History]] | str | Path | Sequence[History | str | Path]
+Runs = History | Mapping[str, History | Sequence[History]] | str | Path | Sequence[History | str | Path]
 """A history, several histories, a comparison, or folders of runs or comparisons."""
 SEED = ("seed", "made_by")
 """What differs between runs of one method with several seeds."""
@@ -19,12 +20,12 @@ SEED = ("seed", "made_by")
 def runs_by_label(runs: Runs) -> dict[str, list[History]]:
     """The runs of each method, one per seed, by a label that says in which settings they differ."""
     if isinstance(runs, Mapping):
-        found = {label: list(some) for label, some in runs.items()}
+        found = {label: [some] if isinstance(some, History) else list(some) for label, some in runs.items()}
     elif isinstance(runs, str | Path):
         found = histories([Path(runs)])
     else:
         found = {}
-        for one in [runs] if isinstance(runs, History) else runs:
+        for one in [runs] if isinstance(runs, History) else list_from("runs", runs, "'runs/first', 'runs/second'"):
             if isinstance(one, History):
                 found.setdefault(label_with_settings(one), []).append(one)
             elif isinstance(one, str | Path):

@@ -99,7 +99,8 @@ def finish_comparison(
         raise
     rows, words = found.rows, found.verdict
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "methods": rows, "verdict": words, **notes_entry()}))
+        numbers = {"methods": rows, "verdict": words, "evidence": found.evidence}
+        typer.echo(json.dumps({"folder": str(folder), **numbers, **notes_entry()}))
         return
     print_table(rows, words, common_score(found))
     if (folder / "report.html").exists():

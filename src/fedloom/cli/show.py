@@ -27,7 +27,7 @@ def report(
     """
     from fedloom.cli.compare import print_table
     from fedloom.reports.run_page import write_report
-    from fedloom.reports.summary_table import summary, verdict
+    from fedloom.reports.summary_table import evidence, summary, verdict
     from fedloom.runs.plans.compare import histories
     from fedloom.runs.statistics import common_score
 
@@ -35,7 +35,8 @@ def report(
     page = write_report(found, out or folders[0] / "report.html")
     rows, score = summary(found), common_score(found)
     if as_json:
-        typer.echo(json.dumps({"report": str(page), "methods": rows, "verdict": verdict(found)}))
+        numbers = {"methods": rows, "verdict": verdict(found), "evidence": evidence(found)}
+        typer.echo(json.dumps({"report": str(page), **numbers}))
         return
     print_table(rows, verdict(found) if len(rows) > 1 else "", score)
     typer.echo(f"Report: {page}")

@@ -11,7 +11,11 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
+
+from fedloom.core.arguments import path_from
+from fedloom.core.errors import FedloomError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,6 +189,14 @@ def name_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None
         }
         axes.plot([x + 0.008, 1.0, 1.025], [y, y, place], transform=axes.transAxes, **leader)
         axes.text(1.035, place, shorten(name), color=hue, va="center", transform=axes.transAxes)
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Save a figure to a file, whose ending names the format."""
+    try:
+        figure.savefig(path_from("path", path), bbox_inches="tight")
+    except (OSError, ValueError) as error:
+        raise FedloomError(f"{path} cannot be written ({error}): choose another path or format.") from None
 
 
 def svg(figure: Figure, name: str, description: str) -> str:

@@ -30,7 +30,15 @@ PIXELS_PER_INCH = 107  # a full-width figure fills the page, and all letters hav
 def save_page(text: str, path: str | Path) -> Path:
     """Write a page atomically and return its path."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, text)
+    except OSError as error:
+        raise FedloomError(f"{path} cannot be written ({error.strerror}): name another file.") from None
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -40,7 +48,6 @@ def save_page(text: str, path: str | Path) -> Path:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return path
 
 
 def document(name: str, body: Iterable[str], data: str | None = None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedloom.runs.evidence import race
+from fedloom.runs.evidence import Race, race
 from fedloom.runs.history import History
 from fedloom.runs.score import ACCURACY, Score
 from fedloom.runs.statistics import (
@@ -98,13 +98,13 @@ def verdict(histories: Histories) -> str:
     """
     rows, score = summary(histories), common_score(histories)
     finished = [row for row in rows if not row["stopped"]]
-    found = [_race_sentence(finished, histories, test, score) for test in TESTS]
-    sentences = [sentence for sentence, _ in filter(None, found)]
+    found = [_race_sentence(ranked, rows, histories, test, score) for test, ranked in _races(histories, rows)]
+    sentences = [sentence for sentence, _ in found]
     if not sentences:
         sentences = [
             f"Fewer than two methods ran to their end with a measured {score.title}, so there is nothing to compare."
         ]
-    elif any(open_ for _, open_ in filter(None, found)):
+    elif any(open_ for _, open_ in found):
         more = max(5, 2 * max(row["seeds"] for row in finished))
         sentences.append(f"More seeds may decide it, for example --seeds {more}.")
     early = [str(row["method"]) for row in rows if row["stopped"]]
@@ -115,15 +115,47 @@ def verdict(histories: Histories) -> str:
     return " ".join(sentences)
 
 
+def evidence(histories: Histories) -> list[dict[str, Any]]:
+    """The numbers behind the verdict: on each test, a row for each rival of the leader, the nearest first.
+
+    Args:
+        histories: The runs of each method.
+
+    Returns:
+        Rows of ``metric``, ``leader``, ``rival``, ``lead`` (by how much the leader's mean over seeds is better, in the
+        unit of the score), ``low`` and ``high`` (the 95 % interval of the lead; None with fewer than two seeds), ``p``
+        (corrected for the number of methods), ``seeds`` (that both have), and ``established``.
+    """
+    score = common_score(histories)
+    return [
+        {"metric": _metric(test, score), "leader": ranked.leader, "rival": lead.rival, **lead.row("seeds")}
+        for test, ranked in _races(histories, summary(histories))
+        for lead in ranked.leads
+    ]
+
+
+def _metric(test: str, score: Score) -> str:
+    return {"client": score.clients, "global": score.shared}[test]
+
+
+def _races(histories: Histories, rows: Sequence[SummaryRow]) -> list[tuple[str, Race]]:
+    """The race on each test in which at least two methods were measured, of those that ran to their end."""
+    score = common_score(histories)
+    found = []
+    for test in TESTS:
+        names = [row["method"] for row in rows if not row["stopped"] and row[f"{test}_{score.name}"] is not None]
+        if len(names) > 1:
+            scores = {name: values_by_seed(histories[name], _metric(test, score), score.rank) for name in names}
+            found.append((test, race(scores)))
+    return found
+
+
 def _race_sentence(
-    rows: Sequence[SummaryRow], histories: Histories, test: str, score: Score
-) -> tuple[str, bool] | None:
-    """The sentence on one test, and whether a lead is still open; None if fewer than two methods were measured."""
-    key, metric = f"{test}_{score.name}", {"client": score.clients, "global": score.shared}[test]
-    by_method = {str(row["method"]): row for row in rows if row[key] is not None}
-    if len(by_method) < 2:
-        return None
-    ranked = race({name: values_by_seed(histories[name], metric, score.rank) for name in by_method})
+    ranked: Race, rows: Sequence[SummaryRow], histories: Histories, test: str, score: Score
+) -> tuple[str, bool]:
+    """The sentence on one test, and whether a lead is still open."""
+    key = f"{test}_{score.name}"
+    by_method = {str(row["method"]): row for row in rows if not row["stopped"] and row[key] is not None}
     on = TESTS[test] + ("" if score == ACCURACY else f", by {score.title},")
     first, second = by_method[ranked.leader], by_method[ranked.leads[0].rival]
     best, away = cell_text(first, key, score), "above" if score.higher_is_better else "below"

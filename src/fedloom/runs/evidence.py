@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,15 @@ class Lead:
     def is_established(self) -> bool:
         """Whether the leader is better than this rival."""
         return self.p <= 1 - LEVEL
+
+    def row(self, unit: str) -> dict[str, Any]:
+        """Its numbers under the names that tables and ``--json`` have.
+
+        Args:
+            unit: What was paired, in the plural.
+        """
+        ends = {"low": self.low, "high": self.high}
+        return {"lead": self.gap, **ends, "p": self.p, unit: self.units, "established": self.is_established}
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.arguments import check_task, path_from
+from fedloom.core.errors import FedloomError, unknown
 from fedloom.plotting.curves import curves_figure
+from fedloom.plotting.style import save_figure
 from fedloom.runs.checkpoint import read_server_state
 from fedloom.runs.client_model import client_model, client_number
 from fedloom.runs.early_stopping import EarlyStopping, best_so_far
@@ -163,6 +165,8 @@ class History:
                 ``bytes_sent``, which is all three.
             upto: The last round that counts; all rounds by default.
         """
+        if what not in (*BYTES, "bytes_sent", "steps"):
+            raise unknown("cost", what, (*BYTES, "bytes_sent", "steps"))
         records = [r for r in self.records if upto is None or r["round"] <= upto]
         if what == "bytes_sent":
             return sum(bytes_sent(r) for r in records)
@@ -185,7 +189,7 @@ class History:
         """
         figure = curves_figure(score_panels("round", {self.label: [self]}), [self.label])
         if path is not None:
-            figure.savefig(path, bbox_inches="tight")
+            save_figure(figure, path)
         return figure
 
     def model(self, task: Task, client: int | str | None = None, method: Algorithm | None = None) -> nn.Module:
@@ -197,7 +201,7 @@ class History:
                 stages; None is the global model.
             method: The method, if it is a Python object and the run has a folder.
         """
-        model = copy.deepcopy(task.model)
+        model = copy.deepcopy(check_task(task).model)
         if client is not None:
             row = self._client_row(task, str(client), method)
         elif self.row is not None:
@@ -205,6 +209,11 @@ class History:
         else:
             raise FedloomError(
                 f"{self.label} has no global model, its clients' models stay with the clients: name one with client=."
+            )
+        if len(row) != task.layout.width:
+            raise FedloomError(
+                f"this run's model has {len(row):,} numbers, but the model of the task {task.name} has "
+                f"{task.layout.width:,}: give the task of the run."
             )
         task.layout.fill(model, row)
         return model.eval()
@@ -233,7 +242,7 @@ class History:
         Args:
             folder: The run's folder.
         """
-        folder = Path(folder)
+        folder = path_from("folder", folder)
         config, manifest = read_run_values(folder), newest_manifest(folder)
         records = read_records(folder, manifest)
         return History(

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import flatten
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.spec import split_commas, split_spec
@@ -24,6 +25,8 @@ def method_from(spec: Method, settings: Mapping[str, Any] | None = None) -> Algo
     if isinstance(spec, str):
         name, own = split_spec(split_stages(spec)[0])
         return make_method({"name": name, **(settings or {}), **own})
+    if not isinstance(spec, Algorithm):
+        raise FedloomError(f"method={spec!r}: give a spec such as 'fedprox:mu=0.1', a method, or its class.")
     return spec
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedloom.core.arguments import whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.loop import is_over
@@ -21,7 +22,7 @@ def with_rounds(config: RunConfig, rounds: int | None) -> RunConfig:
     """The config with more rounds; None leaves it as it is, and fewer are refused."""
     if rounds is None:
         return config
-    if rounds < config.rounds:
+    if whole_number("rounds", rounds) < config.rounds:
         raise FedloomError(
             f"rounds={rounds}: the run has {config.rounds} rounds already, and it can only go on: give more, or start "
             "another run."

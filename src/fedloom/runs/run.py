@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.errors import StoppedWarning
+from fedloom.core.arguments import check_task, observer_list, path_from
+from fedloom.core.errors import FedloomError, StoppedWarning
 from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters
 from fedloom.core.task import Task
@@ -58,15 +59,15 @@ def run(
         The history: the config, a record per round, and a row per client. A run that diverged has ``stopped``, and
         warns with ``fl.StoppedWarning``.
     """
-    task = named_task(task, seed=seed) if isinstance(task, str) else task
+    task = named_task(task, seed=seed) if isinstance(task, str) else check_task(task)
+    watch, folder = observer_list(observers), None if out is None else path_from("out", out)
     values = {"rounds": rounds, "seed": seed, "local": local, "task": task_section(task), **settings}
     values["method"] = method if isinstance(method, str) else method_section(method_from(method))
     config = resolve(values, "the run's settings", task=None if task.is_named else task)
     algorithm = method_from_config(config) if isinstance(method, str) else method_from(method)
-    folder = None if out is None else Path(out)
     prepared = prepare(task, algorithm, config)
     trackers = make_trackers(track, folder, run_label(prepared.plain) if folder is None else folder.name)
-    history = execute(prepared, folder, [*observers, *trackers])
+    history = execute(prepared, folder, [*watch, *trackers])
     warn_if_stopped([history])
     return history
 
@@ -96,14 +97,17 @@ def resume_run(
         observers: Functions that are called with the record of each round.
         track: Trackers that get every metric too.
     """
-    folder = Path(folder)
+    folder = path_from("folder", folder)
+    if method is not None and not isinstance(method, Algorithm):
+        raise FedloomError(f"method={method!r}: give a method object; one that has a name is read from the folder.")
+    watch = observer_list(observers)
     config = with_rounds(load_config_to_resume(folder, task=task, method=method), rounds)
     if engine is not None:
         config = config.model_copy(update={"engine": engine, "ray_address": None})
     changes = {"workers": workers, "ray_address": ray_address}
     config = config.model_copy(update={key: value for key, value in changes.items() if value is not None}).check()
     prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
-    return resume_prepared(prepared, folder, [*observers, *make_trackers(track, folder, folder.name)])
+    return resume_prepared(prepared, folder, [*watch, *make_trackers(track, folder, folder.name)])
 
 
 def warn_if_stopped(histories: Iterable[History]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedloom.core.arguments import list_from
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.runs.statistics import BYTES
 
@@ -47,6 +48,7 @@ def make_trackers(names: Sequence[str], folder: Path | None, label: str, *, is_p
         label: What the trackers call the run.
         is_plan: Whether other runs have the same folder.
     """
+    names = list_from("track", names, "'tensorboard'")
     strange = [name for name in names if name not in MAKERS]
     if strange:
         raise unknown("tracker", strange[0], TRACKERS)

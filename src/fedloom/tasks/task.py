@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.concept_drift import Drift
@@ -97,9 +98,15 @@ def task(
             F1.
         seed: The seed of the partition and of the initial model.
     """
+    if not isinstance(name, str):
+        raise FedloomError(f"task name={name!r}: give a name of 'fedloom list tasks', for instance 'digits'.")
+    clients = None if clients is None else whole_number("clients", clients, least=None)
+    for key, share in {"test_share": test_share, "valid_share": valid_share}.items():
+        real_number(key, share)
     if alpha is not None:
         if partition is not None:
             raise FedloomError(f"alpha={alpha} and partition={partition} both say how to divide the data: give one.")
+        alpha = real_number("alpha", alpha)
         if path is not None and canonical_task(name) == "own":
             refuse_unclear_alpha(path, client_column, alpha)
         partition = dirichlet(alpha)
@@ -124,6 +131,6 @@ def task(
         kind=kind,
         loss=loss,
         metrics=metrics,
-        seed=seed,
+        seed=whole_number("seed", seed, least=None),
     )
     return build_task(settings)

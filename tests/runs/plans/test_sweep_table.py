@@ -29,12 +29,17 @@ def test_level_with_the_best_is_what_paired_seeds_do_not_tell_apart() -> None:
     scores = [[0.70, 0.72, 0.75], [0.69, 0.725, 0.74], [0.5, 0.52, 0.551]]
     rows = finished_sweep({"local.lr": [1, 2, 3]}, scores).rows
     assert [row["mark"] for row in rows] == ["best", "level", ""]
+    behind = rows[2]["behind"]
+    assert behind["lead"] == pytest.approx(0.2, abs=1e-3)
+    assert behind["low"] < behind["lead"] < behind["high"]
+    assert behind["p"] < 0.05
+    assert (behind["seeds"], behind["established"], rows[0]["behind"]) == (3, True, None)
     words = sweep_verdict(rows, VALIDATION, [CLIENTS])
     assert "It cannot be told apart from lr=2 (paired over 3 seeds, Holm over 3 pairs, 95 %)." in words
     clear = finished_sweep({"local.lr": [1, 2]}, [[0.70, 0.80, 0.90], [0.69, 0.791, 0.889]])
     assert "It is better than all others (paired over 3 seeds, 95 %)" in clear.verdict
     alone = finished_sweep({"local.lr": [1, 2]}, [[0.70], [0.69]])
-    assert [row["mark"] for row in alone.rows] == ["best", ""]
+    assert [(row["mark"], row["behind"]) for row in alone.rows] == [("best", None), ("", None)]
     assert "One seed does not establish its lead" in alone.verdict
 
 

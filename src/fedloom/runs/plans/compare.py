@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
 from fedloom.methods.registry import METHODS, method_class
@@ -58,11 +59,12 @@ def make_plan(
         task_of: The task as a function of the seed, if the values do not name it.
         objects: Methods that are Python objects, by their specs.
     """
-    methods = [label_of(spec) for spec in methods]
+    methods, seeds = [label_of(spec) for spec in methods], whole_number("seeds", seeds)
+    reach = None if reach is None else real_number("reach", reach)
+    if not methods:
+        raise FedloomError("there is no method to compare: give some, for instance fedavg and local.")
     if len(set(methods)) < len(methods):
         raise FedloomError(f"a method is named twice in {' '.join(methods)}: name each method once.")
-    if seeds < 1:
-        raise FedloomError(f"seeds={seeds}: it must be at least 1.")
     asked: dict[str, Any] = {} if reach is None else {"reach": reach}
     asked |= {OBJECTS: own} if (own := _unnamed_methods(objects or {})) else {}
     plan = {"methods": methods, "seeds": seeds, **asked, "config": dict(values)}
@@ -144,7 +146,7 @@ def prolong_comparison(folder: Path, plan: Mapping[str, Any], rounds: int, task_
         rounds: How many rounds its runs are to have.
         task_of: The task as a function of the seed, if the plan does not name it.
     """
-    asked = {**plan["config"], "rounds": rounds}
+    asked = {**plan["config"], "rounds": whole_number("rounds", rounds)}
     longer = {**plan, "config": _with_rounds(asked, plan["config"].get("rounds", DEFAULT_ROUNDS), folder)}
     if longer["config"] != plan["config"]:
         _check_rounds(longer, task_of)

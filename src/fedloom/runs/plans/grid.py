@@ -43,6 +43,8 @@ def read_grid(texts: Sequence[str]) -> Grid:
 
 def check_grid(grid: Mapping[str, Iterable[Any]]) -> Grid:
     """The grid as lists of plain values; an empty list or a repeated value is an error."""
+    if not isinstance(grid, Mapping):
+        raise FedloomError(f"grid={grid!r}: give the values of each key, for instance {{'local.lr': [0.05, 0.1]}}.")
     if not grid:
         raise FedloomError("a sweep needs a grid, for instance --grid local.lr=0.05,0.1.")
     found: Grid = {}

@@ -8,6 +8,7 @@ its own folder beside that file or below it.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 import fedloom
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.arguments import check_task
 from fedloom.core.errors import FedloomError
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
@@ -144,7 +146,13 @@ class TaskSource:
             return TaskSource({"name": task})
         if isinstance(task, Task):
             return TaskSource(task_section(task), lambda _: task, task.is_named)
-        return TaskSource(task_section(task(0)), task, False)
+        if not callable(task):
+            check_task(task)
+        try:
+            inspect.signature(task).bind(0)
+        except TypeError:
+            raise FedloomError("task is a function: it must take the seed, and return a task.") from None
+        return TaskSource(task_section(check_task(task(0), "task(0)")), task, False)
 
 
 def write_plan(

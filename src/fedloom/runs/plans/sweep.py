@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.arguments import path_from, whole_number
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
+from fedloom.plotting.style import save_figure
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import Method, method_from, with_method
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
@@ -105,7 +107,7 @@ class Sweep:
         """
         figure = sweep_figure(self.grid, self.rows, self.chosen_by)
         if path is not None:
-            figure.savefig(path, bbox_inches="tight")
+            save_figure(figure, path)
         return figure
 
     def __repr__(self) -> str:
@@ -156,7 +158,7 @@ def sweep(
     plan = make_plan(values, checked, seeds, metrics, task_of, algorithm)
     if source.is_named and "set_aside" in plan:
         task_of = None  # the plan's config builds the task, with validation parts
-    folder = None if out is None else Path(out)
+    folder = None if out is None else path_from("out", out)
     if folder is not None:
         write_plan(folder, PLAN, plan, source.is_named)
     swept = run_sweep(folder, plan, lambda *_: (), _factory(plan, task_of), algorithm)
@@ -173,9 +175,7 @@ def make_plan(
     method: Algorithm | None = None,
 ) -> dict[str, Any]:
     """Check every combination and return the plan of the sweep, with validation parts to choose by."""
-    if seeds < 1:
-        raise FedloomError(f"seeds={seeds}: it must be at least 1.")
-    plan: dict[str, Any] = {"grid": grid, "seeds": seeds, "config": dict(values)}
+    plan: dict[str, Any] = {"grid": grid, "seeds": whole_number("seeds", seeds), "config": dict(values)}
     plan |= _set_aside(plan, task_of, method)
     if "set_aside" in plan or any(key.split(".")[0] == "task" for key in grid):
         plan["config"] = {key: value for key, value in plan["config"].items() if key != "made_by"}  # other data

@@ -56,13 +56,16 @@ def sweep_rows(
         ranked = race({r["label"]: values_by_seed(runs[r["label"]], chosen_by, lambda v: -sign * v) for r in there})
         if all(lead.units > 1 for lead in ranked.leads):
             there[0]["tested"] = ranked.basis("seeds")
+            leads = {lead.rival: lead.row("seeds") for lead in ranked.leads}
             for row in there[1:]:
-                row["mark"] = "level" if row["label"] in ranked.level else ""
+                row["behind"] = leads.get(row["label"])
+                row["mark"] = "" if row["behind"] and row["behind"]["established"] else "level"
     return rows
 
 
 def _row(label: str, settings: Mapping[str, Any], runs: Sequence[History], metrics: Sequence[str]) -> SweepRow:
-    """A combination's row; the first metric decides, and ``tested`` says how the best one was held against the rest."""
+    """A combination's row; the first metric decides, ``tested`` says how the best one was held against the rest, and
+    ``behind`` has the best one's lead over this one."""
     scores = {metric: over_seeds([last_value(run, metric) for run in runs]) for metric in metrics}
     stopped = stop_reason(runs)
     return {
@@ -75,6 +78,7 @@ def _row(label: str, settings: Mapping[str, Any], runs: Sequence[History], metri
         "steps": sum(run.total("steps") for run in runs) / len(runs),
         "stopped": stopped,
         "tested": None,
+        "behind": None,
         "mark": "left out" if stopped or scores[metrics[0]][0] is None else "",
     }
 

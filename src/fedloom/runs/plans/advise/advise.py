@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fedloom.core.arguments import real_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters
@@ -99,7 +100,7 @@ def run_advice(
         one_task: Whether all seeds have the same task.
         watch: A function that is called before each run.
     """
-    if not minutes > 0 or not math.isfinite(minutes):
+    if not real_number("minutes", minutes) > 0 or not math.isfinite(minutes):
         raise FedloomError(f"minutes={minutes:g}: it must be a number above 0, for instance 2.")
     if values.get("early_stopping") is not None:
         raise FedloomError("advise decides itself how many rounds a candidate gets: leave out early_stopping.")

@@ -1,0 +1,97 @@
+"""Arguments of Python calls: one of another type is refused in a sentence, before any work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+
+LONGEST = 60
+"""How many characters of a strange value an error shows."""
+
+
+def whole_number(name: str, value: Any, least: int | None = 1) -> int:
+    """An argument that counts.
+
+    Args:
+        name: The argument's name.
+        value: What was given for it.
+        least: The least that it may be; None is no limit.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise _refusal(name, value, "it must be a whole number")
+    if least is not None and value < least:
+        raise FedloomError(f"{name}={value}: it must be at least {least}.")
+    return int(value)
+
+
+def real_number(name: str, value: Any) -> float:
+    """An argument that is a number.
+
+    Args:
+        name: The argument's name.
+        value: What was given for it.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise _refusal(name, value, "it must be a number")
+    return float(value)
+
+
+def path_from(name: str, value: Any) -> Path:
+    """An argument that is a file or a folder.
+
+    Args:
+        name: The argument's name.
+        value: What was given for it.
+    """
+    try:
+        return Path(value)
+    except TypeError:
+        raise _refusal(name, value, "give a path") from None
+
+
+def list_from(name: str, values: Any, example: str) -> list[Any]:
+    """An argument that is a list; a single text or value is refused.
+
+    Args:
+        name: The argument's name.
+        values: What was given for it.
+        example: How it is written, without brackets.
+    """
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise _refusal(name, values, f"give a list, for instance {name}=[{example}]")
+    return list(values)
+
+
+def observer_list(values: Any) -> list[Callable[[dict[str, Any]], None]]:
+    """The observers of a run.
+
+    Args:
+        values: What was given for them.
+    """
+    found = list_from("observers", values, "print")
+    for one in found:
+        if not callable(one):
+            raise _refusal("observers", one, "an observer is a function that takes the record of a round")
+    return found
+
+
+def check_task(value: Any, what: str = "task") -> Task:
+    """The task that was given; anything else is refused.
+
+    Args:
+        value: What was given.
+        what: What an error calls it.
+    """
+    if not isinstance(value, Task):
+        raise _refusal(what, value, "give a task, as fl.task and fl.task_of make one")
+    return value
+
+
+def _refusal(name: str, value: Any, words: str) -> FedloomError:
+    shown = repr(value)
+    return FedloomError(f"{name}={shown[:LONGEST]}{'...' if len(shown) > LONGEST else ''}: {words}.")
