@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.column_plan import MOST_LEVELS, ColumnPlan, fit_columns
+from fedloom.data.column_plan import ColumnPlan
+from fedloom.data.fit_columns import MOST_LEVELS, fit_columns
 from fedloom.data.readers.tables import Table
 
 NAN = float("nan")

@@ -4,35 +4,25 @@ A column of numbers is a feature; missing cells become the training median, and 
 A column of texts is a feature per level that the training samples have, and one for unknown levels. A date is days,
 month and weekday. A column that says nothing (constant, empty) or names its row (an index, an identifier) is left out.
 
-The kind of a column follows from all of its cells, but medians and levels are those of the training samples. The plan
-is stored with a model and in the schema of a deployment, so ``predict`` and sites do the same as the training did.
+The plan is fitted by ``data/fit_columns.py``. It is stored with a model and in the schema of a deployment, so
+``predict`` and sites do the same as the training did.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.readers.dates import date_features, date_form, parse_dates
+from fedloom.data.readers.dates import date_features, parse_dates
 from fedloom.data.readers.tables import Table, as_texts, name_list
 from fedloom.data.readers.words import encode_words
 
-MOST_LEVELS = 50
-"""A category has at most this many levels, the most frequent ones; the others are unknown levels."""
-MOST_WORDS = 10_000
-"""So many words of a column of words are known, the most frequent ones."""
-FEW_LEVELS = 20
-"""Cells of numbers and words with at most this many different values are a category, and otherwise an error."""
 MOST_LISTED = 8
 """Columns of plain numbers are said in one line each up to this number, and together above it."""
-INDEX = re.compile(r"|unnamed: ?\d+|index|id", re.IGNORECASE)
-IDENTIFIER = re.compile(r".*([_ .-]id|[a-z]I[dD])", re.DOTALL)
 
 
 class PlannedColumn(BaseModel):
@@ -50,6 +40,8 @@ class PlannedColumn(BaseModel):
     """The levels of a category that have a feature of their own; the words that are known."""
     seen: int = 0
     """How many levels the training samples have."""
+    numeric: bool = False
+    """Whether the levels of a category are numbers, so that 01 is 1."""
     length: int = 0
     """The most words of a cell."""
     form: str = ""
@@ -89,20 +81,28 @@ class PlannedColumn(BaseModel):
             flagged = ", and one for missing" if self.flag else ""
             return (
                 f"{self.name}: a category; a feature for each of {len(self.levels)}{more} levels "
-                f"({name_list(self.levels[:4])}{', …' if len(self.levels) > 4 else ''}), one for unknown{flagged}"
+                f"({self._shown_levels}), one for unknown{flagged}"
             )
         if self.role == "date":
-            filled = "" if self.fill is None else f"; missing ones become {_day(self.fill)}, the training median{flag}"
-            return f"{self.name}: a date; days, month, weekday and hour{filled}"
-        filled = "" if self.fill is None else f"; missing ones become {self.fill:.6g}, the training median{flag}"
-        return f"{self.name}: a number{filled}"
+            return f"{self.name}: a date; days, month, weekday and hour{self._filling(day_of)}{flag}"
+        return f"{self.name}: a number{self._filling('{:.6g}'.format)}{flag}"
+
+    def _filling(self, shown: Callable[[float], str]) -> str:
+        return "" if self.fill is None else f"; missing ones become {shown(self.fill)}, the training median"
+
+    @property
+    def _shown_levels(self) -> str:
+        """The first levels, each in one short line."""
+        shown = [" ".join(level.split()) for level in self.levels[:4]]
+        cut = [level if len(level) <= 30 else f"{level[:29]}…" for level in shown]
+        return name_list(cut) + (", …" if len(self.levels) > 4 else "")
 
     def encode(self, table: Table) -> np.ndarray:
         """The features of the column for each row: rows × features."""
         cells = table.columns[self.name]
         where = f"{table.where}: column '{self.name}'"
         if self.role == "category":
-            texts = as_texts(cells)
+            texts = _canonical(as_texts(cells)) if self.numeric else as_texts(cells)
             place = {level: number for number, level in enumerate(self.levels)}
             missing = np.array([not text for text in texts], dtype=bool)
             at = np.array([place.get(text, len(self.levels)) for text in texts])
@@ -113,7 +113,7 @@ class PlannedColumn(BaseModel):
         elif self.role == "words":
             return encode_words(as_texts(cells), self.levels, self.length, where)
         elif self.role == "date":
-            times, missing = self._filled(_times(cells, self.form, where), where)
+            times, missing = self._filled(times_of(cells, self.form, where), where)
             found = date_features(times)
         else:
             numbers, missing = self._filled(_numbers(cells, where), where)
@@ -165,6 +165,11 @@ class ColumnPlan(BaseModel):
         return any(column.fill is not None or column.levels for column in self.used)
 
     @property
+    def texts(self) -> list[str]:
+        """The columns whose cells are texts, also where all of a file's are numbers: 01 is not 1."""
+        return [column.name for column in self.used if column.role in ("category", "words") and not column.numeric]
+
+    @property
     def words(self) -> int:
         """The number of tokens that a column of words is made of, padding and unknown ones included; 0 without one."""
         return next((len(column.levels) + 2 for column in self.used if column.role == "words"), 0)
@@ -198,122 +203,8 @@ class ColumnPlan(BaseModel):
         return np.concatenate(encoded, 1) if len(encoded) != 1 else encoded[0]
 
 
-def fit_columns(table: Table, names: Sequence[str], train: np.ndarray) -> ColumnPlan:
-    """The plan of some columns of a table.
-
-    Args:
-        table: The table.
-        names: The columns that are inputs.
-        train: The rows that are training samples; medians and levels are theirs.
-    """
-    others = len(names) > 1
-    columns = (_fit(table, name, train, may_count=others and place == 0) for place, name in enumerate(names))
-    plan = ColumnPlan(columns=tuple(columns))
-    if not plan.used:
-        raise FedloomError(f"{table.where} has no column to learn from: {'; '.join(plan.lines) or 'add the inputs'}.")
-    return plan
-
-
-def _fit(table: Table, name: str, train: np.ndarray, may_count: bool) -> PlannedColumn:
-    """The plan of one column; the first of several may be a plain count of the rows, whatever its name is."""
-    cells, where = table.columns[name], f"{table.where}: column '{name}'"
-    if cells.dtype.kind == "f" and name not in table.names:
-        infinite = np.flatnonzero(np.isinf(cells))
-        if len(infinite):
-            raise FedloomError(f"{where}, row {infinite[0] + 1} is infinite: fill it in or leave the row out.")
-        return _fit_numbers(name, cells, train, may_count)
-    if cells.dtype.kind == "M":
-        return _fit_values(name, "date", _times(cells, "", where), train)
-    texts = as_texts(cells)
-    known = [text for text in texts if text]
-    form = date_form(known)
-    if form == "unclear":
-        return _left_out(name, "its dates may be day/month or month/day: write them as 2026-01-31")
-    if form:
-        return _fit_values(name, "date", _times(cells, form, where), train, form)
-    if name not in table.names:
-        _refuse_stray_words(texts, where)
-    return _fit_category(name, texts, train)
-
-
-def _fit_numbers(name: str, cells: np.ndarray, train: np.ndarray, may_count: bool) -> PlannedColumn:
-    known = cells[~np.isnan(cells)]
-    whole = bool(len(known)) and bool((known == np.floor(known)).all())
-    if whole and len(known) == len(cells) > 2:
-        if may_count and cells[0] in (0, 1) and bool((np.diff(cells) == 1).all()):
-            return _left_out(name, "it counts the rows")
-        if INDEX.fullmatch(name) and len(np.unique(cells)) == len(cells):
-            return _left_out(name, "it has another number in every row")
-    if whole and (INDEX.fullmatch(name) or IDENTIFIER.fullmatch(name)):
-        return _fit_category(name, as_texts(cells), train)
-    return _fit_values(name, "number", cells, train)
-
-
-def _fit_values(
-    name: str, role: Literal["number", "date"], values: np.ndarray, train: np.ndarray, form: str = ""
-) -> PlannedColumn:
-    """A column of numbers or of times in seconds."""
-    own = values[train]
-    missing, known = np.isnan(own), own[~np.isnan(own)]
-    if not len(known):
-        return _left_out(name, "it is empty in every training sample")
-    if known.min() == known.max() and not missing.any():
-        value = _day(known[0]) if role == "date" else f"{known[0]:g}"
-        return _left_out(name, f"it is {value} in every training sample")
-    fill = float(np.median(known)) if np.isnan(values).any() else None
-    return PlannedColumn(name=name, role=role, fill=fill, flag=bool(missing.any()), form=form)
-
-
-def _fit_category(name: str, texts: np.ndarray, train: np.ndarray) -> PlannedColumn:
-    own = [texts[row] for row in train]
-    counts = Counter(text for text in own if text)
-    known, missing = sum(counts.values()), len(own) - sum(counts.values())
-    if not counts:
-        return _left_out(name, "it is empty in every training sample")
-    if len(counts) == 1 and not missing:
-        return _left_out(name, f"it is '{next(iter(counts))[:40]}' in every training sample")
-    if len(counts) > 10 and 2 * len(counts) > known:
-        return _left_out(name, f"it has {len(counts):,} different texts in {known:,} training samples, like a name")
-    frequent = sorted(counts, key=lambda level: (-counts[level], level))[:MOST_LEVELS]
-    return PlannedColumn(
-        name=name, role="category", levels=tuple(sorted(frequent)), seen=len(counts), flag=bool(missing)
-    )
-
-
-def _refuse_stray_words(texts: np.ndarray, where: str) -> None:
-    """Raise an error if most cells are numbers, but not all: one word would make names of them."""
-    numbers = np.array([_is_number(text) for text in texts])
-    known = np.array([bool(text) for text in texts])
-    if 2 * numbers.sum() <= known.sum() or len(set(texts[known])) <= FEW_LEVELS:
-        return
-    row = int(np.flatnonzero(known & ~numbers)[0])
-    raise FedloomError(
-        f"{where}, row {row + 1}: '{texts[row][:40]}' is not a number, but most cells are: correct it, or ignore the "
-        "column."
-    )
-
-
-def fit_words(table: Table, name: str, train: np.ndarray) -> ColumnPlan:
-    """The plan of a column of words, one sample being a sequence of them.
-
-    Args:
-        table: The table.
-        name: The column.
-        train: The rows that are training samples; the known words are theirs.
-    """
-    cells = as_texts(table.columns[name])
-    counts = Counter(word for row in train for word in cells[row].split())
-    frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
-    longest = max(len(cell.split()) for cell in cells)
-    words = PlannedColumn(name=name, role="words", levels=tuple(sorted(frequent)), seen=len(counts), length=longest)
-    return ColumnPlan(columns=(words,))
-
-
-def _left_out(name: str, reason: str) -> PlannedColumn:
-    return PlannedColumn(name=name, role="left out", reason=reason)
-
-
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a number, with a point before the decimals."""
     try:
         float(text)
     except ValueError:
@@ -321,29 +212,45 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def reads_as_number(text: str) -> bool:
+    """Whether a text is a number, with a point or a comma before the decimals."""
+    return is_number(text) or is_number(text.replace(",", ".", 1))
+
+
+def _canonical(texts: np.ndarray) -> np.ndarray:
+    """Texts, of which numbers are written in one way."""
+    found = np.empty(len(texts), dtype=object)
+    found[:] = [as_texts(np.array([float(text)]))[0] if is_number(text) else text for text in texts]
+    return found
+
+
 def _numbers(cells: np.ndarray, where: str) -> np.ndarray:
     """Cells as numbers, NaN where they are missing."""
     if cells.dtype.kind == "f":
         numbers = cells
     else:
-        for row, text in enumerate(as_texts(cells), start=1):
-            if text and not _is_number(text):
+        texts = as_texts(cells)
+        for test in (reads_as_number, is_number):
+            strange = [row for row, text in enumerate(texts) if text and not test(text)]
+            if strange:
                 raise FedloomError(
-                    f"{where}, row {row}: '{text[:40]}' is not a number: correct it, or leave the row out."
+                    f"{where}, row {strange[0] + 1}: '{texts[strange[0]][:40]}' is not a number: correct it, or leave "
+                    "the row out."
                 )
-        numbers = np.array([float(text) if text else np.nan for text in as_texts(cells)])
+        numbers = np.array([float(text) if text else np.nan for text in texts])
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
         raise FedloomError(f"{where}, row {infinite[0] + 1} is infinite: fill it in or leave the row out.")
     return numbers
 
 
-def _times(cells: np.ndarray, form: str, where: str) -> np.ndarray:
+def times_of(cells: np.ndarray, form: str, where: str) -> np.ndarray:
     """Cells as seconds since 1970, NaN where they are missing."""
     if cells.dtype.kind == "M":
         return np.where(np.isnat(cells), np.nan, cells.astype("datetime64[s]").astype(np.float64))
     return parse_dates(as_texts(cells), form, where)
 
 
-def _day(seconds: float) -> str:
+def day_of(seconds: float) -> str:
+    """The day of a time, as 2026-01-31."""
     return str(np.datetime64(int(seconds), "s").astype("datetime64[D]"))

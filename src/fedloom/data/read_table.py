@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.column_plan import fit_columns, fit_words
 from fedloom.data.federate import Samples
 from fedloom.data.federation import Federation
+from fedloom.data.fit_columns import fit_columns, fit_words
 from fedloom.data.from_arrays import divide_samples, number_clients
 from fedloom.data.leak_groups import number_groups
 from fedloom.data.readers.tables import Table

@@ -78,7 +78,7 @@ def _table(path: Path, saved: SavedModel) -> NewSamples:
             f"{path.name} has named columns, but this model's inputs have no names: give an .npz with an array x "
             f"of shape ({shape})."
         )
-    table = read_table(path, [saved.target, *saved.target.split(","), *saved.others])
+    table = read_table(path, [saved.target, *saved.target.split(","), *saved.others, *plan.texts])
     _check_header(list(table.columns), plan, saved, path.name)
     x = plan.encode(table)
     labelled, targets = _table_targets(table, saved)

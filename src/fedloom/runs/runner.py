@@ -228,14 +228,18 @@ def _record_round(history: History, record: dict[str, Any], observers: Sequence[
 
 
 def partition_counts(task: Task) -> dict[str, Any]:
-    """The training samples per client and class, with the names of both; empty if there are too many clients."""
+    """The training samples per client and class, with the names of both, and what was made of the user's data.
+
+    If there are too many clients, only the latter.
+    """
     federation = task.federation
+    notes = {"notes": list(federation.notes)} if federation.notes else {}
     if federation.clients > PICTURED_CLIENTS:
-        return {}
+        return notes
     counts, names = federation.counts(), list(federation.class_names)
     return {
         "counts": counts.tolist(),
         "class_names": ["all classes"] if names and counts.shape[1] == 1 else names,
         "client_names": [federation.name(client) for client in range(federation.clients)],
-        **({"notes": list(federation.notes)} if federation.notes else {}),
+        **notes,
     }

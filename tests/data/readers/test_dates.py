@@ -20,6 +20,7 @@ from fedloom.data.readers.dates import date_features, date_form, parse_dates
         (["2026-02-30"], ""),
         (["12", "13"], ""),
         (["2026-01-31", "soon"], ""),
+        (["2026-01-31", "31.01.2026"], "mixed"),
         ([], ""),
     ],
 )

@@ -61,7 +61,8 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
-        raise FedloomError(f"{path.name} is not a readable CSV file in UTF-8 ({error}).") from error
+        hint = ": save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        raise FedloomError(f"{path.name} is not a readable CSV file in UTF-8 ({error}){hint}.") from error
 
 
 def _first_row(file: TextIO) -> str:

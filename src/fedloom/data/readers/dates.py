@@ -23,15 +23,23 @@ DAY = 86_400
 
 
 def date_form(texts: Sequence[str]) -> str:
-    """How dates are written in some texts; empty if they are not all dates, ``unclear`` if two forms fit."""
+    """How dates are written in some texts: a key of ``FORMS``.
+
+    It is empty if they are not all dates, ``unclear`` if two forms fit, ``mixed`` if none fits all of them.
+    """
     different = set(texts)
-    if not different or not all(text[0].isdigit() for text in different):
+    if not different or not all(is_date(text) for text in different):
         return ""
     fitting = [form for form in FORMS if all(_seconds(text, form) is not None for text in different)]
     if len(fitting) == 2:
         same = all(_seconds(text, fitting[0]) == _seconds(text, fitting[1]) for text in different)
         return fitting[0] if same else "unclear"
-    return fitting[0] if fitting else ""
+    return fitting[0] if fitting else "mixed"
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date in one of the forms."""
+    return text[:1].isdigit() and any(_seconds(text, form) is not None for form in FORMS)
 
 
 def parse_dates(texts: np.ndarray, form: str, where: str) -> np.ndarray:

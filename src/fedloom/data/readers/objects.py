@@ -72,11 +72,12 @@ def arrays_of_huggingface(
             f"this is a dictionary of datasets ({', '.join(dataset.keys())}): give one of them, or join them with "
             "datasets.concatenate_datasets."
         )
+    named = {target, client, group, *ignore}
+    inputs = [feature for name, feature in dataset.features.items() if name not in named]
+    if all(type(feature).__name__ in ("Value", "ClassLabel") for feature in inputs):
+        return None
     rows = dataset.with_format("numpy")[:]
     columns = {name: _images(np.asarray(rows[name]), dataset.features[name]) for name in dataset.column_names}
-    named = {target, client, group, *ignore}
-    if all(array.ndim == 1 and array.dtype != object for name, array in columns.items() if name not in named):
-        return None
     for name, array in columns.items():
         if name not in named and array.dtype == object:
             raise FedloomError(f"the dataset's column '{name}' has samples of different shapes: give one shape.")

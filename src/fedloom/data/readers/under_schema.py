@@ -78,7 +78,8 @@ def _table_samples(
     if len(schema.shape) != 1:
         raise FedloomError(f"{path.name} is a table, but the task needs inputs of shape {schema.shape}.")
     texts = [name for name in (target, *target.split(","), client_column, group_column) if name is not None]
-    table = read_table(path, texts, ignore)
+    known = [] if schema.table_plan is None else schema.table_plan.texts
+    table = read_table(path, [*texts, *known], ignore)
     names = target_columns(table, target)
     table.require([] if group_column is None else [group_column])
     inputs = [name for name in table.columns if name not in {*names, client_column, group_column}]
