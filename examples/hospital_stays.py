@@ -47,10 +47,12 @@ def main(folder: Path) -> None:
     write_csv(path)
     federation = fl.read(path, target="days", client="hospital")
     print("\n".join(federation.notes))
-    task = fl.task_of(federation)
+    task, errors = fl.task_of(federation), {}
     for method in ("fedavg", "local"):
         history = fl.run(task, method, rounds=10, eval_every=10)
-        print(f"{method}: mean absolute error {history.last('client_model/own_test/mae/mean'):.2f} days")
+        errors[method] = history.last("client_model/own_test/mae/mean")
+        print(f"{method}: mean absolute error {errors[method]:.2f} days")
+    print(f"together, hospitals err by {1 - errors['fedavg'] / errors['local']:.0%} less than alone (one seed)")
 
 
 if __name__ == "__main__":

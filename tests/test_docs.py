@@ -30,7 +30,7 @@ PAGES = [
     *sorted((HOME / "docs").glob("*.md")),
 ]
 EXAMPLES = sorted((HOME / "examples").glob("*.py"))
-REALLY_RUN = ("quickstart.md", "extend.md")
+REALLY_RUN = ("quickstart.md", "extend.md", "own-data.md")
 """Pages whose commands are run in order, in one folder, after the page's Python blocks."""
 
 
@@ -76,6 +76,8 @@ def test_commands_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.M
     if page.name == "quickstart.md":
         patients = next(text for text in blocks(page, "python") if "patients.csv" in text)
         exec(patients.split("task =")[0], {})  # noqa: S102
+    if page.name == "own-data.md":
+        runpy.run_path(str(HOME / "examples" / "hospital_stays.py"))["write_csv"](Path("stays.csv"))
     methods = [text for text in blocks(page, "python") if "@dataclass" in text or "class Wide" in text]
     Path("my_file.py").write_text("\n".join(methods))
     for line in commands(page):
