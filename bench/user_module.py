@@ -147,7 +147,7 @@ def compare_modules(data: fl.Federation, options: argparse.Namespace) -> None:
 
 def compare_workers(data: fl.Federation, options: argparse.Namespace) -> None:
     """One and two workers, and whether they give the same bytes."""
-    task, rounds, rows = fl.task_of(data, sequential()), 10 if options.quick else 30, {}
+    task, rounds, rows = fl.task_of(data, sequential()), 20 if options.quick else 30, {}
 
     def play(workers: int, clock: RoundClock) -> None:
         rows[workers] = our_rounds(task, rounds, workers=workers, observers=[clock]).row
