@@ -105,11 +105,27 @@ OTHERS = {
     "run --clients 4 --new-clients -1": "new_clients=-1",
     "run --eval-every -1": "eval_every=-1",
     "run --out one.csv --rounds 1 --clients 2": "one.csv",
+    "run --method fedprox:mu=nan": "mu=nan",
+    "run --target y": "target=y is about your own data",
+    "run --client-column who": "client_column=who",
+    "run --ignore id": "ignore=['id']",
+    "run --workers 100000": "workers=100000",
+    "run --model mlp:hidden=x": "hidden=x",
+    "run --model mlp:hidden=-1": "hidden=-1",
+    "run --model ends.py:Net": "SystemExit",
+    "run --model nets.py:Ends": "SystemExit",
+    "run --model nets.py:Narrow": "gives 3 outputs, but 10 classes",
+    "run --model nets.py:Several": "a dict of aux, logits",
+    "run --model nets.py:Detached": "do not depend on a parameter that trains",
+    "run --model nets.py:ListedParts": "ListedParts.parts",
+    "run --set made_by=3": "made_by",
+    "compare fedavg local --model nets.py:Narrow --clients 2 --rounds 1": "gives 3 outputs",
     "compare": "METHOD",
     "compare fedavgg local": "fedavgg",
     "compare fedavg local --seeds 0": "seeds=0",
     "compare fedavg local --seeds x": "'x' is not a valid integer",
     "compare fedavg local --config missing.toml": "missing.toml",
+    "compare fedavg local --set seed=x": "seed='x'",
     "sweep --method fedprox": "--grid",
     "sweep --method fedprox --grid method.mu": "method.mu",
     "sweep --method fedprox --grid nope.mu=1,2": "nope",
@@ -160,6 +176,42 @@ OTHERS = {
 }
 
 
+NETS = """
+from torch import nn
+
+class Narrow(nn.Linear):
+    def __init__(self, inputs, width=3):
+        super().__init__(inputs, width)
+
+    def forward(self, x):
+        return super().forward(x.flatten(1))
+
+class Several(Narrow):
+    def forward(self, x):
+        return {"aux": x, "logits": super().forward(x)}
+
+class Detached(Narrow):
+    def forward(self, x):
+        return super().forward(x).detach()
+
+class Ends(Narrow):
+    def __init__(self):
+        raise SystemExit
+
+class Batch(Narrow):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+
+    def forward(self, x):
+        if len(x) > 2:
+            raise RuntimeError("too many")
+        return super().forward(x)
+
+class ListedParts(Batch):
+    parts = ["weight"]
+"""
+
+
 @pytest.fixture
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Try:
     """Type a command in a folder with broken files; return its one sentence."""
@@ -179,6 +231,8 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         "noclass.py": "x = 1\n",
         "raises.py": "raise RuntimeError('boom')\n",
         "notamodule.py": "class Net:\n    pass\n",
+        "ends.py": "import sys\nsys.exit(0)\n",
+        "nets.py": NETS,
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -220,6 +274,20 @@ def test_a_wrong_word_is_one_sentence(attempt: Try, words: str) -> None:
 
 def test_a_command_has_forty_mistakes_to_make() -> None:
     assert len(SETTINGS) >= 40
+
+
+@pytest.mark.usefixtures("attempt")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_code_of_the_users_that_raises_in_a_round_is_one_sentence(
+    workers: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"run --model nets.py:Batch --clients 2 --rounds 1 --quiet --workers {workers}"
+    monkeypatch.setattr(sys, "argv", ["fedloom", *words.split()])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    (last,) = capsys.readouterr().err.splitlines()
+    assert last.startswith("error: your code raised RuntimeError: too many (nets.py, line ")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk without room")

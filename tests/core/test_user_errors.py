@@ -1,6 +1,6 @@
 """What a user's code raised is told with the line of her own file, not of the libraries that it called."""
 
-from fedloom.core.user_errors import describe_error
+from fedloom.core.user_errors import WorkerError, describe_error, describe_user_error
 
 FILE = """import torch
 
@@ -27,3 +27,9 @@ def test_the_place_is_the_last_line_of_the_users_file(tmp_path):
 def test_without_a_line_of_the_user_there_is_no_place():
     assert describe_error(KeyError()) == "KeyError"
     assert describe_error(KeyError("row")) == "KeyError: 'row'"
+
+
+def test_an_exception_that_did_not_go_through_the_users_code_is_not_hers():
+    assert describe_user_error(KeyError("row")) is None
+    assert describe_user_error(WorkerError("Traceback ...", None)) is None
+    assert describe_user_error(WorkerError("Traceback ...", "KeyError (net.py, line 5)")) == "KeyError (net.py, line 5)"

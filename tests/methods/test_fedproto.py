@@ -11,6 +11,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
+from fedloom.core.objective import SquaredError
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.training.batches import Assignment
@@ -143,4 +144,4 @@ def test_fedproto_refuses_a_task_without_classes():
     with pytest.raises(
         FedloomError, match="fedproto averages features by class, but this task has no class per sample"
     ):
-        fl.run(Task("t", held, mlp()), "fedproto", rounds=1)
+        fl.run(Task("t", held, mlp(classes=1), objective=SquaredError()), "fedproto", rounds=1)

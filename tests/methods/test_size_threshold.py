@@ -207,7 +207,7 @@ def test_without_validation_data_no_threshold_is_looked_for():
 
 def test_a_score_that_is_no_accuracy_is_refused():
     held = replace(PLANTED.federation, columns={**PLANTED.federation.columns, "y": torch.zeros(len(PLANTED.federation.columns["y"]), 1)})  # fmt: skip # noqa: E501
-    task = Task("t", held, nn.Sequential(nn.Linear(10, 3), nn.Linear(3, 1)), objective=SquaredError())
+    task = Task("t", held, nn.Sequential(nn.Linear(20, 3), nn.Linear(3, 1)), objective=SquaredError())
     with pytest.raises(FedloomError, match="this task is scored by squared_error: give a number"):
         fl.run(task, AUTO, rounds=1)
 

@@ -26,6 +26,7 @@ from fedloom.cli.run import resume, run
 from fedloom.cli.show import report
 from fedloom.cli.sweep import sweep
 from fedloom.core.errors import FedloomError, StoppedWarning
+from fedloom.core.user_errors import describe_user_error
 
 app = typer.Typer(
     name="fedloom",
@@ -73,7 +74,8 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
     except click.ClickException as error:
-        typer.echo(f"error: {_usage_sentence(error)}", err=True)
+        if error.format_message():  # a command without any word has printed its help instead
+            typer.echo(f"error: {_usage_sentence(error)}", err=True)
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         typer.echo("stopped.", err=True)
@@ -83,6 +85,12 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         typer.echo(f"error: {_disk_sentence(error)}", err=True)
+        sys.exit(2)
+    except Exception as error:
+        described = describe_user_error(error)
+        if described is None:  # a mistake of this library: its traceback is what we need
+            raise
+        typer.echo(f"error: your code raised {described}; fl.run in Python shows the whole traceback.", err=True)
         sys.exit(2)
 
 

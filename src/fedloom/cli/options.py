@@ -174,7 +174,7 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
 
     values: Values = read_toml(file) if file is not None else {}
     before = deepcopy(values)
-    for section in ("task", "local", "selection"):
+    for section in ("task", "local", "selection", "made_by"):
         if not isinstance(values.get(section, {}), dict):
             raise FedloomError(f"{section} in {file} must be a section with keys, [{section}], not a value.")
     _set_partition(values, options.get("alpha"), options.get("partition"))
@@ -190,7 +190,7 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     if isinstance(values.get("method"), str):
         values["method"] = {"name": values["method"]}
     values = override(values, options.get("set") or [])
-    for section in ("task", "local", "selection", "method"):
+    for section in ("task", "local", "selection", "method", "made_by"):
         if not isinstance(values.get(section, {}), dict):
             raise FedloomError(f"--set {section}=...: {section} is a section; set one of its keys.")
     values = without_replaced_objects(values, before)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -228,6 +228,11 @@ def _parts_of(model: nn.Module, names: Sequence[str]) -> dict[str, list[str]]:
         last = names[-1].rpartition(".")[0]
         return {"head": [f"{last}.*" if last else "*"]}  # a bare layer is all head
     everything = [name for name, _ in model.named_parameters()]
+    lists = declared.values() if isinstance(declared, Mapping) else [None]
+    if not all(isinstance(patterns, list | tuple) for patterns in lists):
+        raise FedloomError(
+            f"{type(model).__name__}.parts is {declared!r}: give a dict of lists, for instance {{'head': ['fc3.*']}}."
+        )
     for part, patterns in declared.items():
         for pattern in patterns:
             if not any(_matches(name, [pattern]) for name in everything):

@@ -60,7 +60,7 @@ def _user_object(name: str, what: str) -> object:
         )
     except FedloomError:
         raise
-    except Exception as error:  # whatever the user's file raises
+    except (Exception, SystemExit) as error:  # whatever the user's file raises; a script may end itself
         raise FedloomError(f"{what} '{name}': {where} cannot be imported ({describe_error(error)}).") from error
     found = getattr(module, own, None)
     if found is None and (where == "__main__" or "<locals>" in own):

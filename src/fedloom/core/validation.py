@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ def validate(kind: Any, values: Any, where: str) -> Any:
         values: The plain values.
         where: What an error calls the values, for instance the path of their file.
     """
+    for key, value in values.items() if isinstance(values, Mapping) else ():
+        if isinstance(value, float) and math.isnan(value):
+            raise FedloomError(f"{key}=nan in {where}: give a number.")
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:

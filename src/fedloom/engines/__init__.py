@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from fedloom.core.errors import FedloomError
 from fedloom.engines.inline import Inline
 from fedloom.engines.processes import Processes
 from fedloom.rounds.client_runtime import ClientRuntime
@@ -14,8 +17,18 @@ ENGINES = {
 }
 
 
-def check(name: str, address: str | None = None) -> None:
+PROCESSES_PER_CORE = 16
+"""More processes than this are a mistake: one per core is enough."""
+
+
+def check(name: str, address: str | None = None, workers: int = 1) -> None:
     """Refuse, before any work, an engine that cannot run here."""
+    cores = os.cpu_count() or 1
+    if name in ("auto", "processes") and workers > PROCESSES_PER_CORE * cores:
+        raise FedloomError(
+            f"workers={workers}: this machine has {cores} cores, and each worker is a process of its own: use at most "
+            f"{PROCESSES_PER_CORE * cores}, best one per core."
+        )
     if name == "ray":
         from fedloom.engines.ray_cluster import check_reachable
 

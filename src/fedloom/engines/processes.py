@@ -16,12 +16,14 @@ import traceback
 from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
+from fedloom.core.user_errors import WorkerError, describe_user_error
 from fedloom.engines.cpu_progress import CpuProgress
 from fedloom.engines.shared_tensors import Header, SharedTensors
 from fedloom.rounds.client_runtime import ClientRuntime
@@ -130,7 +132,7 @@ def _receive(worker: ForkedWorker) -> Tensors:
     if kind == "refused":
         raise FedloomError(payload)
     if kind == "failed":
-        raise RuntimeError(f"in a worker process:\n{payload}")
+        raise WorkerError(*payload)
     return {name: view.clone() for name, view in worker.results.read(payload).items()}
 
 
@@ -148,11 +150,11 @@ def _serve(
         except (EOFError, OSError):
             os._exit(0)
         try:
-            answer: tuple[str, str | Header] = ("done", up.write(runtime.do(job, *_read_message(down, header))))
+            answer: tuple[str, Any] = ("done", up.write(runtime.do(job, *_read_message(down, header))))
         except FedloomError as error:
             answer = ("refused", str(error))
-        except Exception:
-            answer = ("failed", traceback.format_exc())
+        except Exception as error:
+            answer = ("failed", (traceback.format_exc(), describe_user_error(error)))
         try:
             pipe.send(answer)
         except OSError:

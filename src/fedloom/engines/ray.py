@@ -25,6 +25,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.user_classes import user_modules
+from fedloom.core.user_errors import WorkerError, describe_user_error
 from fedloom.engines.ray_cluster import connect, import_ray, last_line, leave
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, LocalEngine, Tensors
@@ -49,15 +50,15 @@ class RayWorker:
         """Take the client runtime, whose modules can be imported by now."""
         self.runtime = runtime
 
-    def do(self, job: Job, shared: Packed, each: Packed, kept: Packed) -> tuple[str, str | Packed]:
+    def do(self, job: Job, shared: Packed, each: Packed, kept: Packed) -> tuple[str, Any]:
         """Do one job, whose clients' tensors are those of ``each`` and ``kept``, in order."""
         try:
             message = Message(_unpack(shared), _unpack(each))
             return "done", _pack(self.runtime.do(job, message, _unpack(kept)))
         except FedloomError as error:
             return "refused", str(error)
-        except Exception:
-            return "failed", traceback.format_exc()
+        except Exception as error:
+            return "failed", (traceback.format_exc(), describe_user_error(error))
 
 
 class Ray(LocalEngine):
@@ -172,7 +173,7 @@ def _receive(answer: tuple[str, Any]) -> Tensors:
     if kind == "refused":
         raise FedloomError(payload)
     if kind == "failed":
-        raise RuntimeError(f"in a Ray worker:\n{payload}")
+        raise WorkerError(*payload)
     return _unpack(payload)
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.user_errors import describe_error
 from fedloom.models.chain import Shape
 from fedloom.models.cnn import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small
 from fedloom.models.conv1d import conv1d
@@ -119,7 +120,11 @@ def build(
             raise FedloomError(f"model '{name}' has no option '{option}': {known}.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seeds.key(seed, "model"))
-        return kind.builder(shape, classes, **options)
+        try:
+            return kind.builder(shape, classes, **options)
+        except (TypeError, ValueError, RuntimeError) as error:  # an option of a wrong type or size
+            shown = ", ".join(f"{option}={value}" for option, value in options.items())
+            raise FedloomError(f"model '{name}' cannot be made with {shown}: {describe_error(error)}.") from error
 
 
 def _one_shape(name: str, shapes: Shape | Mapping[str, Shape]) -> tuple[int, ...]:

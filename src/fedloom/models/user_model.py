@@ -53,7 +53,7 @@ def user_model(
                 _fill_lazy_layers(made, input_shape)
         except FedloomError:
             raise
-        except Exception as error:  # whatever the user's code raises
+        except (Exception, SystemExit) as error:  # whatever the user's code raises
             raise FedloomError(f"model '{name}' cannot be made: {describe_error(error)}.") from error
     if not isinstance(made, nn.Module):
         raise FedloomError(f"model '{name}' gives {_article(made)} and not a torch.nn.Module: return a module.")

@@ -18,7 +18,6 @@ PASSES = ((True, 2), (False, 2), (False, 1))
 """Whether the model is in training mode, and how many samples it gets. A last batch may hold one sample."""
 
 
-@torch.no_grad()
 def check_outputs(task: Task) -> None:
     """Refuse a model that does not take a sample of the task, or whose outputs do not fit the task's targets.
 
@@ -33,6 +32,12 @@ def check_outputs(task: Task) -> None:
         for trains, samples in PASSES:
             positions = first.expand(samples)
             outputs = _outputs(task, model.train(trains), positions)
+            if not outputs.requires_grad:
+                raise FedloomError(
+                    f"the outputs of the model {_name(task)} do not depend on a parameter that trains: look for "
+                    "detach() or torch.no_grad() in its forward pass."
+                )
+            outputs = outputs.detach()
             if _form_is_known(task):
                 _check_form(task, outputs, task.targets(positions))
             if bool(outputs.isnan().any()):
@@ -65,12 +70,12 @@ def _form_is_known(task: Task) -> bool:
 
 def _check_form(task: Task, outputs: Tensor, targets: Tensor) -> None:
     """Refuse outputs of another shape than the targets need."""
-    classes, wide = task.federation.classes, tuple(targets.shape[1:])
+    classes, wide, several = task.federation.classes, tuple(targets.shape[1:]), targets[0].numel()
     needed, each = {
         "classes": ((classes,), f"{classes} classes need one for each"),
         "tokens": ((*wide, classes), f"{classes} classes at {wide[0] if wide else 0} tokens need one for each"),
-        "labels": (wide, f"{targets[0].numel()} labels need one for each"),
-        "number": (wide, f"{targets[0].numel()} numbers need one for each" if wide else "a number needs one"),
+        "labels": (wide, f"{several} labels need one for each" if several > 1 else "a label needs one"),
+        "number": (wide, f"{several} numbers need one for each" if several > 1 else "a number needs one"),
     }[task.kind]
     fits = outputs.shape == (len(targets), *needed)
     if task.kind == "number":  # a column of numbers is as good as numbers

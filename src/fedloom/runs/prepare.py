@@ -49,7 +49,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
 
     ``made_of`` replaces the fingerprint of the task, for tasks whose data are not in this process.
     """
-    engine.check(config.engine, config.ray_address)
+    engine.check(config.engine, config.ray_address, config.workers)
     check_devices(task)
     if made_of is None:  # a server without data has no sample
         check_outputs(task)

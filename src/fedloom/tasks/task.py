@@ -31,11 +31,14 @@ from fedloom.tasks.registry import canonical_task, task_builder
 def build_task(settings: TaskSettings) -> Task:
     """The task that settings name."""
     settings = replace(settings, name=canonical_task(settings.name)).with_named_model()
-    if settings.kind is not None and settings.name != "own":
-        raise FedloomError(
-            f"kind={settings.kind} says what the targets of your own data are, but task {settings.name} has its own: "
-            "leave it out, or give --data FILE."
-        )
+    usual = TaskSettings(settings.name)
+    for about in ("kind", "target", "client_column", "ignore"):
+        value = getattr(settings, about)
+        if settings.name != "own" and value not in (getattr(usual, about), []):
+            raise FedloomError(
+                f"{about}={value} is about your own data, but task {settings.name} has its own: leave it out, or give "
+                "--data FILE."
+            )
     built = task_builder(settings.name).build(settings)
     if settings.loss is not None:
         units = target_units(built.federation)

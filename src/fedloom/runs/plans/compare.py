@@ -201,20 +201,35 @@ def histories(folders: Sequence[Path]) -> dict[str, list[History]]:
     """
     found: dict[str, list[History]] = {}
     planned: list[str] = []
+    runs: dict[Path, History] = {}
     for folder in folders:
         labels = {member.folder_name: member.label for member in _plan_members(folder)}
         planned += labels.values()
         inside = sorted(path.parent for path in folder.glob("*/config.toml"))
-        for run in [folder] if (folder / "config.toml").exists() else inside:
-            history = History.load(run)
+        here = [folder] if (folder / "config.toml").exists() else inside
+        if not here:
+            raise FedloomError(f"there is no run in {folder}: name the folder of a run or of a comparison.")
+        for run in here:
+            if run.resolve() in runs:
+                raise FedloomError(f"the run {run} is named twice: name each run once.")
+            history = runs[run.resolve()] = History.load(run)
             label = labels.get(run.name.rpartition("-seed")[0]) or label_with_settings(history)
             found.setdefault(label, []).append(history)
-    if not found:
-        raise FedloomError(
-            f"there is no run in {', '.join(map(str, folders))}: name the folder of a run or of a comparison."
-        )
+    if len(folders) > 1:
+        _check_same_task(runs)
     in_order = dict.fromkeys([*(label for label in planned if label in found), *sorted(found)])
     return {label: sorted(found[label], key=lambda run: int(run.config.get("seed", 0))) for label in in_order}
+
+
+def _check_same_task(runs: Mapping[Path, History]) -> None:
+    """Refuse runs of different tasks: their scores are not seeds of one thing, and nobody wins."""
+    tasks = {folder: run.config["task"].get("path") or run.config["task"]["name"] for folder, run in runs.items()}
+    (first, task), *others = tasks.items()
+    for folder, other in others:
+        if other != task:
+            raise FedloomError(
+                f"{first.name} is a run of {task} and {folder.name} one of {other}: report the runs of each task apart."
+            )
 
 
 def _unnamed_methods(objects: Mapping[str, Algorithm]) -> list[str]:

@@ -234,7 +234,10 @@ def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def first_seed(plan: Mapping[str, Any]) -> int:
     """The first of a plan's seeds."""
-    return int(plan["config"].get("seed", RunConfig().seed))
+    seed = plan["config"].get("seed", RunConfig().seed)
+    if not isinstance(seed, int):
+        raise FedloomError(f"seed={seed!r}: give a whole number.")
+    return seed
 
 
 def seeds_of(plan: Mapping[str, Any]) -> range:
