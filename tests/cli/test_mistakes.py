@@ -108,7 +108,7 @@ OTHERS = {
     "run --method fedprox:mu=nan": "mu=nan",
     "run --target y": "target=y is about your own data",
     "run --client-column who": "client_column=who",
-    "run --ignore id": "ignore=['id']",
+    "run --ignore id": "ignore=",
     "run --workers 100000": "workers=100000",
     "run --model mlp:hidden=x": "hidden=x",
     "run --model mlp:hidden=-1": "hidden=-1",
