@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import nn
@@ -48,7 +47,7 @@ _SHARED_STATISTICS = nn.modules.batchnorm._BatchNorm
 class Execution:
     """The chosen execution, the reason, and how many clients train as one cohort.
 
-    ``halved_from`` is the number of clients from which on a round is an even number of cohorts; 0 if there is none.
+    ``halved_from`` is the number of clients from which on a round is two cohorts at least; 0 if there is none.
     """
 
     name: str
@@ -134,15 +133,10 @@ def _obstacle(trainer: LocalTrainer) -> str | None:
 def cohorts(ids: list[int], sizes: torch.Tensor, execution: Execution) -> list[list[int]]:
     """Split the clients of a round into cohorts, largest clients first, so that several workers have something to do.
 
-    Where each half of a round has enough work, the number of cohorts is even and they are of the same length, so that
-    two workers end together: clients are dealt to two cohorts in turn, and more cohorts are of clients of similar size.
-    The rule does not depend on the number of workers.
+    Cohorts are of similar size. If there would be one or two, and each has enough work, clients are dealt to two in
+    turn, which are then alike. The rule does not depend on the number of workers.
     """
     ordered = sorted(ids, key=lambda client: (-int(sizes[client]), client))
-    if not 0 < execution.halved_from <= len(ordered):
-        return [ordered[i : i + execution.cohort] for i in range(0, len(ordered), execution.cohort)]
-    number = 2 * math.ceil(len(ordered) / (2 * execution.cohort))
-    if number == 2:
+    if 0 < execution.halved_from <= len(ordered) <= 2 * execution.cohort:
         return [ordered[0::2], ordered[1::2]]
-    cuts = [len(ordered) * place // number for place in range(number + 1)]
-    return [ordered[start:end] for start, end in pairwise(cuts)]
+    return [ordered[i : i + execution.cohort] for i in range(0, len(ordered), execution.cohort)]
