@@ -45,6 +45,7 @@ def test_python_and_the_command_line_write_the_same_folder(tmp_path):
     ],
     ids=["methods and seeds", "rounds"],
 )
+@pytest.mark.usefixtures("without_report")
 def test_a_comparison_grows_to_the_bytes_of_one_that_was_made_at_once(steps, at_once, tmp_path):
     for step in steps:
         grown = fl.compare(digits(), **{"rounds": 2, **step}, out=tmp_path / "c")
@@ -52,6 +53,7 @@ def test_a_comparison_grows_to_the_bytes_of_one_that_was_made_at_once(steps, at_
     assert grown == at_once
 
 
+@pytest.mark.usefixtures("without_report")
 def test_what_is_there_is_not_run_again(at_once, tmp_path):
     rounds: list[int] = []
     fl.compare(digits(), ["fedavg"], rounds=1, out=tmp_path / "c")
@@ -64,6 +66,7 @@ def test_what_is_there_is_not_run_again(at_once, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in at_once.folder.rglob("*.safetensors")} == before
 
 
+@pytest.mark.usefixtures("without_report")
 def test_the_command_line_adds_a_method_to_a_comparison(tmp_path):
     first = json_output(app, "compare", *WORDS, "fedavg", "--out", tmp_path / "c")
     both = json_output(app, "compare", *WORDS, "local", "--out", tmp_path / "c")
@@ -92,6 +95,7 @@ def test_another_comparison_is_not_mixed_in(change, message, at_once):
     assert written(at_once.folder) == before
 
 
+@pytest.mark.usefixtures("without_report")
 def test_more_rounds_are_refused_where_they_matter_and_nothing_is_written(tmp_path):
     cosine = {"local": {"schedule": "cosine", "lr_decay": 0.1}, "out": tmp_path / "c"}
     fl.compare(digits(), ["fedavg"], rounds=1, **cosine)
@@ -112,6 +116,7 @@ class Halved(fl.FedAvg):
         return {**server, "row": (server["row"] + replies.mean("row")) / 2}
 
 
+@pytest.mark.usefixtures("without_report")
 def test_a_finished_run_of_a_method_object_stays_and_an_unfinished_one_asks_for_it(tmp_path):
     fl.compare(digits(), [Halved()], rounds=1, out=tmp_path / "c")
     found = fl.compare(digits(), ["local"], rounds=1, out=tmp_path / "c")
@@ -147,6 +152,7 @@ def test_the_report_that_it_writes_is_the_one_that_its_folder_gives(at_once):
     assert all(set(run.seconds) == {0, 1, 2} for runs in at_once.values() for run in runs)
 
 
+@pytest.mark.usefixtures("without_report")
 def test_a_target_is_in_the_rows(tmp_path):
     found = fl.compare(digits(), ["fedavg"], rounds=2, reach=0.01, out=tmp_path / "c")
     assert found.rows[0]["reached"] == 1

@@ -6,25 +6,23 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from support.synthetic import federation, mlp
-
-WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
+from support.synthetic import federation
 
 
 @pytest.fixture(scope="module")
 def task():
-    return fl.task_of(federation([30, 20, 10]), mlp())
+    return fl.task("digits", clients=4, alpha=0.5)
 
 
 @pytest.fixture(scope="module")
 def history(task):
-    return fl.run(task, rounds=1, local=WORK)
+    return fl.run(task, rounds=1)
 
 
 @pytest.fixture(scope="module")
 def folder(task, tmp_path_factory):
     """The folder of a comparison of one method."""
-    return fl.compare(task, ["fedavg"], rounds=1, local=WORK, out=tmp_path_factory.mktemp("c") / "c").folder
+    return fl.compare(task, ["fedavg"], rounds=1, eval_every=0, out=tmp_path_factory.mktemp("c") / "c").folder
 
 
 class NoMethod:

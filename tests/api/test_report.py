@@ -24,17 +24,16 @@ def test_the_page_of_a_comparison_is_in_its_folder(compared):
 
 def test_a_history_a_folder_and_a_list_have_pages_too(compared, tmp_path):
     history = compared["fedavg"][0]
-    for number, runs in enumerate((history, str(compared.folder), [history, compared["local"][0]], [compared.folder])):
+    for number, runs in enumerate((str(compared.folder), [history, compared["local"][0]])):
         page = fl.report(runs, tmp_path / f"{number}.html", title="Hospitals")
         assert "Hospitals" in page.read_text()
     assert fl.report(history) == history.folder / "report.html"
 
 
-def test_runs_in_memory_need_a_path(tmp_path):
+def test_runs_in_memory_need_a_path():
     history = fl.run(fl.task("digits", clients=4), rounds=1)
     with pytest.raises(FedloomError, match="these runs have no folder"):
         fl.report([history])
-    assert fl.report(history, tmp_path / "r.html").exists()
 
 
 @pytest.mark.parametrize("runs", [[], {}, [3]])

@@ -11,6 +11,8 @@ from support.command_line import output
 from support.folders import stop_after, written
 from support.synthetic import federation, mlp
 
+pytestmark = pytest.mark.usefixtures("without_report")
+
 
 def digits() -> fl.Task:
     return fl.task("digits", clients=4, alpha=0.5)
