@@ -59,7 +59,7 @@ def table_targets(table: Table, names: Sequence[str], kind: str | None, classes:
     called = f"column '{names[0]}'"
     if kind == "tokens":
         return _tags(table, names[0])
-    texts = as_texts(table.columns[names[0]])
+    texts = as_texts(table.columns[names[0]]) if kind == "labels" else table.values(names[0])
     for row, text in enumerate(texts, start=1):
         if len(text) > LONGEST_NAME:
             raise FedloomError(

@@ -109,7 +109,8 @@ def _looks_measured(values: np.ndarray, numbers: np.ndarray) -> str:
 def _number_targets(numbers: np.ndarray, where: str, called: str, why: str) -> Targets:
     if len(np.unique(numbers)) == 1:
         raise FedloomError(f"{where}: {called} is {numbers[0]:g} in every row: there is nothing to learn.")
-    other = "" if why == "as asked" else "; --kind classes takes each value as a class"
+    whole = bool((numbers == np.floor(numbers)).all())
+    other = "; --kind classes takes each value as a class" if whole and why != "as asked" else ""
     note = f"{called} is a number ({why}), from {numbers.min():g} to {numbers.max():g}{other}"
     return Targets("number", numbers.astype(np.float32), 1, (), note)
 

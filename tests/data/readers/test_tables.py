@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.data.readers.tables import as_texts, read_table, read_tables_per_client, table_header, table_of_frame
 
@@ -82,3 +83,19 @@ def test_a_client_without_a_name_is_named_by_its_row(tmp_path):
     (tmp_path / "a.csv").write_text("n,site\n1,a\n2,\n")
     with pytest.raises(FedloomError, match="column 'site', row 2: the cell is empty"):
         read_table(tmp_path / "a.csv").texts("site", "client")
+
+
+@pytest.mark.parametrize(("mark", "kind"), [(";", "number"), ("\t", "number"), (",", "classes")])
+def test_a_target_with_decimal_commas_is_a_number_where_commas_do_not_separate_cells(tmp_path, mark, kind):
+    rows = [f'{n % 7}{mark}"{n % 5},{n % 3}"' for n in range(40)]
+    (tmp_path / "a.csv").write_text("\n".join([f"a{mark}days", *rows]))
+    made = fl.read(tmp_path / "a.csv", target="days", clients=2)
+    assert fl.task_of(made).kind == kind
+    if kind == "number":
+        assert made.columns["y"][:4].tolist() == pytest.approx([0.0, 1.1, 2.2, 3.0])
+
+
+def test_an_error_shows_a_column_without_a_name(tmp_path):
+    (tmp_path / "a.csv").write_text(",a\n1,2\n")
+    with pytest.raises(FedloomError, match=r"its columns are \(no name\), a"):
+        read_table(tmp_path / "a.csv").require(["b"])

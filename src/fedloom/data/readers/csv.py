@@ -70,9 +70,10 @@ def _first_row(file: TextIO) -> str:
     return next((line for line in file if line.strip()), "")
 
 
-def _file_separator(path: Path) -> str:
+def has_decimal_commas(path: Path) -> bool:
+    """Whether a comma may stand before decimals: it does not separate the cells of the file."""
     with _readable(path), _open(path) as file:
-        return separator(_first_row(file), path)
+        return separator(_first_row(file), path) != ","
 
 
 def _open(path: Path) -> TextIO:
@@ -115,7 +116,7 @@ def _read_columns(path: Path, text: Collection[str]) -> dict[str, np.ndarray]:
     if twice:
         raise FedloomError(f"{path.name} has the column '{twice[0]}' twice: give each column its own name.")
     pieces: list[list[np.ndarray]] = [[] for _ in header]
-    decimal_comma = _file_separator(path) != ","
+    decimal_comma = has_decimal_commas(path)
     for rows in chunks:
         for place, cells in enumerate(zip(*rows, strict=True)):
             pieces[place].append(text_cells(cells) if header[place] in text else _cells(cells, decimal_comma))

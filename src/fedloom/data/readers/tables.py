@@ -6,6 +6,7 @@ A table is columns by name. Numbers are float64 (NaN: missing), texts are object
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.readers.csv import csv_columns, csv_rows, text_cells
+from fedloom.data.readers.csv import csv_columns, csv_rows, has_decimal_commas, text_cells
 from fedloom.data.readers.leaf import list_parts
 from fedloom.data.readers.parquet import parquet_columns, parquet_header
 
 LONGEST_NAME = 200  # characters of a label or a client
 TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet")
+DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)?")
 MOST_NAMES = 12  # at most this many names in an error message
 FILE_NAME = "client"
 """The client column of a folder with one table per client: the names of the files."""
@@ -34,11 +36,13 @@ class Table:
         columns: The columns by name.
         where: What an error calls the table.
         names: Columns whose numbers are names, as a pandas category of numbers.
+        decimal_commas: Whether 1,5 is a number.
     """
 
     columns: Mapping[str, np.ndarray]
     where: str
     names: Collection[str] = field(default_factory=frozenset)
+    decimal_commas: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -68,6 +72,19 @@ class Table:
         for name in names:
             if name not in self.columns:
                 raise FedloomError(f"{self.where} has no column '{name}': its columns are {name_list(self.columns)}.")
+
+    def values(self, name: str) -> np.ndarray:
+        """A column as texts; if all are numbers, with a point before their decimals.
+
+        Args:
+            name: The column.
+        """
+        words = as_texts(self.columns[name])
+        if not self.decimal_commas or not all(DECIMAL_COMMA.fullmatch(word) for word in words if word):
+            return words
+        found = np.empty(len(words), dtype=object)
+        found[:] = [word.replace(",", ".") for word in words]
+        return found
 
     def texts(self, name: str, what: str) -> np.ndarray:
         """A column of names as texts, none of them missing.
@@ -107,7 +124,7 @@ def as_texts(column: np.ndarray) -> np.ndarray:
 
 def name_list(names: Collection[str]) -> str:
     """Names for an error message: the first few, and how many more there are."""
-    shown = list(names)
+    shown = [name or "(no name)" for name in names]
     more = f" and {len(shown) - MOST_NAMES} more" if len(shown) > MOST_NAMES else ""
     return f"{', '.join(shown[:MOST_NAMES])}{more}"
 
@@ -139,7 +156,7 @@ def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] 
     """
     if path.suffix.lower() == ".parquet":
         return Table(parquet_columns(path, ignore), path.name)
-    table = Table(csv_columns(path, texts), path.name)
+    table = Table(csv_columns(path, texts), path.name, decimal_commas=has_decimal_commas(path))
     table.require(list(ignore))
     return table.without(ignore)
 
@@ -184,7 +201,8 @@ def read_tables_per_client(
     sizes = [len(table) for *_, table in pieces]
     joined[FILE_NAME] = np.repeat(np.array([client for client, *_ in pieces], dtype=object), sizes)
     test = np.repeat([part == "test" for _, part, _ in pieces], sizes)
-    return Table(joined, folder.name), test if test.any() else None
+    commas = all(table.decimal_commas for *_, table in pieces)
+    return Table(joined, folder.name, decimal_commas=commas), test if test.any() else None
 
 
 def _concatenate(columns: Sequence[np.ndarray]) -> np.ndarray:

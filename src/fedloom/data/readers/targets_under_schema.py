@@ -65,7 +65,7 @@ def table_targets_under_schema(table: Table, target: str, schema: DataSchema) ->
         return _labels(texts, schema, where)
     if kind == "tokens":
         return _tags(texts, schema, where)
-    return number_values(texts, where) if kind == "number" else class_numbers(texts, schema, where)
+    return number_values(table.values(names[0]), where) if kind == "number" else class_numbers(texts, schema, where)
 
 
 def number_values(values: np.ndarray, where: str) -> np.ndarray:
