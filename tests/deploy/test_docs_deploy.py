@@ -185,7 +185,7 @@ def test_the_sentences_about_unreadable_data_are_those_that_a_site_says(
     unreadable = {
         "no column": ([*header[:-1], "label"], rows),
         "NaN": (header, change_cell(rows, 17, 1, "nan")),
-        "n/a": (header, change_cell(rows, 17, 1, "n/a")),
+        "word": (header, change_cell(rows, 17, 1, "high")),
         "unclear": (header, change_cell(rows, 5, -1, "unclear")),
     }
     sentences = []
