@@ -95,7 +95,7 @@ def after_a_stop(method: Algorithm) -> float:
 
 
 def _differences(one: Path, other: Path) -> float:
-    names = {path.relative_to(base) for base in (one, other) for path in base.glob("checkpoints/*")}
+    names = {path.relative_to(base) for base in (one, other) for path in base.glob("checkpoints/**/*.safetensors")}
     names |= {Path("metrics.jsonl"), Path("clients.json")}
     same = [(one / name).exists() and (other / name).exists() for name in names]
     return float(sum(not here or (one / n).read_bytes() != (other / n).read_bytes() for n, here in zip(names, same, strict=True)))  # fmt: skip # noqa: E501
