@@ -301,6 +301,9 @@ def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_pat
     inside("run", *SMALL, "--out", "a")
     config = tmp_path / "a" / "config.toml"
     config.write_text(config.read_text().replace(f'fedloom = "{__version__}"', 'fedloom = "0.0.1"'))
+    assert "config.toml was changed since the run wrote it" in refusal(inside("resume", "a"))
+    for manifest in (tmp_path / "a" / "checkpoints").glob("manifest-*"):  # versions before 0.6 wrote none
+        manifest.unlink()
     assert "was written by fedloom 0.0.1" in refusal(inside("resume", "a"))
     assert "not the folder of a run" in refusal(inside("resume", "."))
 

@@ -145,9 +145,10 @@ def test_a_run_whose_data_or_models_are_gone_says_so(folder: Path, tmp_path: Pat
     shutil.copytree(folder / "fedavg", run)
     config = (run / "config.toml").read_text()
     (run / "config.toml").write_text(config.replace(str(folder / "own"), str(tmp_path / "own")))
+    for manifest in (run / "checkpoints").glob("manifest-*"):  # they vouch for the config as it was
+        manifest.unlink()
     assert client_model(run, "north").client == "north"
-    for file in (run / "checkpoints").iterdir():
-        file.unlink()
+    shutil.rmtree(run / "checkpoints")
     with pytest.raises(fl.FedloomError, match="has no checkpoint yet"):
         client_model(run, "north")
     (tmp_path / "own" / "north" / "0.json").unlink()

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedloom.core.arguments import check_task, list_from, observer_list, path_from, real_number, whole_number
+from fedloom.core.arguments import list_from, observer_list, path_from, real_number, whole_number
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
+from fedloom.core.task import Task, check_task
 from support.synthetic import federation, mlp
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fedloom.api.compare import Comparison, resume_comparison
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.arguments import check_task, path_from
+from fedloom.core.arguments import path_from
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
+from fedloom.core.task import Task, check_task
 from fedloom.runs.history import History
 from fedloom.runs.plans.compare import PLAN
 from fedloom.runs.plans.plan import PLAN_FILES, TaskOf

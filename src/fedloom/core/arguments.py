@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
 
 LONGEST = 60
 """How many characters of a strange value an error shows."""
@@ -23,7 +22,7 @@ def whole_number(name: str, value: Any, least: int | None = 1) -> int:
         least: The least that it may be; None is no limit.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise _refusal(name, value, "it must be a whole number")
+        raise argument_error(name, value, "it must be a whole number")
     if least is not None and value < least:
         raise FedloomError(f"{name}={value}: it must be at least {least}.")
     return int(value)
@@ -37,7 +36,7 @@ def real_number(name: str, value: Any) -> float:
         value: What was given for it.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise _refusal(name, value, "it must be a number")
+        raise argument_error(name, value, "it must be a number")
     return float(value)
 
 
@@ -51,7 +50,7 @@ def path_from(name: str, value: Any) -> Path:
     try:
         return Path(value)
     except TypeError:
-        raise _refusal(name, value, "give a path") from None
+        raise argument_error(name, value, "give a path") from None
 
 
 def list_from(name: str, values: Any, example: str) -> list[Any]:
@@ -63,7 +62,7 @@ def list_from(name: str, values: Any, example: str) -> list[Any]:
         example: How it is written, without brackets.
     """
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
-        raise _refusal(name, values, f"give a list, for instance {name}=[{example}]")
+        raise argument_error(name, values, f"give a list, for instance {name}=[{example}]")
     return list(values)
 
 
@@ -76,22 +75,17 @@ def observer_list(values: Any) -> list[Callable[[dict[str, Any]], None]]:
     found = list_from("observers", values, "print")
     for one in found:
         if not callable(one):
-            raise _refusal("observers", one, "an observer is a function that takes the record of a round")
+            raise argument_error("observers", one, "an observer is a function that takes the record of a round")
     return found
 
 
-def check_task(value: Any, what: str = "task") -> Task:
-    """The task that was given; anything else is refused.
+def argument_error(name: str, value: Any, words: str) -> FedloomError:
+    """The error for an argument of another type.
 
     Args:
-        value: What was given.
-        what: What an error calls it.
+        name: The argument's name.
+        value: What was given for it.
+        words: What it must be, without a full stop.
     """
-    if not isinstance(value, Task):
-        raise _refusal(what, value, "give a task, as fl.task and fl.task_of make one")
-    return value
-
-
-def _refusal(name: str, value: Any, words: str) -> FedloomError:
     shown = repr(value)
     return FedloomError(f"{name}={shown[:LONGEST]}{'...' if len(shown) > LONGEST else ''}: {words}.")

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.arguments import argument_error
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, Inputs, Transform, input_names, map_inputs, named_inputs, prepare_inputs
@@ -201,3 +202,15 @@ class Task:
         """Targets at some positions."""
         y = self.federation.columns["y"]
         return y.index_select(0, positions.reshape(-1)).view(*positions.shape, *y.shape[1:])
+
+
+def check_task(value: object, what: str = "task") -> Task:
+    """The task that was given; anything else is refused.
+
+    Args:
+        value: What was given.
+        what: What an error calls it.
+    """
+    if not isinstance(value, Task):
+        raise argument_error(what, value, "give a task, as fl.task and fl.task_of make one")
+    return value

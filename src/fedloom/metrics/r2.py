@@ -16,7 +16,7 @@ class R2(NumberMetric):
     """1 - squared error / squared distance of the targets from their own mean: 1 is perfect, 0 is the mean's.
 
     The mean is that of the samples that are measured: a client's own, or all clients' where results are pooled. It is
-    undefined where all targets are equal.
+    undefined where all targets are equal, or differ by less than a millionth of their size.
     """
 
     def sums(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedloom.core.arguments import check_task, path_from
+from fedloom.core.arguments import path_from
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.task import check_task
 from fedloom.plotting.curves import curves_figure
 from fedloom.plotting.style import save_figure
 from fedloom.runs.checkpoint import read_server_state

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.arguments import check_task, observer_list, path_from
+from fedloom.core.arguments import observer_list, path_from
 from fedloom.core.errors import FedloomError, StoppedWarning
 from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters
-from fedloom.core.task import Task
+from fedloom.core.task import Task, check_task
 from fedloom.metrics.registry import complete_metrics
 from fedloom.runs.config_schema import DEFAULT_ROUNDS
 from fedloom.runs.history import History

@@ -19,10 +19,9 @@ from typing import Any
 import fedloom
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.arguments import check_task
 from fedloom.core.errors import FedloomError
 from fedloom.core.named_part import hyperparameters, without_none
-from fedloom.core.task import Task
+from fedloom.core.task import Task, check_task
 from fedloom.core.validation import read_toml
 from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig, to_toml
