@@ -27,7 +27,7 @@ def chosen_output(model: nn.Module, returned: Any) -> Tensor:
         return returned
     name, choices = getattr(model, "output", None), _choices(returned)
     if not isinstance(name, str | int):
-        raise FedloomError(_undeclared(model, returned, choices))
+        raise FedloomError(_refusal(model, returned, choices))
     if isinstance(name, int) and not isinstance(returned, Mapping):
         name = list(choices)[name] if -len(choices) <= name < len(choices) else str(name)
     if name not in choices:
@@ -46,7 +46,7 @@ def _choices(returned: Any) -> dict[Any, Any]:
     return {field.name: getattr(returned, field.name) for field in fields(returned)} if is_dataclass(returned) else {}
 
 
-def _undeclared(model: nn.Module, returned: Any, choices: dict[Any, Any]) -> str:
+def _refusal(model: nn.Module, returned: Any, choices: dict[Any, Any]) -> str:
     what = f"the model {type(model).__name__} returns a {type(returned).__name__}"
     if not choices:
         return f"{what}: return a tensor, the outputs."

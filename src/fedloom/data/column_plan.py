@@ -113,14 +113,14 @@ class PlannedColumn(BaseModel):
         elif self.role == "words":
             return encode_words(as_texts(cells), self.levels, self.length, where)
         elif self.role == "date":
-            times, missing = self._filled(times_of(cells, self.form, where), where)
+            times, missing = self._fill_missing(times_of(cells, self.form, where), where)
             found = date_features(times)
         else:
-            numbers, missing = self._filled(_numbers(cells, where), where)
+            numbers, missing = self._fill_missing(_numbers(cells, where), where)
             found = numbers.astype(np.float32)[:, None]
         return np.concatenate([found, missing[:, None].astype(np.float32)], 1) if self.flag else found
 
-    def _filled(self, values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+    def _fill_missing(self, values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
         """The values with missing ones filled in, and which were missing."""
         missing = np.isnan(values)
         if not missing.any():

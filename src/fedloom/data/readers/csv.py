@@ -135,14 +135,14 @@ def _cells(cells: Sequence[str], decimal_comma: bool) -> np.ndarray:
     try:
         return np.array(cells, dtype=np.float64)
     except ValueError:
-        filled = _filled(cells)
+        filled = _with_nan(cells)
     try:
         return np.array([cell.replace(",", ".") for cell in filled] if decimal_comma else filled, dtype=np.float64)
     except ValueError:
         return text_cells(cells)
 
 
-def _filled(cells: Sequence[str]) -> list[str]:
+def _with_nan(cells: Sequence[str]) -> list[str]:
     return ["nan" if cell.strip() in MISSING else cell for cell in cells]
 
 
