@@ -94,7 +94,8 @@ def test_what_needs_classes_says_so(kind, tasks):
         fl.with_withheld_class(federation, 0, 1)
     assert ("Tagger does not return" if kind == "tokens" else "no class per sample") in refusal(tasks[kind], "fedproto")
     if kind != "tokens":
-        assert "threshold=auto compares accuracies" in refusal(tasks[kind], "fedhybridavglg:threshold=auto")
+        said = refusal(tasks[kind], "fedhybridavglg:threshold=auto")
+        assert f"threshold=auto compares accuracies, but this task is scored by {tasks[kind].score_name}:" in said
 
 
 @pytest.mark.parametrize("kind", KINDS)

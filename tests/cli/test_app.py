@@ -250,6 +250,7 @@ MISTAKES = {
     "bad setting": (["--set", "rounds"], "write it as key=value"),
     "size groups": (["--set", "size_groups=[9,3]"], "the first below the second"),
     "missing file": (["nowhere.toml"], "there is no configuration file nowhere.toml"),
+    "method without its option": (["fedprox:mu=1"], "for a method write --method fedprox:mu=1"),
     "missing own data": (["--data", "nowhere.csv"], "nowhere.csv does not exist"),
     "unknown execution": (["--execution", "fast"], "unknown execution 'fast'"),
     "unknown tracker": (["--track", "comet"], "unknown tracker 'comet'"),

@@ -229,6 +229,7 @@ UNTRACED = {
     "functional dropout": (FreeDropout, "loop", "vmap cannot take it"),
     "a parameter of no layer": (Scaled, "vectorised", "uses the tensor 'scale' outside of a layer"),
     "a layer of another kind": (Normalised, "vectorised", "its layer 'norm' is LayerNorm"),
+    "a single layer": (lambda: nn.Linear(20, 5), "vectorised", "it is a single layer: put it into an nn.Sequential"),
     "a hook": (hooked, "vectorised", "its layer 'fc1' has a hook"),
     "a hook in a Sequential": (hooked_sequential, "vectorised", "its layer '0' has a hook"),
 }

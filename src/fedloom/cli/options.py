@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -172,6 +173,8 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     from fedloom.runs.python_objects import refuse_to_run, without_replaced_objects
     from fedloom.runs.resolve_config import override
 
+    if file is not None and not file.exists() and _names_method(str(file)):
+        raise FedloomError(f"there is no configuration file {file}: for a method write --method {file}.")
     values: Values = read_toml(file) if file is not None else {}
     before = deepcopy(values)
     for section in ("task", "local", "selection", "made_by"):
@@ -196,6 +199,13 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     values = without_replaced_objects(values, before)
     refuse_to_run(values, str(file), with_method=False)
     return values
+
+
+def _names_method(text: str) -> bool:
+    """Whether a text is a built-in method, with its settings and stages or without."""
+    from fedloom.methods.registry import METHODS, canonical_method
+
+    return canonical_method(re.split("[:+]", text)[0]) in METHODS
 
 
 def _set_partition(values: Values, alpha: float | None, partition: str | None) -> None:

@@ -53,7 +53,7 @@ def check_probe(task: Task) -> None:
     """Refuse a task on which no threshold can be measured."""
     if task.objective.score != "accuracy":
         raise FedloomError(
-            f"threshold=auto compares accuracies, but this task is scored by {task.objective.score}: give a number."
+            f"threshold=auto compares accuracies, but this task is scored by {task.score_name}: give a number."
         )
     if not int(task.federation.valid.sizes.sum()):
         raise FedloomError(

@@ -74,7 +74,7 @@ class RAWCS:
             raise FedloomError(GROUPS)
         if task.objective.score != "accuracy":
             raise FedloomError(
-                f"selection 'rawcs' weighs devices by accuracy, but this task has {task.objective.score}: "
+                f"selection 'rawcs' weighs devices by accuracy, but this task has {task.score_name}: "
                 "use random or powerofchoice."
             )
 

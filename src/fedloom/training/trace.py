@@ -40,6 +40,8 @@ def trace(model: nn.Module, sample: Callable[[], Inputs]) -> LayerGraph:
     Raises:
         Untraceable: If it has none.
     """
+    if isinstance(model, nn.Linear):
+        raise Untraceable("it is a single layer: put it into an nn.Sequential")
     hooked = hooked_layer(model)
     if hooked is not None:
         raise Untraceable(f"its layer '{hooked}' has a hook")
@@ -84,7 +86,7 @@ def _steps(model: nn.Module, train: bool) -> tuple[Step, ...]:
     places: dict[fx.Node, int] = {}
     steps: list[Step] = []
     turns: Counter[str] = Counter()
-    for node in _needed(graph):
+    for node in _nodes_before_output(graph):
         if node.op == "placeholder":
             places[node] = 0
         elif node.op == "output":
@@ -101,7 +103,7 @@ def _steps(model: nn.Module, train: bool) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _needed(graph: fx.Graph) -> list[fx.Node]:
+def _nodes_before_output(graph: fx.Graph) -> list[fx.Node]:
     """The nodes that the output depends on, in order."""
     needed: set[fx.Node] = set()
     for node in reversed(graph.nodes):
