@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+import fedloom as fl
 from fedloom.core.errors import FedloomError
 from support.synthetic import federation
 
@@ -22,6 +24,12 @@ def test_validation_parts_are_set_aside_from_training_and_nothing_else_changes()
     assert after.test is before.test
     assert after.with_validation_as_test().test is after.valid
     assert before.with_validation_part(0.2).valid.order.equal(after.valid.order)
+
+
+def test_a_federation_shows_labels_as_labels():
+    x, site = np.zeros((40, 2)), np.arange(40) % 4
+    assert "3 labels>" in repr(fl.from_arrays(x, np.arange(120).reshape(40, 3) % 2, site))
+    assert "3 classes>" in repr(fl.from_arrays(x, np.arange(40) % 3, site))
 
 
 def test_samples_of_a_group_move_together_to_the_validation_part():

@@ -151,6 +151,8 @@ def test_a_second_seed_that_measured_nothing_is_no_second_seed() -> None:
 
 def test_verdict_says_when_methods_are_level() -> None:
     assert "a and b are level at 80.0 %" in verdict({"a": [run([0.8])], "b": [run([0.8])]})
+    three = {"a": [run([0.8])], "worse": [run([0.7])], "b": [run([0.8])], "c": [run([0.8])]}
+    assert "a, b and c are level at 80.0 %" in verdict(three)
 
 
 def test_verdict_leaves_out_methods_that_stopped_early() -> None:

@@ -159,7 +159,8 @@ class Federation:
         sizes = [f"{len(part.order):,} {name}" for name, part in parts.items() if len(part.order)]
         sizes += [f"{len(self.global_test):,} global test"] if len(self.global_test) else []
         title = f" {self.title}" if self.title else ""
-        classes = f", {self.classes} classes" if self.classes > 1 else ""
+        word = "labels" if target_kind(self.columns["y"]) == "labels" else "classes"
+        classes = f", {self.classes} {word}" if self.classes > 1 else ""
         return f"<Federation{title}: {self.clients:,} clients, {' + '.join(sizes)} samples{classes}>"
 
     @property

@@ -159,8 +159,9 @@ def _race_sentence(
     on = TESTS[test] + ("" if score == ACCURACY else f", by {score.title},")
     first, second = by_method[ranked.leader], by_method[ranked.leads[0].rival]
     best, away = cell_text(first, key, score), "above" if score.higher_is_better else "below"
-    if first[key] == second[key]:
-        return f"{on} {first['method']} and {second['method']} are level at {best}.", True
+    ties = [name for name, row in by_method.items() if row[key] == first[key]]
+    if len(ties) > 1:
+        return f"{on} {join_names(ties)} are level at {best}.", True
     lead = f"{score.gap_text(abs(first[key] - second[key]))} {away} {second['method']}"
     if any(one.units < 2 for one in ranked.leads):
         once = "in this one run" if max(row["seeds"] for row in by_method.values()) == 1 else "in these runs"
