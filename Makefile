@@ -1,6 +1,9 @@
 # On a fresh machine: `make demo` or `make test`. Both make .venv first; only Python 3.11, make and pip are needed.
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests and deployments start hundreds of processes. Where this is set, each of them would compile torch again, which
+# takes longer than what most of them do.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test quick lint docs bench bench-guard clean
 
