@@ -31,6 +31,7 @@ def test_what_fits_is_taken() -> None:
         (lambda: whole_number("seeds", 0), "seeds=0: it must be at least 1."),
         (lambda: real_number("reach", "80%"), "reach='80%': it must be a number."),
         (lambda: path_from("out", 3), "out=3: give a path."),
+        (lambda: path_from("out", ""), "out='': it is empty: name a path."),
         (lambda: list_from("track", "a", "'a'"), "track='a': give a list, for instance track=['a']."),
         (lambda: observer_list([3]), "observers=3: an observer is a function that takes the record of a round."),
         (lambda: check_task(None), "task=None: give a task, as fl.task and fl.task_of make one."),

@@ -111,7 +111,19 @@ Config = Annotated[
 ]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
 Seeds = Annotated[int, typer.Option("--seeds", help="How many seeds; three or more give a spread.")]
-Out = Annotated[Path | None, typer.Option("--out", help="The output folder.", rich_help_panel=OUTPUT)]
+
+
+def output_folder(text: str) -> Path:
+    """The folder of ``--out``; an empty text, such as a shell variable without a value, is not the current folder."""
+    if not text.strip():
+        raise typer.BadParameter("it is empty: name a folder.")
+    return Path(text)
+
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The output folder.", parser=output_folder, metavar="PATH", rich_help_panel=OUTPUT),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option("--track", help="Also send metrics to tensorboard, mlflow or wandb.", rich_help_panel=OUTPUT),

@@ -47,6 +47,8 @@ def path_from(name: str, value: Any) -> Path:
         name: The argument's name.
         value: What was given for it.
     """
+    if isinstance(value, str) and not value.strip():
+        raise argument_error(name, value, "it is empty: name a path")
     try:
         return Path(value)
     except TypeError:

@@ -51,6 +51,12 @@ def federation_of_table(
     """
     names = target_columns(table, target)
     table.require([*([] if client == USUAL_CLIENT else [client]), *([] if group is None else [group])])
+    for role, column in (("client", client), ("group", group)):
+        if column in names:
+            raise FedloomError(
+                f"{table.where}: the column '{column}' is the target and also names the {role}, so that each {role} "
+                f"would have one target: name another {role} column."
+            )
     there, left_out = rows_with_targets(table, names)
     table, own_test = table.rows(there), None if own_test is None else own_test[there]
     inputs = [name for name in table.columns if name not in {*names, client, group}]
