@@ -124,3 +124,8 @@ def test_resume_and_the_rest(history, folder, task):
     refuse(lambda: fl.sweep(task, grid=[1]), "grid=[1]: give the values of each key")
     refuse(lambda: fl.sweep(task, grid={"local.lr": [0.1]}, seeds="2"), "seeds='2': it must be a whole number.")
     refuse(lambda: fl.advise(task, "two"), "minutes='two': it must be a number.")
+
+
+def test_the_clients_of_samples_are_not_how_many_there_are():
+    with pytest.raises(FedloomError, match="the client of each sample is client="):
+        fl.from_arrays([[0.0], [1.0], [2.0]], [0, 1, 0], clients=[0, 1, 1])

@@ -105,6 +105,8 @@ def divide_samples(
         title: What reports and errors call the data.
         **shares: The seed and the shares of ``from_arrays``.
     """
+    if clients is not None and np.ndim(clients) > 0:
+        raise FedloomError("clients= is how many clients share the samples; the client of each sample is client=...")
     usual: Partitioner = Natural() if samples.natural is not None else Iid()
     chosen = usual if partition is None else partitioner(partition)
     if not isinstance(chosen, Natural):

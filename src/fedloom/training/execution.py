@@ -36,8 +36,9 @@ COHORT_NUMBERS = {"vectorised": 1 << 20, "compiled": 1 << 19}
 """A cohort holds about this many parameters, so that it stays in the processor's cache (compiled needs two copies)."""
 COHORT_CLIENTS = (8, 128)
 HALF_NUMBERS, HALF_CLIENTS = 240_000, 5
-"""What each half of a round must have, so that two workers gain much more than the second cohort costs one worker:
-parameters times batch size / 32, and clients (measured, bench/user_module.py)."""
+"""What each half of a round must have: parameters times batch size / 32, and clients. The rule may not know the
+workers, since they must not change a byte: so the second cohort that two workers need costs one worker its fixed cost
+per step (measured, docs/benchmarks.md)."""
 
 _FUSED = (nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
 _SHARED_STATISTICS = nn.modules.batchnorm._BatchNorm
