@@ -25,6 +25,7 @@ FITTING: dict[str, tuple[Any, int]] = {
     "conv1d": ((9, 128), 6),
     "char-lstm": ((80,), 80),
     "word-lstm": ((20,), 50),
+    "tagger": ((20,), 12),
     "late-fusion": ({"accelerometer": (6, 128), "gyroscope": (3, 128), "age": (1,)}, 6),
 }
 
@@ -35,7 +36,7 @@ def size(model: nn.Module) -> int:
 
 def batch(name: str, shape: Any, classes: int, samples: int = 4) -> tuple[Any, Tensor]:
     source = torch.Generator().manual_seed(0)
-    if name == "word-lstm":
+    if name in ("word-lstm", "tagger"):
         x = torch.randint(classes, (samples, *shape), generator=source)
         return x, torch.randint(classes, (samples, *shape), generator=source)
     y = torch.randint(classes, (samples,), generator=source)

@@ -142,8 +142,8 @@ def test_a_client_that_only_does_part_of_its_training_tunes_in_full():
 def test_nothing_of_it_feeds_back(tmp_path, method):
     for name, spec in (("bare", method), ("tuned", f"{method}+finetune")):
         run(spec, out=tmp_path / name, selection={"number": 2})
-    files = sorted(p.name for p in (tmp_path / "bare" / "checkpoints").iterdir())
-    assert files == sorted(p.name for p in (tmp_path / "tuned" / "checkpoints").iterdir())
+    files = sorted(p.name for p in (tmp_path / "bare" / "checkpoints").glob("*.safetensors"))
+    assert files == sorted(p.name for p in (tmp_path / "tuned" / "checkpoints").glob("*.safetensors"))
     for file in files:
         one, two = ((tmp_path / name / "checkpoints" / file).read_bytes() for name in ("bare", "tuned"))
         assert one == two
