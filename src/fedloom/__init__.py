@@ -13,7 +13,7 @@ from typing import Any
 
 from fedloom.core.renamed import RenamedModules, refuse_renamed
 
-__version__ = "0.5.0"
+__version__ = "0.6.0.dev0"
 
 _WHERE = {
     "fedloom.runs.run": ("run",),

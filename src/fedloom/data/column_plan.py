@@ -150,7 +150,7 @@ class ColumnPlan(BaseModel):
         return ColumnPlan(columns=tuple(PlannedColumn(name=name, role="number") for name in names))
 
     @property
-    def used(self) -> tuple[PlannedColumn, ...]:
+    def inputs(self) -> tuple[PlannedColumn, ...]:
         """The columns that are not left out."""
         return tuple(column for column in self.columns if column.role != "left out")
 
@@ -162,27 +162,27 @@ class ColumnPlan(BaseModel):
     @property
     def is_fitted(self) -> bool:
         """Whether a median or a level of the training samples is used."""
-        return any(column.fill is not None or column.levels for column in self.used)
+        return any(column.fill is not None or column.levels for column in self.inputs)
 
     @property
     def texts(self) -> list[str]:
         """The columns whose cells are texts, also where all of a file's are numbers: 01 is not 1."""
-        return [column.name for column in self.used if column.role in ("category", "words") and not column.numeric]
+        return [column.name for column in self.inputs if column.role in ("category", "words") and not column.numeric]
 
     @property
     def words(self) -> int:
         """The number of tokens that a column of words is made of, padding and unknown ones included; 0 without one."""
-        return next((len(column.levels) + 2 for column in self.used if column.role == "words"), 0)
+        return next((len(column.levels) + 2 for column in self.inputs if column.role == "words"), 0)
 
     @property
     def features(self) -> list[str]:
         """The names of the features, in the model's order."""
-        return [name for column in self.used for name in column.features]
+        return [name for column in self.inputs for name in column.features]
 
     @property
     def indicators(self) -> list[bool]:
         """Which features are 0 or 1 and stay so; the others are standardised."""
-        return [mark for column in self.used for mark in column.indicators]
+        return [mark for column in self.inputs for mark in column.indicators]
 
     @property
     def lines(self) -> list[str]:
@@ -198,8 +198,8 @@ class ColumnPlan(BaseModel):
         Args:
             table: The table; columns that the plan leaves out may be there or not.
         """
-        table.require([column.name for column in self.used])
-        encoded = [column.encode(table) for column in self.used]
+        table.require([column.name for column in self.inputs])
+        encoded = [column.encode(table) for column in self.inputs]
         return np.concatenate(encoded, 1) if len(encoded) != 1 else encoded[0]
 
 

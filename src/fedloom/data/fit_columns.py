@@ -43,7 +43,7 @@ def fit_columns(table: Table, names: Sequence[str], train: np.ndarray) -> Column
     others = len(names) > 1
     columns = (_fit(table, name, train, may_count=others and place == 0) for place, name in enumerate(names))
     plan = ColumnPlan(columns=tuple(columns))
-    if not plan.used:
+    if not plan.inputs:
         raise FedloomError(f"{table.where} has no column to learn from: {'; '.join(plan.lines) or 'add the inputs'}.")
     return plan
 

@@ -101,7 +101,7 @@ def _table_targets(table: Table, saved: SavedModel) -> tuple[np.ndarray, np.ndar
 
 
 def _check_header(header: Sequence[str], plan: ColumnPlan, saved: SavedModel, where: str) -> None:
-    features = [column.name for column in plan.used]
+    features = [column.name for column in plan.inputs]
     left_out = [column.name for column in plan.columns if column.name not in features]
     missing = [name for name in features if name not in header]
     if missing:

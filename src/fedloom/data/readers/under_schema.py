@@ -102,7 +102,7 @@ def check_columns(inputs: Sequence[str], plan: ColumnPlan, where: str) -> None:
         plan: What is done to the columns.
         where: What an error calls the table.
     """
-    used, known = [column.name for column in plan.used], [column.name for column in plan.columns]
+    used, known = [column.name for column in plan.inputs], [column.name for column in plan.columns]
     order_features([name for name in inputs if name in used or name not in known], used, where)
 
 
