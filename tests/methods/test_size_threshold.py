@@ -18,7 +18,7 @@ from fedloom.core.objective import SquaredError
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.methods.size_threshold import crossover
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.training.local_trainer import LocalTrainer
 from support.checkpoints import final, same
 from support.silent_clients import play_run, prepare_run

@@ -21,7 +21,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
 from fedloom.prediction.fedpredict import FedPredict, global_weight
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.training.local_trainer import LocalTrainer
 from support.quadratic import quadratic
 from support.synthetic import federation, mlp

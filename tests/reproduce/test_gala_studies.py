@@ -106,6 +106,6 @@ def _config(folder: Path):
 
 
 def history_row(folder: Path):
-    from fedloom.runs.checkpoint import load_checkpoint
+    from fedloom.runs.folder.checkpoint import load_checkpoint
 
     return load_checkpoint(folder, 4).server["row"]

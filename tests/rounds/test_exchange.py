@@ -14,7 +14,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.selector import Choice
 from fedloom.rounds.exchange import answers, merge
 from fedloom.rounds.jobs import Job
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import SIZES, cohort, small_task
 

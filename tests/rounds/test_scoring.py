@@ -15,7 +15,7 @@ from fedloom.core.objective import CrossEntropy
 from fedloom.data.federation import Ragged
 from fedloom.rounds.scoring import _clients_at_once
 from fedloom.runs.client_model import client_model
-from fedloom.runs.metrics_file import compact_json
+from fedloom.runs.folder.metrics_file import compact_json
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import resolve
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import fedloom as fl
 from fedloom.core.task import Task
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.synthetic import distance, small_task
 
 WORK = {"epochs": 2, "batch_size": 16, "lr": 0.1}

@@ -32,7 +32,7 @@ from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import ServerSettings, load_server, load_site, to_toml
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import with_method
 from fedloom.runs.prepare import prepare

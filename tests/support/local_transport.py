@@ -28,7 +28,7 @@ from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import with_method
 from fedloom.runs.prepare import Prepared, prepare

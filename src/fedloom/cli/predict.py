@@ -173,7 +173,7 @@ def _lines(header: list[str], rows: list[list[Any]]) -> Iterator[str]:
 
 def _write(path: Path, header: list[str], rows: list[list[Any]]) -> None:
     from fedloom.core.errors import FedloomError
-    from fedloom.runs.atomic_write import write_atomic
+    from fedloom.runs.folder.atomic_write import write_atomic
 
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])

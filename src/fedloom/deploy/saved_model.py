@@ -37,11 +37,11 @@ from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
 from fedloom.deploy.protocol.user_files import named_code
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import load_site
-from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.client_model import client_model
 from fedloom.runs.config_schema import RunConfig, Strict
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.old_folders import with_new_keys
 from fedloom.runs.named_parts import PARTS
-from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.resolve_config import load_config, method_from_config, task_settings
 from fedloom.tasks.deployment import input_transform
 from fedloom.tasks.registry import task_builder

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.evidence import half_width
+from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
 from fedloom.runs.resolve_config import override

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.checkpoint import load_best
 from fedloom.runs.early_stopping import EarlyStopping, best_so_far
+from fedloom.runs.folder.checkpoint import load_best
 from fedloom.runs.history import History
 from fedloom.runs.score import scores_of
 

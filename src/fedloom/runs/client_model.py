@@ -18,8 +18,8 @@ from fedloom.core.threads import single_thread
 from fedloom.rounds.client_runtime import PREDICTING
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.checkpoint import load_checkpoint
 from fedloom.runs.fingerprint import refuse_other_task
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.method_spec import run_label
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import load_config, method_from_config, task_from_config

@@ -19,14 +19,14 @@ from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.task import check_task
 from fedloom.plotting.curves import curves_figure
 from fedloom.plotting.style import save_figure
-from fedloom.runs.checkpoint import read_server_state
 from fedloom.runs.client_model import client_model, client_number
 from fedloom.runs.early_stopping import EarlyStopping, best_so_far
-from fedloom.runs.manifest import newest_manifest
+from fedloom.runs.folder.checkpoint import read_server_state
+from fedloom.runs.folder.manifest import newest_manifest
+from fedloom.runs.folder.old_folders import read_run_values
+from fedloom.runs.folder.run_files import read_partition, read_records, read_result, read_seconds
 from fedloom.runs.method_spec import run_label
 from fedloom.runs.metric_names import refuse_unknown_metric
-from fedloom.runs.old_folders import read_run_values
-from fedloom.runs.run_files import read_partition, read_records, read_result, read_seconds
 from fedloom.runs.score import Score, score_of, scores_of
 from fedloom.runs.statistics import BYTES, bytes_sent, score_panels
 

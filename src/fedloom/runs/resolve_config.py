@@ -19,9 +19,9 @@ from fedloom.core.user_classes import resolve_user_file
 from fedloom.core.validation import read_toml, toml_value, validate
 from fedloom.methods.registry import canonical_method
 from fedloom.runs.config_schema import DEFAULT_TASK, RunConfig, with_task_section
+from fedloom.runs.folder.old_folders import RENAMED_KEYS, read_run_values, refuse_other_version
 from fedloom.runs.method_spec import method_from, with_method
 from fedloom.runs.named_parts import PARTS
-from fedloom.runs.old_folders import RENAMED_KEYS, read_run_values, refuse_other_version
 from fedloom.runs.python_objects import refuse_missing, refuse_to_run
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import TASKS, canonical_task, task_builder

@@ -20,18 +20,18 @@ from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.metrics import score_per_selected
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
-from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.best_round import BestRound
-from fedloom.runs.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
 from fedloom.runs.client_model import prediction_rows
 from fedloom.runs.config_schema import to_toml
 from fedloom.runs.fingerprint import refuse_other_task
-from fedloom.runs.folder_lock import lock_folder
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
+from fedloom.runs.folder.folder_lock import lock_folder
+from fedloom.runs.folder.metrics_file import append_record, append_stop, compact_json
+from fedloom.runs.folder.recover import keep_records, recover
 from fedloom.runs.history import History
-from fedloom.runs.metrics_file import append_record, append_stop, compact_json
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
-from fedloom.runs.recover import keep_records, recover
 from fedloom.runs.score import scores_of
 from fedloom.runs.trackers import Tracker
 

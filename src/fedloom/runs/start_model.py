@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.runs.checkpoint import read_server_state
 from fedloom.runs.fingerprint import hash_tensor
+from fedloom.runs.folder.checkpoint import read_server_state
 
 SAVED = "model.safetensors"
 """The weights in the folder of a saved model."""

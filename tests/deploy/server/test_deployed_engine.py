@@ -30,7 +30,7 @@ from fedloom.deploy.site.state import SiteState
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.registry import METHODS
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.prepare import prepare
 from fedloom.runs.runner import execute

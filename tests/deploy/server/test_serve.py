@@ -22,7 +22,7 @@ from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, to_toml
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.runner import execute
 from support.local_transport import NAMES, Local, LocalTransport, Plan, Sent, node_keys, quick, simulate, tamper_with

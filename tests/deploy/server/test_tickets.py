@@ -15,7 +15,7 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.local_transport import Local, Plan, Sent, quick, simulate
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -123,9 +123,9 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
         self.seen: list[str] = []
-        for module in ("runs.checkpoint", "runs.manifest", "runs.runner", "deploy.server.tickets"):
+        for module in ("runs.folder.checkpoint", "runs.folder.manifest", "runs.runner", "deploy.server.tickets"):
             self._watch(monkeypatch, f"fedloom.{module}.write_atomic", f"{module}.write_atomic")
-        self._watch(monkeypatch, "fedloom.runs.metrics_file._append", "append")
+        self._watch(monkeypatch, "fedloom.runs.folder.metrics_file._append", "append")
         self._watch(monkeypatch, "support.local_transport.LocalTransport.send", "send")
 
     def _watch(self, monkeypatch: pytest.MonkeyPatch, target: str, name: str) -> None:
@@ -173,8 +173,8 @@ def test_a_server_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(tmp_pat
     ends_as(local, wanted)
     assert {name: watch.seen.count(name) for name in set(watch.seen)} == {
         "runs.runner.write_atomic": 2,  # partition, config
-        "runs.checkpoint.write_atomic": 3,  # two rounds, clients
-        "runs.manifest.write_atomic": 4,  # the start, two rounds, the results
+        "runs.folder.checkpoint.write_atomic": 3,  # two rounds, clients
+        "runs.folder.manifest.write_atomic": 4,  # the start, two rounds, the results
         "deploy.server.tickets.write_atomic": 3 + 2 * works,  # a round begins three times
         "append": 4,
         "send": 3 + 2 * works,

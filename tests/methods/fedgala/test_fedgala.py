@@ -12,7 +12,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, nearest_nodes
 from fedloom.methods.fedgala.autoencoder import sample_non_edges
 from fedloom.methods.fedgala.fedgala import CHOSEN, TASK, structure_loss
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.training.functional_network import FunctionalNetwork
 from support.overlapping_graphs import NEVER, WORK, final_on_graphs, run_on_graphs
 from support.silent_clients import missing, play_run, prepare_run

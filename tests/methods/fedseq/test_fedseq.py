@@ -16,7 +16,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.method_spec import label_of, method_from
 from support.chains import CHAINS, SIZES, row_after_chain, six_clients
 from support.checkpoints import WORK, final, same

@@ -9,7 +9,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import generator
 from fedloom.methods.fedseq.fedseq import OWN
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.chains import CHAINS, SIZES, row_after_chain, six_clients
 from support.checkpoints import WORK, final
 from support.silent_clients import missing, play_run, prepare_run

@@ -35,12 +35,12 @@ from fedloom.deploy.settings import SiteSettings
 from fedloom.losses.registry import make_objective
 from fedloom.metrics.registry import with_metrics
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.checkpoint import load_tensors
 from fedloom.runs.config_schema import RunConfig, as_plain, to_toml
 from fedloom.runs.fingerprint import hash_tensor
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.checkpoint import load_tensors
+from fedloom.runs.folder.old_folders import with_new_keys
 from fedloom.runs.history import History
-from fedloom.runs.old_folders import with_new_keys
 from fedloom.runs.prepare import hostile_clients, prepare
 from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config, task_settings
 from fedloom.runs.start_model import with_start

@@ -28,11 +28,11 @@ from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
 from fedloom.rounds.composition import Composition
-from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.checkpoint import load_checkpoint
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.checkpoint import load_checkpoint
+from fedloom.runs.folder.recover import recover
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.recover import recover
 from fedloom.runs.resolve_config import method_from_config
 from fedloom.runs.runner import execute, resume
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.atomic_write import write_atomic
+from fedloom.runs.folder.atomic_write import write_atomic
 
 
 class Tickets:

@@ -15,11 +15,11 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
 from fedloom.methods.registry import METHODS, method_class
 from fedloom.runs.config_schema import DEFAULT_ROUNDS
+from fedloom.runs.folder.old_folders import refuse_other_version, with_new_keys
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import label_of, method_from, with_method
 from fedloom.runs.more_rounds import refuse_if_rounds_matter
 from fedloom.runs.named_parts import make_stage
-from fedloom.runs.old_folders import refuse_other_version, with_new_keys
 from fedloom.runs.plans import sweep
 from fedloom.runs.plans.plan import (
     Member,

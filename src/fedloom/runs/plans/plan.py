@@ -23,13 +23,13 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task, check_task
 from fedloom.core.validation import read_toml
-from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig, to_toml
 from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.manifest import Damaged
+from fedloom.runs.folder.old_folders import refuse_other_version
 from fedloom.runs.history import History
-from fedloom.runs.manifest import Damaged
 from fedloom.runs.named_parts import PARTS
-from fedloom.runs.old_folders import refuse_other_version
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
 from fedloom.runs.run import task_section

@@ -24,9 +24,9 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters
 from fedloom.core.task import Task
 from fedloom.rounds.metrics import GROUPS
-from fedloom.runs.atomic_write import write_atomic
 from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig
 from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import split_methods, with_method
 from fedloom.runs.plans.advise.advice import Advice, Cost, picks

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.atomic_write import write_atomic
+from fedloom.runs.folder.atomic_write import write_atomic
 
 FORMAT = 2
 """The version of a run folder's format. Folders of format 1 have no manifests: they are read, but not checked."""

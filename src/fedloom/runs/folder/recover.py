@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.checkpoint import adopt_checkpoint, save_start
-from fedloom.runs.manifest import (
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.checkpoint import adopt_checkpoint, save_start
+from fedloom.runs.folder.manifest import (
     PARTITION,
     Damaged,
     Manifest,
@@ -26,8 +26,8 @@ from fedloom.runs.manifest import (
     walk_chain,
     write_manifest,
 )
-from fedloom.runs.metrics_file import FINISHED, METRICS, compact_json
-from fedloom.runs.run_files import check_records
+from fedloom.runs.folder.metrics_file import FINISHED, METRICS, compact_json
+from fedloom.runs.folder.run_files import check_records
 
 log = logging.getLogger("fedloom")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedloom.runs.atomic_write import write_atomic
+from fedloom.runs.folder.atomic_write import write_atomic
 
 
 def test_a_path_that_is_a_folder_leaves_no_part_of_a_file(tmp_path):

@@ -12,13 +12,13 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.runs.folder_lock import lock_folder
+from fedloom.runs.folder.folder_lock import lock_folder
 from support.synthetic import small_task
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedloom.runs.folder_lock import lock_folder
+from fedloom.runs.folder.folder_lock import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.manifest import (
+from fedloom.runs.folder.manifest import (
     Damaged,
     Manifest,
     digest_of,

@@ -9,7 +9,7 @@ from typing import Any
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
-from fedloom.runs.manifest import check_config
+from fedloom.runs.folder.manifest import check_config
 
 RENAMED_KEYS = {"personal": "prediction"}
 """Keys of a config that were renamed in 0.5."""

@@ -22,8 +22,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import select_prefix
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.manifest import (
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.manifest import (
     CHECKPOINTS,
     Damaged,
     Manifest,
@@ -37,7 +37,7 @@ from fedloom.runs.manifest import (
     tidy,
     write_manifest,
 )
-from fedloom.runs.metrics_file import FINISHED, compact_json, count_records
+from fedloom.runs.folder.metrics_file import FINISHED, compact_json, count_records
 
 COMPACT = 4
 """When the changes on disk are this many times the size of the kept rows, write all rows and remove old files."""

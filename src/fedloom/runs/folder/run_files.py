@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.manifest import PARTITION, Damaged, Manifest, check_settings, digest_of, read_checked, walk_chain
-from fedloom.runs.metrics_file import METRICS, TIMINGS, compact_json
+from fedloom.runs.folder.manifest import (
+    PARTITION,
+    Damaged,
+    Manifest,
+    check_settings,
+    digest_of,
+    read_checked,
+    walk_chain,
+)
+from fedloom.runs.folder.metrics_file import METRICS, TIMINGS, compact_json
 
 Record = dict[str, Any]
 

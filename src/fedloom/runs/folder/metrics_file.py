@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedloom.runs.manifest import NOTHING, digest_of, extend_chain
+from fedloom.runs.folder.manifest import NOTHING, digest_of, extend_chain
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
 FINISHED = ("clients.json", "confusion.json")

@@ -17,10 +17,10 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
-from fedloom.runs import checkpoint
-from fedloom.runs.atomic_write import write_atomic
-from fedloom.runs.checkpoint import load_checkpoint, save_checkpoint
-from fedloom.runs.recover import recover
+from fedloom.runs.folder import checkpoint
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.checkpoint import load_checkpoint, save_checkpoint
+from fedloom.runs.folder.recover import recover
 from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
