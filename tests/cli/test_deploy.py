@@ -176,3 +176,19 @@ def test_the_help_lists_the_commands_in_the_order_of_use():
     text = CliRunner().invoke(app, ["--help"]).stdout
     places = [text.index(f"fedloom deploy {verb}") for verb in ("init", "explain", "server", "client", "run")]
     assert places == sorted(places)
+
+
+# -- audit
+
+
+def test_the_audit_log_is_printed_and_its_chain_is_checked(deploy, fedloom):
+    done = fedloom("audit", str(deploy / "server"))
+    assert done.returncode == 0
+    assert "folder made" in done.stdout.splitlines()[0]
+    assert done.stdout.splitlines()[-1].startswith("1 entries; the last digest is ")
+    log = deploy / "server" / "audit.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"before": "0', b'"before": "1'))
+    done = fedloom("audit", str(deploy / "server"))
+    assert done.returncode == 2
+    assert "the first line was removed or edited" in done.stderr
+    assert json.loads(fedloom("audit", str(deploy / "server"), "--json").stdout)["problem"]

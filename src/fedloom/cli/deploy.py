@@ -152,6 +152,37 @@ def stop(folder: Folder) -> None:
     typer.echo("stopped" if end(folder) else "nothing was running")
 
 
+@app.command()
+def audit(folder: Folder, as_json: o.Json = False) -> None:
+    """Print who did what and when in a participant's folder, and check that nobody changed the log.
+
+    Each line of [b]audit.jsonl[/b] holds the digest of the line before; the exit code is 2 where the chain breaks.
+    Lines that were cut off the end do not show: note the last digest elsewhere, and compare.
+    """
+    from fedloom.core.errors import FedloomError
+    from fedloom.deploy.audit_log import read_audit
+    from fedloom.deploy.participant_folder import role_of
+
+    role_of(folder)
+    trail = read_audit(folder)
+    if as_json:
+        typer.echo(json.dumps({"entries": trail.entries, "head": trail.head, "problem": trail.problem}))
+    else:
+        for entry in trail.entries:
+            typer.echo(_audit_line(entry))
+        typer.echo(f"{len(trail.entries)} entries; the last digest is {trail.head}")
+    if trail.problem:
+        raise FedloomError(trail.problem)
+
+
+def _audit_line(entry: dict[str, Any]) -> str:
+    from fedloom.deploy.protocol.wire import printable_line
+
+    time, who, what = (str(entry.get(name, "")) for name in ("time", "who", "what"))
+    facts = [f"{name}={value}" for name, value in entry.items() if name not in ("time", "who", "what", "before")]
+    return printable_line(f"{time}  {who}  {what}  {' '.join(facts)}".rstrip(), 1000)
+
+
 def _say(text: str) -> None:
     typer.echo(text, err=True)
 

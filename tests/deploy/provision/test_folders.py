@@ -33,8 +33,8 @@ lr = 0.25
 name = "FedProx"
 """
 COMMON = {"ca.crt", "config.toml", "schema.json", "initial.safetensors", "start.sh", "README.md"}
-SITE = COMMON | {"client.pem", "client.key", "node.key", "site.toml"}
-SERVER = COMMON | {"server.pem", "server.key", "deploy.toml", "nginx.conf", "global.safetensors"}
+SITE = COMMON | {"audit.jsonl", "client.pem", "client.key", "node.key", "site.toml"}
+SERVER = COMMON | {"audit.jsonl", "server.pem", "server.key", "deploy.toml", "nginx.conf", "global.safetensors"}
 
 
 @pytest.fixture(scope="module")

@@ -239,3 +239,16 @@ def test_waiting_ends_with_the_time_to_join():
     transport.away = {0, 1}
     everyone.wait_for(2)
     assert everyone.present() == [2]
+
+
+def test_who_connects_and_who_is_refused_is_recorded():
+    transport, everyone = roster()
+    transport.meddle = answer_with(1, fedloom="0.0.1")
+    recorded: list[tuple[Any, ...]] = []
+    everyone.audit = lambda what, **facts: recorded.append((what, facts["site"], facts.get("train"), *facts))
+    everyone.greet()
+    assert sorted(recorded)[:2] == [
+        ("site connected", NAMES[0], 10, "site", "version", "train", "valid", "test", "points"),
+        ("site connected", NAMES[2], 12, "site", "version", "train", "valid", "test", "points"),
+    ]
+    assert sorted(recorded)[2:] == [("site refused", NAMES[1], None, "site", "reason")]

@@ -14,6 +14,7 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.data.schema import ClientSizes
 from fedloom.deploy import saved_model as saved
+from fedloom.deploy.audit_log import AUDIT, read_audit
 from fedloom.deploy.flower import public_key
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
@@ -231,7 +232,8 @@ def fresh(
     folder = tmp_path / "server"
     folder.mkdir()
     for path in (deploy_folder / "server").iterdir():
-        (folder / path.name).symlink_to(path)
+        if path.name != AUDIT:
+            (folder / path.name).symlink_to(path)
     (folder / "deploy.toml").unlink()
     chosen = load_server(deploy_folder / "server").model_copy(update={"join_timeout": 0.1, "deadline": 2.0, **settings})
     (folder / "deploy.toml").write_bytes(to_toml(chosen))
@@ -265,6 +267,10 @@ def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(deploy_fold
     for name in ("config.toml", "partition.json", "timings.jsonl", "wire.json", "tickets.json"):
         assert (run / name).is_file(), name
     assert History.load(run).records == ours
+    trail = read_audit(folder)
+    connected = 4 * ["site connected"]
+    assert [entry["what"] for entry in trail.entries] == ["run started", *connected, "run finished"]
+    assert trail.problem == ""
 
 
 def test_at_the_end_every_site_has_its_own_model_and_models_are_scored_everywhere(deploy_folder, open_sites, tmp_path):
@@ -325,6 +331,8 @@ def test_with_too_few_sites_the_reason_is_left_and_the_run_can_begin_later(deplo
     serve(transport, folder)
     assert json.loads((run / "outcome.json").read_text()) == {"stopped": None}
     assert [record["round"] for record in History.load(run).records] == [0, 1, 2]
+    stops = [entry for entry in read_audit(folder).entries if entry["what"] == "run stopped"]
+    assert [error.startswith(entry["reason"][:100]) for entry in stops] == [True]
 
 
 def test_a_run_that_stopped_for_want_of_answers_says_so_and_is_served_on(deploy_folder, open_sites, tmp_path):
@@ -360,6 +368,7 @@ def test_no_log_line_has_a_key_or_a_ticket(deploy_folder, open_sites, tmp_path, 
     text = caplog.text + "".join(
         path.read_text() for path in (folder / "run").glob("*.json*") if path.stem != "tickets"
     )
+    text += (folder / AUDIT).read_text()
     assert "south is left out" in text
     assert not [sent for sent in transport.sent if sent.request.ticket in text]
     secrets = [*deploy_folder.rglob("*.key"), *deploy_folder.rglob("*.pub"), *deploy_folder.rglob("*.pem")]

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy import flower
+from fedloom.deploy import audit_log, flower
 from fedloom.deploy.operate.programs import is_listening
 from fedloom.deploy.operate.supervise import control, link_port, pid_file
-from fedloom.deploy.participant_folder import OUTCOME, RUN, SERVING, STATUS, read_json, role_of
+from fedloom.deploy.participant_folder import OUTCOME, RUN, SERVER_FILE, SERVING, STATUS, read_json, role_of
 from fedloom.deploy.settings import OPENED, READY, load_server, load_site
 
 START_TIMEOUT = 120.0
@@ -89,6 +89,8 @@ def _wait_for_server(folder: Path) -> None:
 
 def _submit(folder: Path) -> None:
     home = folder / "flower"
+    audit_log.append_changed_settings(folder, SERVER_FILE)
+    audit_log.append(folder, "run submitted")
     (folder / RUN).mkdir(exist_ok=True)
     command = flower.run_command(flower.write_app(home, folder))
     try:
@@ -228,6 +230,8 @@ def status(folder: Path) -> dict[str, Any]:
 def stop(folder: Path) -> bool:
     """Stop the programs of a participant, and the run at the server; whether anything was running."""
     number = folder / "flower" / "run"
+    if pid_file(folder).process() is not None:
+        audit_log.append(folder, "stop requested")
     if role_of(folder) == "server" and pid_file(folder).process() is not None and number.exists():
         with contextlib.suppress(*flower.connection_errors()):  # the run or the SuperLink may have ended
             control(folder).stop(number.read_text())

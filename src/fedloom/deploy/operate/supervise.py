@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+import fedloom
 from fedloom.core.errors import FedloomError
-from fedloom.deploy import flower
+from fedloom.deploy import audit_log, flower
 from fedloom.deploy.operate.programs import (
     PidFile,
     Program,
@@ -27,7 +28,7 @@ from fedloom.deploy.operate.programs import (
     start_program,
     wait_until_ready,
 )
-from fedloom.deploy.participant_folder import SITE_FILE
+from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.provision import certificates
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
@@ -76,6 +77,8 @@ def run_server(folder: Path, say: Say) -> None:
         if settings.proxy:
             check_free(settings.control_port, "control_port in deploy.toml")
         programs.append(_start_superlink(folder, settings))
+        audit_log.append_changed_settings(folder, SERVER_FILE)
+        audit_log.append(folder, "server started", version=fedloom.__version__)
         admitted = _register(folder, settings)
         if settings.proxy:
             programs.append(_start_nginx(folder, settings))
@@ -86,6 +89,8 @@ def run_server(folder: Path, say: Say) -> None:
         for program in reversed(programs):
             program.stop()
         pids.leave()
+        if programs:
+            audit_log.append(folder, "server stopped", reason=_reason())
 
 
 def link_port(settings: ServerSettings) -> int:
@@ -166,6 +171,8 @@ def run_site(folder: Path, say: Say) -> None:
         _stop_on_sigterm()
         check_free(settings.port, "port in site.toml")
         programs.append(_start_site_process(folder))
+        audit_log.append_changed_settings(folder, SITE_FILE)
+        audit_log.append(folder, "site started", version=fedloom.__version__)
         programs.append(_start_supernode(folder, settings, say))
         wait_until_ready(programs[0], lambda: READY in programs[0].output(), _site_error)
         say(f"Site {settings.name} is connected to {settings.server}.")
@@ -179,6 +186,8 @@ def run_site(folder: Path, say: Say) -> None:
         for program in reversed(programs):
             program.stop()
         pids.leave()
+        if programs:
+            audit_log.append(folder, "site stopped", reason=_reason())
 
 
 def _start_site_process(folder: Path) -> Program:
@@ -272,6 +281,12 @@ def _watch(programs: list[Program], restart: list[Callable[[], Program]], say: S
                 programs[place] = restart[place]()
         except FedloomError as why:  # a server that has just restarted may not have registered its sites yet
             say(f"{why} It will be tried again.")
+
+
+def _reason() -> str:
+    """Why a participant's programs end: the sentence of the error that ends them, or that somebody asked for it."""
+    error = sys.exception()
+    return str(error) if isinstance(error, FedloomError) else "asked to stop"
 
 
 def _stop_on_sigterm() -> None:

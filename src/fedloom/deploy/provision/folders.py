@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import validate
+from fedloom.deploy.audit_log import append, file_digest
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import readmes
@@ -182,6 +183,7 @@ def _write(
     if server.proxy:
         _make_folder(home / PROXY_FOLDER)
         (home / PROXY_FILE).write_text(nginx_config(server))
+    append(home, "folder made", settings=file_digest(home / SERVER_FILE))
     keys = _make_folder(home / KEYS)
 
     for site in sites:
@@ -191,6 +193,7 @@ def _write(
         (place / SITE_FILE).write_text(readmes.site_toml(site))
         method = str(blueprint.config.method["name"])
         (place / README).write_text(readmes.site_readme(site, method, until, evaluates=site.name == server.evaluator))
+        append(place, "folder made", settings=file_digest(place / SITE_FILE))
 
 
 def _write_participant(

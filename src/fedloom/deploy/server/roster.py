@@ -42,6 +42,8 @@ class Roster:
         self.refused: dict[int, str] = {}
         self.on_join: Callable[[], None] = lambda: None
         """Called when a site has announced its sizes, or has changed them."""
+        self.audit: Callable[..., None] = lambda *_, **__: None
+        """Records which site was connected or refused, as :func:`fedloom.deploy.audit_log.append` does."""
         self.greeted: dict[int, float] = {}
         self.pending: dict[str, tuple[int, NodeInfo, str]] = {}
 
@@ -106,6 +108,7 @@ class Roster:
                 self.refused[client] = str(why)
                 self.sizes.pop(client, None)
                 log.warning("%s may not take part: %s", self.names[client], why)
+                self.audit("site refused", site=self.names[client], reason=str(why))
         return nodes
 
     def _record_answer(self, client: int, node: NodeInfo, ticket: str, reply: ReceivedMessage) -> None:
@@ -130,6 +133,7 @@ class Roster:
         self.sizes[client] = sizes
         self.refused.pop(client, None)
         log.info("%s is connected: %s training samples", self.names[client], f"{sizes.train:,}")
+        self.audit("site connected", site=self.names[client], version=about["fedloom"], **sizes._asdict())
         if changed:
             self.on_join()
 

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.deploy import audit_log
 from fedloom.deploy.flower import ServerTransport, public_key
 from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, RUN, SERVING, STATUS
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -48,15 +50,22 @@ def serve(transport: ServerTransport, folder: Path) -> None:
     (run / OUTCOME).unlink(missing_ok=True)
     _write(run / SERVING, {"process": os.getpid()})
     try:
+        audit_log.append(folder, "run resumed" if (run / "config.toml").exists() else "run started")
         history, left_out = _serve_run(transport, folder)
         _write(run / OUTCOME, {"stopped": history.stopped} | ({"excluded": left_out} if left_out else {}))
+        audit_log.append(folder, "run finished", reason=history.stopped)
     except FedloomError as why:
         log.error("%s", why)
-        _write(run / OUTCOME, {"error": str(why)})
+        _stop(folder, str(why))
     except Exception as why:  # for instance a method that fails on some site's numbers, or a full disk
         log.exception("the server half failed")
         text = f"the server half failed ({type(why).__name__}: {str(why)[:200]}): see logs/superlink.log"
-        _write(run / OUTCOME, {"error": f"{text}; fedloom deploy run continues from the last round."})
+        _stop(folder, f"{text}; fedloom deploy run continues from the last round.")
+
+
+def _stop(folder: Path, error: str) -> None:
+    _write(folder / RUN / OUTCOME, {"error": error})
+    audit_log.append(folder, "run stopped", reason=error)
 
 
 def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[dict[str, Any]]]:
@@ -67,6 +76,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
         state = load_checkpoint(run, len(blueprint.sites))
     keys = {public_key(folder / "keys" / f"{name}.pub"): number for number, name in enumerate(settings.everyone)}
     roster = Roster(transport, settings, keys, blueprint.digest, blueprint.digest)
+    roster.audit = partial(audit_log.append, folder)
     roster.wait_for_all(lambda text: _write(run / STATUS, {"waiting": text}))
     missing = [
         f"{name} ({roster.refused.get(client, 'never connected')})"
