@@ -20,7 +20,7 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.settings import ServerSettings, Settings, SiteData, SiteSettings
+from fedloom.deploy.settings import PolicySettings, ServerSettings, Settings, SiteData, SiteSettings
 from fedloom.runs.resolve_config import resolve
 from support.paths import DOCS, REPOSITORY
 
@@ -156,8 +156,9 @@ def defaults(kind: type[Settings], before: str = "") -> dict[str, str]:
     """The settings of a class with their defaults as they are written in TOML; nothing where there is no fixed one."""
     found: dict[str, str] = {}
     for name, field in kind.model_fields.items():
-        if name == "data":
-            found |= defaults(SiteData, "data.")
+        inner = {"data": SiteData, "policy": PolicySettings}.get(name)
+        if inner is not None:
+            found |= defaults(inner, f"{name}.")
             continue
         value = "" if field.is_required() else field.get_default(call_default_factory=True)
         text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -30,6 +30,7 @@ from fedloom.deploy.participant_folder import SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import ServerSettings, load_server, load_site, to_toml
+from fedloom.deploy.site import request_count
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.runs.folder.checkpoint import load_checkpoint
@@ -113,6 +114,7 @@ class Deployment:
             blueprint.save(folder, server=name == "server")
         for number, name in enumerate(SITES):
             shutil.rmtree(self.folders[name] / "kept", ignore_errors=True)
+            (self.folders[name] / request_count.FILE).unlink(missing_ok=True)
             site = load_site(self.folders[name])
             runtime = blueprint.runtime(blueprint.site_task(site, self.folders[name]))
             kept = SiteState(self.folders[name] / "kept")

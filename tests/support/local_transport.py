@@ -24,7 +24,7 @@ from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import prepare_deployed_run
 from fedloom.deploy.server.tickets import Tickets
-from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
+from fedloom.deploy.settings import PolicySettings, ServerSettings, SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.rounds.client_runtime import ClientRuntime
@@ -145,7 +145,7 @@ class Local:
     """A deployment whose sites are in this process; ``settings`` are the server's."""
 
     def __init__(self, plan: Plan, folder: Path, **settings: Any) -> None:
-        self.plan, self.folder = plan, folder
+        self.plan, self.folder, self.policy = plan, folder, PolicySettings()
         self.settings = ServerSettings(sites=NAMES, **{"deadline": 0.25, "join_timeout": 0.1, **settings})
         self.sites = {client: self.site(client) for client in range(3)}
         self.transport = LocalTransport({client: self.answer_function(client) for client in range(3)})
@@ -159,7 +159,7 @@ class Local:
 
     def site(self, client: int) -> SiteProcess:
         """A site's process, over whatever its disk has."""
-        settings = SiteSettings(name=NAMES[client], client=client, data=SiteData(rehearsal=True))
+        settings = SiteSettings(name=NAMES[client], client=client, data=SiteData(rehearsal=True), policy=self.policy)
         folder = self.folder / NAMES[client]
         return SiteProcess(folder, settings, self.plan.blueprint, self.plan.runtime, SiteState(folder / "kept"))
 

@@ -76,6 +76,45 @@ class SiteData(Settings):
     ignore: list[str] = Field(default_factory=list)
 
 
+class RequiredStep(Settings):
+    """A step that the run's channel must have, and bounds of its settings."""
+
+    name: str
+    least: dict[str, float] = Field(default_factory=dict)
+    """The smallest accepted value of some of its settings, for instance of a noise."""
+    most: dict[str, float] = Field(default_factory=dict)
+    """The largest accepted value of some of its settings, for instance of a norm."""
+
+
+class PolicySettings(Settings):
+    """What a site takes part in and what may leave it, decided at the site (``[policy]`` in ``site.toml``).
+
+    ``deploy/site/policy.py`` enforces it. What is not set is as careful as a run allows: everything that the method
+    declares may leave for as many rounds as the run has, and nothing else.
+    """
+
+    runs: list[str] | None = None
+    """The digests or names of the runs that it takes part in (``fedloom deploy explain`` shows both)."""
+    methods: list[str] | None = None
+    """The methods that it takes part in."""
+    rounds: int | None = Field(default=None, ge=1)
+    """The most rounds that it takes part in, counted here, over all restarts; not set, as many as the run has."""
+    repeats: int | None = Field(default=None, ge=0)
+    """How often it may be asked again for a round that it has done; not set, as often as the run has rounds, or 20."""
+    turns: int = Field(default=16, ge=1)
+    """How often it may be asked to train within one round."""
+    updates: bool = True
+    """Whether what it trains may leave."""
+    evaluation: bool = True
+    """Whether scores on its data may leave."""
+    model: bool = False
+    """Whether the model that it predicts with may leave, for an evaluation on all sites (``cross_site``)."""
+    tensors: dict[str, list[str]] | None = None
+    """Which tensors may leave, by method; a method that is not named may send all that it declares."""
+    channel: list[RequiredStep] | None = None
+    """Steps that an update must go through here before it leaves."""
+
+
 class SiteSettings(Settings):
     """Settings of a site."""
 
@@ -85,6 +124,7 @@ class SiteSettings(Settings):
     server: str = "127.0.0.1:8443"
     port: int = Field(default=9094, ge=1, le=65535)
     """A loopback port of this machine, between Flower's SuperNode and the site's process."""
+    policy: PolicySettings = PolicySettings()
     data: SiteData = SiteData()
 
 

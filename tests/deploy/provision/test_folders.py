@@ -14,7 +14,15 @@ import pytest
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import folders, readmes
-from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, load_site
+from fedloom.deploy.settings import (
+    PolicySettings,
+    RequiredStep,
+    ServerSettings,
+    SiteData,
+    SiteSettings,
+    load_server,
+    load_site,
+)
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 
@@ -154,24 +162,41 @@ def test_the_starter_works_from_anywhere_after_the_folder_was_moved(deploy_folde
     assert result.stdout.splitlines() == [str(moved), f"deploy {word} ."]
 
 
+STRICT = PolicySettings(
+    runs=["fedavg on own"],
+    rounds=3,
+    tensors={"scaffold": ["change"]},
+    channel=[RequiredStep(name="topk", most={"fraction": 0.5})],
+)
+
+
 def test_every_setting_has_a_comment_and_comments_change_nothing():
     for settings, text in (
         (server := ServerSettings(sites=["a"]), readmes.server_toml(server)),
         (full := ServerSettings(sites=["a"], evaluator="b", max_norm=2.0), readmes.server_toml(full)),
         (site := SiteSettings(name="a", client=0, data=SiteData(path="x.csv")), readmes.site_toml(site)),
+        (strict := SiteSettings(name="a", client=0, policy=STRICT), readmes.site_toml(strict)),
     ):
         assert type(settings)(**tomllib.loads(text)) == settings
         lines = text.splitlines()
         for number, line in enumerate(lines):
-            if re.match(r"\w+ = ", line) and not line.startswith("client"):  # the number is explained with the name
+            if re.match(r"\w+ = ", line) and not line.startswith(
+                ("client", "scaffold")
+            ):  # explained with what is above
                 assert lines[number - 1].startswith("# "), line
     assert set(readmes.SERVER_NOTES) == set(ServerSettings.model_fields)
-    assert set(readmes.SITE_NOTES) == {*SiteSettings.model_fields, *SiteData.model_fields} - {"client", "data"}
+    sections = (SiteSettings, PolicySettings, SiteData)
+    assert set(readmes.SITE_NOTES) == {name for kind in sections for name in kind.model_fields} - {"client"}
 
 
 def test_an_unset_setting_is_shown_as_an_example_that_can_be_switched_on():
     text = readmes.site_toml(SiteSettings(name="a", client=0)).replace('# path = "data.csv"', 'path = "data.csv"')
     assert SiteSettings(**tomllib.loads(text)).data.path == "data.csv"
+    text = readmes.site_toml(SiteSettings(name="a", client=0))
+    for key in ("runs", "methods", "rounds", "repeats", "tensors", "channel"):
+        text = text.replace(f"# {key} = ", f"{key} = ")
+    policy = SiteSettings(**tomllib.loads(text)).policy
+    assert (policy.rounds, policy.tensors) == (100, {"scaffold": ["change"]})
     text = readmes.server_toml(ServerSettings(sites=["a"])).replace("# max_norm = ", "max_norm = ")
     assert ServerSettings(**tomllib.loads(text)).max_norm == 10.0
 

@@ -20,6 +20,7 @@ import torch
 from fedloom.core.algorithm import State
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Statistic
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.deploy.explain import explain
@@ -234,13 +235,19 @@ class Renamed(FedAvg):
         return {**server, "row": server["row"] + replies.mean("glimmer")}
 
 
+def declared(method: FedAvg, *names: str) -> FedAvg:
+    """The method as a site has it, which sends only what is declared; the server's copy declares nothing of it."""
+    object.__setattr__(method, "sends", {name: Statistic(name) for name in names})
+    return method
+
+
 def test_a_reply_under_an_unknown_name_is_counted_checked_bounded_and_explained(tmp_path):
     made = Plan.of("fedavg")
     run = prepare(made.prepared.composition.task, Renamed(), made.blueprint.config)
     assert execute(run).records[-1]["bytes_up"] == 3 * 4 * WIDTH
     text = "\n".join(explain(run).lines())
     assert "a tensor that the method defines, named glimmer" in text
-    renamed = replace(made, prepared=run, runtime=replace(made.runtime, algorithm=Renamed()))
+    renamed = replace(made, prepared=run, runtime=replace(made.runtime, algorithm=declared(Renamed(), "glimmer")))
     local = Local(renamed, tmp_path, max_norm=5.0)
     local.method = Renamed()
     far = change_answer_of("reply/glimmer", lambda tensor: tensor + 1.0)
@@ -267,7 +274,8 @@ class OtherShapes(Renamed):
 
 def test_replies_that_are_no_change_of_what_has_their_name_pass_a_norm_bound(tmp_path):
     made = Plan.of("fedavg", rounds=1)
-    other = replace(made, runtime=replace(made.runtime, algorithm=OtherShapes()))
+    sent = declared(OtherShapes(), "glimmer", "mask", "tag")
+    other = replace(made, runtime=replace(made.runtime, algorithm=sent))
     local = Local(other, tmp_path, max_norm=5.0)
     local.method = OtherShapes()
     assert exclusions(local.play()) == []

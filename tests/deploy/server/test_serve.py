@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import prepare_deployed_run, serve
 from fedloom.deploy.server.tickets import Tickets
-from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, to_toml
+from fedloom.deploy.settings import PolicySettings, ServerSettings, SiteData, SiteSettings, load_server, to_toml
+from fedloom.deploy.site import request_count
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.runs.folder.checkpoint import load_checkpoint
@@ -225,6 +227,14 @@ def open_sites(deploy_folder) -> dict[int, SiteProcess]:
     return {client: SiteProcess.open(deploy_folder / name) for client, name in enumerate([*NAMES, "judge"])}
 
 
+def begin_anew(site: SiteProcess, server: dict[str, Any]) -> SiteProcess:
+    """The site as it was when it was opened; its policy allows what the server's settings ask for."""
+    site.states.discard_all_but()
+    (site.folder / request_count.FILE).unlink(missing_ok=True)
+    policy = PolicySettings(model=server.get("cross_site", False))
+    return replace(site, settings=site.settings.model_copy(update={"policy": policy}))
+
+
 def fresh(
     deploy_folder: Path, open_sites: dict[int, SiteProcess], tmp_path: Path, **settings: Any
 ) -> tuple[LocalTransport, Path]:
@@ -237,9 +247,7 @@ def fresh(
     (folder / "deploy.toml").unlink()
     chosen = load_server(deploy_folder / "server").model_copy(update={"join_timeout": 0.1, "deadline": 2.0, **settings})
     (folder / "deploy.toml").write_bytes(to_toml(chosen))
-    for site in open_sites.values():
-        site.states.discard_all_but()
-    transport = LocalTransport({client: site.answer for client, site in open_sites.items()})
+    transport = LocalTransport({client: begin_anew(site, settings).answer for client, site in open_sites.items()})
     names = enumerate([*NAMES, "judge"])
     transport.keys = {client: public_key(folder / "keys" / f"{name}.pub") for client, name in names}
     return transport, folder

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 import fedloom
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message, Reply
 from fedloom.deploy import saved_model as saved
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
-from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
+from fedloom.deploy.settings import PolicySettings, SiteData, SiteSettings, to_toml
 from fedloom.deploy.site.process import SiteProcess, main
 from fedloom.deploy.site.state import SiteState
+from fedloom.methods.fedavg import FedAvg
 from support.local_transport import Local, Plan, quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -37,11 +39,17 @@ def open_site(folder: Path, spec: str = "fedavg") -> SiteProcess:
     return Local(plan(spec), folder).sites[SOUTH]
 
 
+def allowing(site: SiteProcess, **policy: Any) -> SiteProcess:
+    """The site with another policy."""
+    return replace(site, settings=site.settings.model_copy(update={"policy": PolicySettings(**policy)}))
+
+
 def ask(
     site: SiteProcess, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any
 ) -> tuple[SiteAnswer, Any]:
     """A site's answer to a request."""
-    request = SiteRequest.model_validate({"run": "r", "ticket": "t", "kind": kind, "round": 1, **header})
+    about = {"run": site.blueprint.digest, "ticket": "t", "kind": kind, "round": 1}
+    request = SiteRequest.model_validate(about | header)
     return unpack(site.answer(pack(request, tensors or {})), SiteAnswer, 1 << 40)
 
 
@@ -105,7 +113,7 @@ def test_states_that_no_longer_count_are_thrown_away(tmp_path):
 
 
 def test_scoring_and_asking_change_no_state(tmp_path):
-    site = open_site(tmp_path, "scaffold")
+    site = allowing(open_site(tmp_path, "scaffold"), model=True)
     ask(site, "update", shared_tensors("scaffold"), ticket="a")
     before = {path.name: path.read_bytes() for path in site.states.folder.iterdir()}
     for kind in ("score", "ask", "model"):
@@ -117,14 +125,15 @@ def test_scoring_and_asking_change_no_state(tmp_path):
 
 @pytest.mark.parametrize("kind", ["update", "score", "ask", "model", "finish"])
 def test_a_lost_state_is_said_and_nothing_is_sent(tmp_path, kind):
-    answer, tensors = ask(open_site(tmp_path, "scaffold"), kind, shared_tensors("scaffold"), state="gone")
+    site = allowing(open_site(tmp_path, "scaffold"), model=True)
+    answer, tensors = ask(site, kind, shared_tensors("scaffold"), state="gone")
     assert answer.lost
     assert answer.error == "the client state of this site is lost: it starts again without one"
     assert tensors == {}
 
 
 def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
-    site = open_site(tmp_path, "fedrep")
+    site = allowing(open_site(tmp_path, "fedrep"), model=True)
     site.folder.mkdir(exist_ok=True)
     ask(site, "update", shared_tensors("fedrep"), ticket="a")
     answer, tensors = ask(site, "finish", shared_tensors("fedrep"), state="a", base="a", round=3)
@@ -150,11 +159,12 @@ def test_models_are_judged_on_the_sites_own_test_part(tmp_path):
 
 
 def test_an_error_in_the_methods_code_is_said_without_its_text(tmp_path, caplog):
-    class Broken:
-        def do(self, *_: object) -> None:
+    class Broken(FedAvg):
+        def client_update(self, cohort: Cohort, message: Message) -> Reply:
             raise ZeroDivisionError("patient 4711")
 
-    site = replace(open_site(tmp_path), runtime=Broken())  # type: ignore[arg-type]
+    site = open_site(tmp_path)
+    site = replace(site, runtime=replace(site.runtime, algorithm=Broken()))
     answer, tensors = ask(site, "update", shared_tensors())
     assert answer.error == "ZeroDivisionError in the client's code (see the site's log)"
     assert tensors == {}
@@ -189,13 +199,13 @@ def test_any_bytes_get_an_answer(tmp_path_factory, data):
     assert tensors == {}
 
 
-@cache
 def test_long_errors_are_cut(tmp_path):
-    class Chatty:
-        def do(self, *_: object) -> None:
+    class Chatty(FedAvg):
+        def client_update(self, cohort: Cohort, message: Message) -> Reply:
             raise FedloomError("x" * 5000)
 
-    site = replace(open_site(tmp_path), runtime=Chatty())  # type: ignore[arg-type]
+    site = open_site(tmp_path)
+    site = replace(site, runtime=replace(site.runtime, algorithm=Chatty()))
     assert len(ask(site, "update", shared_tensors())[0].error) == 2000
 
 

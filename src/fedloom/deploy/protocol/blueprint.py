@@ -235,6 +235,11 @@ class Blueprint:
         return History(self._plain()).label
 
     @property
+    def method_name(self) -> str:
+        """The name of the run's method; a user-defined one is named by its file in a participant's folder."""
+        return str(with_relative_files({"method": dict(self.config.method)})["method"]["name"])
+
+    @property
     def _deployment(self) -> TaskDeployment:
         return task_builder(self.config.task.name).deployment
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, is_finite, printable_line
+from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite, printable_line
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import VALIDATION
 
@@ -82,7 +82,8 @@ def _check_header(answer: SiteAnswer, expected: ExpectedAnswer) -> None:
     if answer.client != expected.client:
         raise RejectedMessage("it answers for another client")
     if answer.error:
-        raise RejectedMessage(f"the site reports an error: {printable_line(answer.error, 300)}")
+        said = printable_line(answer.error, 300)
+        raise RejectedMessage(said if said.startswith(REFUSED) else f"the site reports an error: {said}")
 
 
 def check_form(tensors: Mapping[str, Tensor], form: ReplyForm) -> None:

@@ -5,13 +5,14 @@ The reader knows their data and their machine, and need not know federated learn
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping
 from datetime import datetime
 
+import tomli_w
+
 import fedloom
-from fedloom.deploy.settings import ServerSettings, Settings, SiteSettings, to_toml
+from fedloom.deploy.settings import ServerSettings, Settings, SiteSettings
 
 SERVER_NOTES = {
     "sites": "The training sites, in the order of their client numbers. Do not change it: make new folders instead.",
@@ -27,18 +28,42 @@ SERVER_NOTES = {
     "max_megabytes": "The largest accepted message of a site; the limit in nginx.conf follows from it.",
     "max_norm": "The largest distance between a site's model and the one it was sent; others are dropped.",
     "max_samples": "The most training samples that a site may announce.",
-    "cross_site": "Whether every site's model is evaluated on every site's data at the end; models then leave.",
+    "cross_site": "Whether every site's model is evaluated on every site's data at the end; models then leave, and "
+    "every site must allow it (model = true in [policy] of its site.toml).",
 }
 SITE_NOTES = {
     "name": "This site's name and number in the federation. Do not change them: the server needs them.",
     "server": "The address of the server.",
     "port": "A free port of this machine, for local use only. Change it if another program uses it.",
+    "policy": "What this site takes part in and what may leave it. The site itself checks every request against it, "
+    "refuses the others, and writes them to policy.jsonl.",
+    "runs": "Only these runs, by the digest or the name that fedloom deploy explain shows.",
+    "methods": "Only these methods.",
+    "rounds": "At most so many rounds, counted here (not set: as many as the run has).",
+    "repeats": "How often a round may be asked for again (not set: as often as the run has rounds, or 20 times).",
+    "turns": "How often this site may be asked to train within one round.",
+    "updates": "Whether what this site trains may leave.",
+    "evaluation": "Whether scores of models on this site's data may leave.",
+    "model": "Whether the model that this site predicts with may leave (cross_site of the server needs it everywhere).",
+    "tensors": "Which tensors may leave, by method (not set: all that the method declares).",
+    "channel": "Steps that an update must go through here before it leaves, with bounds of their settings.",
+    "data": "Where this site's data are.",
     "rehearsal": "true: use a share of the simulated data instead of this site's own, to try everything out.",
     "path": "This site's data: a CSV, TSV, NPZ or parquet file, a folder of images (a folder per class), or a graph.",
     "target": "The column to predict.",
     "ignore": "Columns to leave out, for instance a patient number.",
 }
-_UNSET = {"evaluator": '"site-x"', "max_norm": "10.0", "path": '"data.csv"'}
+_UNSET = {
+    "evaluator": '"site-x"',
+    "max_norm": "10.0",
+    "path": '"data.csv"',
+    "runs": '["fedavg on own"]',
+    "methods": '["fedavg", "fedprox"]',
+    "rounds": "100",
+    "repeats": "5",
+    "tensors": '{ scaffold = ["change"] }',
+    "channel": '[{ name = "topk", most = { fraction = 0.1 } }]',
+}
 """Settings that are unset by default, with example values."""
 
 
@@ -53,17 +78,22 @@ def site_toml(settings: SiteSettings) -> str:
 
 
 def _with_comments(settings: Settings, notes: Mapping[str, str]) -> str:
-    lines, seen = [], set()
-    for line in to_toml(settings).decode().splitlines():
-        key = re.match(r"(\w+) = ", line)
-        if key and key[1] in notes:
-            lines.append(f"# {notes[key[1]]}")
-            seen.add(key[1])
-        lines.append(line)
-    for name in notes:
-        if name not in seen:
-            lines += [f"# {notes[name]}", f"# {name} = {_UNSET[name]}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(_section(settings, notes)) + "\n"
+
+
+def _section(settings: Settings, notes: Mapping[str, str], prefix: str = "") -> list[str]:
+    """The lines of a section, a comment above each setting, and then of the sections in it."""
+    lines, sections, plain = list[str](), list[str](), settings.model_dump(mode="python", exclude_none=True)
+    for name in type(settings).model_fields:
+        value, note = getattr(settings, name), [f"# {notes[name]}"] if name in notes else []
+        if isinstance(value, Settings):
+            sections += ["", *note, f"[{prefix}{name}]", *_section(value, notes, f"{prefix}{name}.")]
+        elif isinstance(value, dict):
+            sections += ["", *note, *tomli_w.dumps({f"{prefix}{name}": plain[name]}).replace('"', "", 2).splitlines()]
+        else:
+            shown = f"# {name} = {_UNSET[name]}" if value is None else tomli_w.dumps({name: plain[name]}).rstrip()
+            lines += [*note, *shown.splitlines()]
+    return lines + sections
 
 
 def start_script(role: str, what: str) -> str:
@@ -109,7 +139,9 @@ each folder to its site only, over a confidential channel.
     fedloom deploy status .     # which sites are connected
     fedloom deploy stop .
 
-The results of the run are in the folder `run`. Deadlines and limits are in `deploy.toml`.
+The results of the run are in the folder `run`. Deadlines and limits are in `deploy.toml`. Each site has a policy of its
+own, and may refuse what you ask; the reason is then in `fedloom deploy status .`. With `cross_site = true` every site
+must allow its model to leave (`model = true` in its policy).
 
 ## Network
 
@@ -185,8 +217,13 @@ certificate, a server that cannot be reached, a missing column.
 ## What leaves this machine
 
 Only {leaves}. When it connects, also its name and the versions of
-its programs. `fedloom deploy explain config.toml` lists every message with its size. No code from the network is run
-here.
+its programs. `fedloom deploy explain .` lists every message with its size. No code from the network is run here.
+
+You decide what may leave and what this site takes part in: `[policy]` in `site.toml`. Your machine checks every
+request against it, refuses what goes beyond it, and writes that to `policy.jsonl`. The model that your site predicts
+with stays here unless you set `model = true`; an evaluation of all models at all sites (`cross_site`) needs that at
+every site. Rounds are counted in `asked.json`, also over restarts: once those of the run are over, nobody can train
+your site further or replace its model.
 
 ## Keep secret
 

@@ -1,6 +1,7 @@
 """The process of a site: it holds torch, the site's data and its client's state, and answers the server's messages.
 
-The client half of the method runs here exactly as in a simulation, as a cohort of one. An error in it, or a full disk,
+The client half of the method runs here exactly as in a simulation, as a cohort of one. A request that the site's policy
+does not allow is refused and logged before anything is done for it. An error in the client half, or a full disk,
 becomes an answer that reports it, and the process goes on. The text of an unexpected error stays in the site's own log,
 since it may quote data.
 """
@@ -11,7 +12,9 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +29,12 @@ from fedloom.core.nested_keys import select_prefix
 from fedloom.core.threads import single_thread
 from fedloom.deploy import flower
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.protocol.reply_forms import ReplyForms
+from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.saved_model import save_model
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
+from fedloom.deploy.site.policy import Policy, Refused, log_refusal
+from fedloom.deploy.site.request_count import RequestCount
 from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.rounds.client_runtime import PREDICTING, ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
@@ -56,7 +62,26 @@ class SiteProcess:
         settings = load_site(folder)
         blueprint = Blueprint.load(folder)
         task = blueprint.site_task(settings, folder)
-        return SiteProcess(folder, settings, blueprint, blueprint.runtime(task), SiteState(folder / "kept"))
+        site = SiteProcess(folder, settings, blueprint, blueprint.runtime(task), SiteState(folder / "kept"))
+        if reason := site.policy.forbids_run():
+            log.warning("%s%s: this site will refuse the server's requests", REFUSED, reason)
+        site.count  # noqa: B018 (a damaged file is said now)
+        return site
+
+    @cached_property
+    def policy(self) -> Policy:
+        """What this site takes part in and what may leave it."""
+        return Policy.of(self.settings, self.blueprint, self.runtime)
+
+    @cached_property
+    def count(self) -> RequestCount:
+        """What the server has asked so far."""
+        return RequestCount.read(self.folder, self.policy.digest)
+
+    @cached_property
+    def forms(self) -> ReplyForms:
+        """The forms that answers of this site have."""
+        return ReplyForms(self.runtime)
 
     @property
     def client(self) -> int:
@@ -70,13 +95,19 @@ class SiteProcess:
         except RejectedMessage as why:
             log.warning("a message was refused: %s", why)
             return pack(SiteAnswer(run="", ticket="", client=self.client, round=0, error=f"message refused: {why}"), {})
-        about: dict[str, str | int] = self.about() if request.kind == "hello" else {}
+        about = dict[str, str | int]()
         result, error, lost = dict[str, Tensor](), "", False
         log.info("round %s: %s", request.round, request.kind)
         began = time.perf_counter()
         try:
-            result = self._perform(request, tensors)
+            self._admit(request)
+            about = self.about() if request.kind == "hello" else {}
+            if request.kind != "hello" and self.count.admit(request, tensors, self.policy):
+                result = self._perform(request, tensors)
         except FedloomError as why:
+            if isinstance(why, Refused):
+                with suppress(OSError):  # a full disk: the log below has it too
+                    log_refusal(self.folder, request, why.reason)
             error, lost = str(why), isinstance(why, StateLost)
         except OSError as why:
             error = f"disk error at the site: {why.strerror}"
@@ -111,19 +142,27 @@ class SiteProcess:
             "name": self.settings.name,
             "fedloom": fedloom.__version__,
             "torch": str(torch.__version__),
-            "digest": self.blueprint.digest,
+            "digest": self.policy.digest,
             **parts,
             "points": int(federation.points[client]),
         }
 
+    def _admit(self, request: SiteRequest) -> None:
+        """Refuse a request of another run, and one that the site's policy never allows."""
+        if request.run != self.policy.digest and request.kind != "hello":  # a greeting says which run this site has
+            raise Refused("it belongs to another run than the one in this site's folder")
+        reason = self.policy.forbids_run() or self.policy.forbids(request.kind)
+        if reason:
+            raise Refused(reason)
+
     def _perform(self, request: SiteRequest, tensors: Tensors) -> Tensors:
-        if request.kind == "hello":
-            return {}
         message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))
         if request.kind == "global":
             first, last = tensors["slice"].tolist()
-            return self.runtime.do(Job("global", request.round, [first, last], []), message, {})
+            return self._do(Job("global", request.round, [first, last], []), request, message, {})
         if request.kind == "judge":
+            if len(tensors["rows"]) > len(self.blueprint.sites):
+                raise Refused(f"it is to evaluate {len(tensors['rows']):,} models, and there are fewer sites")
             return self._evaluate_rows(tensors["rows"])
         kept = self.states.read(request.state)
         if request.kind == "update":
@@ -141,15 +180,24 @@ class SiteProcess:
                 method=method,
                 round=request.round,
             )
+            self.count.note_final(request, tensors)
             log.info("the model after round %s is in %s", request.round, self.folder / "model")
             return {}
         kind: Any = request.kind
-        return self.runtime.do(Job(kind, request.round, [self.client], [0], request.measure), message, kept)
+        job = Job(kind, request.round, [self.client], [0], request.measure)
+        return self._do(job, request, message, kept)
+
+    def _do(self, job: Job, request: SiteRequest, message: Message, kept: Tensors) -> Tensors:
+        """The result of a job: what the policy lets leave, and what stays."""
+        result = self.runtime.do(job, message, kept)
+        stays = {name: tensor for name, tensor in result.items() if name.startswith("kept/")}
+        leaves = {name: tensor for name, tensor in result.items() if name not in stays}
+        return self.policy.release(request, leaves, self.forms.of(job, message)) | stays
 
     def _train(self, request: SiteRequest, message: Message, kept: Tensors) -> Tensors:
         self.states.discard_all_but(request.base, request.state)
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
-        result = self.runtime.do(job, message, kept)
+        result = self._do(job, request, message, kept)
         state = kept | select_prefix(result, "kept/")
         if state:
             self.states.write(request.ticket, state)

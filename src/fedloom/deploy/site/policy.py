@@ -1,0 +1,255 @@
+"""A site's policy: which requests of the server it refuses, and which tensors of its own answers never leave.
+
+The settings are the site's own (``[policy]`` in ``site.toml``), and everything is checked here, against the site's own
+copy of the run and the client code that it runs: nothing is taken from the server's word. ``fedloom deploy explain`` on
+a site's folder asks the same functions, so what it says is what the site does. ``RequestCount`` counts rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fedloom.channel.registry import CHANNELS
+from fedloom.core.channel_step import ChannelStep
+from fedloom.core.declarations import Declared, Model, Update
+from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.named_part import part_values
+from fedloom.core.names import canonical_name
+from fedloom.deploy.participant_folder import SITE_FILE
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.protocol.message_validation import ReplyForm
+from fedloom.deploy.protocol.wire import REFUSED, RequestKind, SiteRequest
+from fedloom.deploy.settings import PolicySettings, RequiredStep, SiteSettings
+from fedloom.methods.registry import METHODS, canonical_method
+from fedloom.rounds.client_runtime import ClientRuntime
+
+LOG = "policy.jsonl"
+"""The site's record of what it refused: a line each, only ever appended."""
+EVALUATIONS: tuple[RequestKind, ...] = ("ask", "score", "global", "judge")
+"""Requests whose answers are scores on the site's data."""
+MEASURED = ("received/", "trained/")
+"""Prefixes of the scores that go with an update."""
+COUNTS = ("steps", "samples", "bytes")
+"""Numbers that go with every update."""
+
+
+class Refused(FedloomError):  # noqa: N818
+    """What the site's policy does not allow."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{REFUSED}{reason}")
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A site's policy for the run in its folder.
+
+    Args:
+        settings: What the site's file says.
+        digest: The digest of the run.
+        run: The name of the run: its method and its task.
+        method: The name of the run's method.
+        sends: What the method declares to send.
+        steps: The steps of the run's channel.
+        run_rounds: How many rounds the run has.
+        width: How many numbers the model has.
+    """
+
+    settings: PolicySettings
+    digest: str
+    run: str
+    method: str
+    sends: Declared
+    steps: tuple[ChannelStep, ...]
+    run_rounds: int
+    width: int
+
+    @staticmethod
+    def of(site: SiteSettings, blueprint: Blueprint, runtime: ClientRuntime) -> Policy:
+        """The policy of a site; one that names what does not exist is an error.
+
+        Args:
+            site: The site's settings.
+            blueprint: The run in its folder.
+            runtime: What the site runs of it.
+        """
+        run = f"{blueprint.label} on {blueprint.config.task.name}"
+        method, sends = blueprint.method_name, runtime.algorithm.sends
+        settings, where = _canonical(site.policy), f"site {site.name}: policy in {SITE_FILE}"
+        _check_tensors(settings.tensors or {}, {method: sends}, where)
+        for name in settings.methods or ():
+            _declared(name, {method: sends}, f"methods of {where}")
+        for step in settings.channel or ():
+            _check_step(step, runtime.steps, where)
+        rounds, width = blueprint.config.rounds, len(blueprint.initial)
+        return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width)
+
+    @property
+    def rounds(self) -> int:
+        """The most rounds that the site takes part in."""
+        return min(self.settings.rounds or self.run_rounds, self.run_rounds)
+
+    @property
+    def repeats(self) -> int:
+        """How often the site may be asked again for what it has done."""
+        return max(20, self.run_rounds) if self.settings.repeats is None else self.settings.repeats
+
+    def forbids_run(self) -> str:
+        """Why the site takes no part in the run at all; empty if it does."""
+        runs, methods = self.settings.runs, self.settings.methods
+        if runs is not None and self.digest not in runs and self.run not in runs:
+            return f"it takes part in {_listed(runs, 'run')}, and this one is {self.digest} ({self.run})"
+        if methods is not None and self.method not in methods:
+            return f"it takes part in {_listed(methods, 'method')}, and this run's is {self.method}"
+        lacking = [reason for step in self.settings.channel or () if (reason := self._lacks(step))]
+        return lacking[0] if lacking else ""
+
+    def forbids(self, kind: RequestKind) -> str:
+        """Why a kind of request is refused whenever it comes; empty if it is not.
+
+        Args:
+            kind: The kind.
+        """
+        if kind == "update" and not self.settings.updates:
+            return "what it trains may not leave (updates = false)"
+        if kind == "update":
+            withheld = [reason for name in self.sends if (reason := self.forbids_tensor(name))]
+            return withheld[0] if withheld else ""
+        if kind in EVALUATIONS and not self.settings.evaluation:
+            return "scores on its data may not leave (evaluation = false)"
+        if kind == "model" and not self.settings.model:
+            return "the model that it predicts with may not leave (model = false)"
+        return ""
+
+    def forbids_tensor(self, name: str) -> str:
+        """Why a tensor of an update may not leave; empty if it may.
+
+        Args:
+            name: The tensor's name in the method's reply; behind an ``@`` is what a step of the channel adds to it.
+        """
+        plain = name.partition("@")[0]
+        allowed = (self.settings.tensors or {}).get(self.method)
+        if plain not in self.sends:
+            return f"{self.method} sends '{plain}', which it does not declare"
+        if allowed is not None:
+            return "" if plain in allowed else f"'{plain}' of {self.method} may not leave"
+        if self.settings.channel and not isinstance(self.sends[plain], Model | Update):
+            return f"'{plain}' of {self.method} would leave without the channel that its policy requires"
+        return ""
+
+    def release(self, request: SiteRequest, tensors: Mapping[str, Tensor], form: ReplyForm | None) -> dict[str, Tensor]:
+        """What of an answer leaves the site; what was not declared, or is larger than expected, is refused.
+
+        Args:
+            request: The request.
+            tensors: The answer.
+            form: The form of such an answer, which a job on two samples has shown; None if that failed.
+        """
+        for name, tensor in tensors.items():
+            if name.startswith("reply/") and (reason := self.forbids_tensor(name.removeprefix("reply/"))):
+                raise Refused(reason)
+            if request.kind == "update" and not name.startswith(("reply/", *MEASURED)) and name not in COUNTS:
+                raise Refused(f"'{name}' is not part of an update")
+            if form is not None and name not in form:
+                raise Refused(f"'{name}' is not part of such an answer")
+            most = self.width if form is None else math.prod(form[name][1])
+            if tensor.numel() > most:
+                raise Refused(f"'{name}' has {tensor.numel():,} numbers, and {most:,} are expected")
+        if self.settings.evaluation:
+            return dict(tensors)
+        return {name: _unknown(tensor) if name.startswith(MEASURED) else tensor for name, tensor in tensors.items()}
+
+    def _lacks(self, required: RequiredStep) -> str:
+        """What the run's channel lacks of a required step."""
+        for step in self.steps:
+            if _step_name(step) == required.name:
+                for key, least in required.least.items():
+                    if not float(getattr(step, key)) >= least:
+                        return f"the channel's {required.name} has {key} = {getattr(step, key)}, below {least:g}"
+                for key, most in required.most.items():
+                    if not float(getattr(step, key)) <= most:
+                        return f"the channel's {required.name} has {key} = {getattr(step, key)}, above {most:g}"
+                return ""
+        return f"its updates must go through '{required.name}', which the run's channel does not have"
+
+
+def log_refusal(folder: Path, request: SiteRequest, reason: str) -> None:
+    """Append what was refused, when and why to the site's record.
+
+    Args:
+        folder: The site's folder.
+        request: What the server asked.
+        reason: Why it was refused.
+    """
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    entry = {"time": time, "run": request.run, "round": request.round, "request": request.kind, "reason": reason}
+    with open(folder / LOG, "ab") as file:
+        file.write(json.dumps(entry).encode() + b"\n")
+
+
+def _canonical(settings: PolicySettings) -> PolicySettings:
+    """The settings with methods and steps in their registered spelling."""
+    tensors, methods, channel = settings.tensors, settings.methods, settings.channel
+    return settings.model_copy(
+        update={
+            "tensors": None if tensors is None else {canonical_method(name): some for name, some in tensors.items()},
+            "methods": None if methods is None else [canonical_method(name) for name in methods],
+            "channel": None
+            if channel is None
+            else [step.model_copy(update={"name": canonical_name(step.name, CHANNELS)}) for step in channel],
+        }
+    )
+
+
+def _check_tensors(tensors: Mapping[str, list[str]], own: Mapping[str, Declared], where: str) -> None:
+    for method, names in tensors.items():
+        declared = _declared(method, own, f"tensors of {where}")
+        for name in names:
+            if declared is not None and name not in declared:
+                raise unknown(f"tensor of {method} in tensors of {where}:", name, declared)
+
+
+def _declared(method: str, own: Mapping[str, Declared], where: str) -> Declared | None:
+    """What a method declares to send; None if it is a user-defined one that this run does not have."""
+    if method in own:
+        return own[method]
+    if ":" in method:
+        return None
+    if method not in METHODS:
+        raise unknown(f"method in {where}:", method, METHODS)
+    return METHODS[method].sends
+
+
+def _check_step(required: RequiredStep, steps: tuple[ChannelStep, ...], where: str) -> None:
+    kinds: dict[str, type] = {**CHANNELS, **{_step_name(step): type(step) for step in steps}}
+    if required.name not in kinds:
+        if ":" not in required.name:
+            raise unknown(f"step in channel of {where}:", required.name, kinds)
+        return
+    settings = kinds[required.name].__dataclass_fields__  # type: ignore[attr-defined]
+    for key in (*required.least, *required.most):
+        if key not in settings:
+            raise unknown(f"setting of {required.name} in channel of {where}:", key, settings)
+
+
+def _step_name(step: ChannelStep) -> str:
+    """The name of a step as a policy has it: registered, or ``file.py:Class`` without the folder of the file."""
+    return str(part_values(step, CHANNELS)["name"]).rpartition("/")[2]
+
+
+def _listed(names: list[str], what: str) -> str:
+    return f"the {what}{'' if len(names) == 1 else 's'} {', '.join(names)}" if names else f"no {what}"
+
+
+def _unknown(tensor: Tensor) -> Tensor:
+    """A score that is not told: the server takes NaN for a site without test samples."""
+    return torch.full_like(tensor, torch.nan)

@@ -1,0 +1,152 @@
+"""What the server has asked of a site so far, on the site's disk: rounds are counted here, over all restarts.
+
+Of each kind of request the file has the last round and turn, how many rounds there were, and how often one was asked
+again. A request for a later round is new; any other one is a repetition, of which a site's policy allows some: a server
+that was killed, or had too few answers, asks again. The model of the last agreed round is saved once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.protocol.wire import SiteRequest
+from fedloom.deploy.site.policy import Policy, Refused
+from fedloom.runs.fingerprint import hash_tensor
+from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.manifest import digest_of
+
+FILE = "asked.json"
+TRAINING = ("update", "ask")
+"""Requests that end with the last agreed round."""
+
+
+@dataclass
+class KindCount:
+    """The requests of one kind: the last place, how many rounds, how many repetitions, and the last ticket."""
+
+    round: int = -1
+    turn: int = -1
+    rounds: int = 0
+    repeats: int = 0
+    ticket: str = ""
+
+
+@dataclass
+class RequestCount:
+    """The requests of a run so far.
+
+    Args:
+        path: The file.
+        run: The digest of the run; those of another run do not count.
+        kinds: The counts by kind of request.
+        finished: The round whose model was saved, -1 before.
+        final: The digest of the message that it was made of.
+    """
+
+    path: Path
+    run: str
+    kinds: dict[str, KindCount] = field(default_factory=dict)
+    finished: int = -1
+    final: str = ""
+
+    @staticmethod
+    def read(folder: Path, run: str) -> RequestCount:
+        """The requests that a site's folder has counted; a damaged file is an error.
+
+        Args:
+            folder: The site's folder.
+            run: The digest of its run.
+        """
+        path = folder / FILE
+        if not path.exists():
+            return RequestCount(path, run)
+        try:
+            values = json.loads(path.read_bytes())
+            said = values.pop("digest")
+            if said != digest_of(_canonical(values)):
+                raise ValueError("not what was written")
+            kinds = {kind: KindCount(**one) for kind, one in values["kinds"].items()}
+            found = RequestCount(path, values["run"], kinds, values["finished"], values["final"])
+        except (ValueError, TypeError, KeyError, AttributeError, OSError):
+            raise FedloomError(
+                f"{path} is damaged (its digest differs): restore it, or remove it to count the run's rounds anew."
+            ) from None
+        return found if found.run == run else RequestCount(path, run)
+
+    def admit(self, request: SiteRequest, tensors: Mapping[str, Tensor], policy: Policy) -> bool:
+        """Count a request, or refuse it; whether there is something to do.
+
+        Args:
+            request: The request.
+            tensors: Its tensors, which tell whether a final model is the one that was saved.
+            policy: The site's policy.
+        """
+        if request.round > policy.run_rounds:
+            raise Refused(f"round {request.round} is beyond the {policy.run_rounds} rounds of the run")
+        if request.kind == "finish":
+            return self._is_new_final(request, tensors)
+        if request.kind in TRAINING and self.finished >= policy.rounds:
+            raise Refused(f"the {policy.rounds} agreed rounds are over ({FILE} counts them)")
+        self._count(request, policy)
+        return True
+
+    def _count(self, request: SiteRequest, policy: Policy) -> None:
+        seen = self.kinds.setdefault(request.kind, KindCount())
+        if request.ticket == seen.ticket:  # the same request, after a restart of this site
+            return
+        is_new = (request.round, request.turn) > (seen.round, seen.turn)
+        if request.turn >= policy.settings.turns:
+            raise Refused(f"it is asked {request.turn + 1} times in one round, and {policy.settings.turns} are allowed")
+        if is_new and request.round > max(seen.round, 0):
+            if seen.rounds >= policy.rounds:
+                raise Refused(f"it has taken part in {policy.rounds} rounds, and no more are allowed")
+            seen.rounds += 1
+        elif not is_new:
+            if seen.repeats >= policy.repeats:
+                raise Refused(f"it was asked again {policy.repeats} times, and no more repetitions are allowed")
+            seen.repeats += 1
+        if is_new:
+            seen.round, seen.turn = request.round, request.turn
+        seen.ticket = request.ticket
+        self._write()
+
+    def _is_new_final(self, request: SiteRequest, tensors: Mapping[str, Tensor]) -> bool:
+        """Whether the final model of a request is to be saved: the one that is there already is not saved again."""
+        if request.round > self.finished:
+            return True
+        if (request.round, _digest(tensors)) == (self.finished, self.final):
+            return False
+        raise Refused(f"the model after round {self.finished} is saved, and a later request does not replace it")
+
+    def note_final(self, request: SiteRequest, tensors: Mapping[str, Tensor]) -> None:
+        """Note that the final model of a request is saved.
+
+        Args:
+            request: The request.
+            tensors: Its tensors.
+        """
+        self.finished, self.final = request.round, _digest(tensors)
+        self._write()
+
+    def _write(self) -> None:
+        values = {key: value for key, value in asdict(self).items() if key != "path"}
+        write_atomic(self.path, _canonical(values | {"digest": digest_of(_canonical(values))}))
+
+
+def _canonical(values: dict[str, object]) -> bytes:
+    return json.dumps(values, separators=(",", ":")).encode()
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    hashed = hashlib.blake2b(digest_size=32)
+    for name, tensor in sorted(tensors.items()):
+        hashed.update(f"{name} {tuple(tensor.shape)} ".encode())
+        hash_tensor(hashed, tensor)
+    return hashed.hexdigest()
