@@ -72,9 +72,12 @@ class DataSchema(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["columns", "graph", "rehearsal"]
-    """``columns``: samples are entries of columns. ``graph``: samples are nodes of a graph. ``rehearsal``: sites can
-    only use their shares of the run file's data, and no data of their own."""
+    kind: Literal["columns", "graph", "flows", "rehearsal"]
+    """``columns``: samples are entries of columns. ``graph``: samples are nodes of a graph. ``flows``: samples are
+    beginnings of action flows. ``rehearsal``: sites can only use their shares of the run file's data, and no data of
+    their own."""
+    reason: str = ""
+    """Why sites cannot use data of their own, as a clause; empty if they can."""
     sites: tuple[str, ...]
     """The names of the training sites, by client number."""
     shape: tuple[int, ...] = ()
@@ -97,15 +100,17 @@ class DataSchema(BaseModel):
     target_mean: float | None = None
     target_std: float | None = None
     """Mean and standard deviation of the training targets, where these are numbers."""
+    flows: dict[str, Any] | None = None
+    """The dialect of action flows, and the words of their attributes."""
     inputs: tuple[InputColumn, ...] = ()
     """The input columns, where there are several; shape, dtype, mean, std and symbols are then those of each."""
 
     @model_serializer(mode="wrap")
     def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what earlier versions do not know, where it is not used: ``inputs``, the plan, the units."""
+        """Leave out what earlier versions do not know, where it is not used: ``inputs``, the plan, the units..."""
         values: dict[str, Any] = handler(self)
-        unused = [] if self.inputs else ["inputs"]
-        unused += [key for key in ("plan", "target_mean", "target_std") if values[key] is None]
+        unused = [key for key in ("inputs", "reason") if not values[key]]
+        unused += [key for key in ("plan", "target_mean", "target_std", "flows") if values[key] is None]
         return {key: value for key, value in values.items() if key not in unused}
 
     @property

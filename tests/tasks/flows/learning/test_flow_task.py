@@ -241,7 +241,7 @@ def test_a_packed_file_is_the_same_task_as_the_folder(tmp_path: Path) -> None:
         (lambda _: named_task("own-flows"), "needs a path: a folder of flows"),
         (lambda home: named_task("n8n", path=str(home)), "takes no path: use own-flows"),
         (lambda home: named_task("own-flows", path=str(home / "nowhere")), "does not exist: name a folder"),
-        (lambda home: named_task("own-flows", path=str(home)), "no sub-folder with .json or .bpmn files"),
+        (lambda home: named_task("own-flows", path=str(home)), "no sub-folder with .json, .bpmn, .xml files"),
         (lambda _: named_task("flow", clients=2), "Did you mean 'flows'"),
         (lambda _: named_task("flows-subkind", options={"label": "kind"}), "it predicts subkinds; use the task flows"),
         (lambda _: named_task("flows", options={"lable": "kind"}), "lable"),

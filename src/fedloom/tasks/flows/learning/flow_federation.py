@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Flow, Node
 from fedloom.tasks.flows.learning.data_points import FlowTable
 from fedloom.tasks.flows.learning.duplicates import duplicate_numbers
-from fedloom.tasks.flows.learning.flow_schema import FlowSchema
+from fedloom.tasks.flows.learning.flow_schema import FlowSchema, bucket
 from fedloom.tasks.flows.learning.placement_order import placement_order
 from fedloom.tasks.flows.platform_kinds import KINDS, NEVER_TARGETS, SUBKINDS
 from fedloom.tasks.flows.rules import PLATFORM, Dialect
@@ -38,10 +38,14 @@ TRAIN, VALID, TEST, EXTRA = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class FlowClasses:
-    """The classes that are predicted; the last one is for everything else."""
+    """The classes that are predicted; the last one is for everything else.
+
+    With ``buckets`` the last classes are buckets instead, and everything else is in one of them (``flow_schema``).
+    """
 
     label: Label
     names: tuple[str, ...]
+    buckets: int = 0
 
     @staticmethod
     def of(corpus: Corpus, label: Label = "kind", least_count: int = 1) -> FlowClasses:
@@ -63,8 +67,23 @@ class FlowClasses:
 
     def numbers(self, nodes: Sequence[Node]) -> list[int]:
         """The class of each node."""
-        known, rest = {name: number for number, name in enumerate(self.names)}, len(self.names) - 1
-        return [known.get(self.name_of(node), rest) for node in nodes]
+        names = [self.name_of(node) for node in nodes]
+        known, rest = {name: number for number, name in enumerate(self.names)}, len(self.names) - max(1, self.buckets)
+        rare = {name: rest + (bucket(name, self.buckets) if self.buckets else 0) for name in {*names} - known.keys()}
+        return [known[name] if name in known else rare[name] for name in names]
+
+    def with_own_names(self, nodes: Sequence[Node]) -> FlowClasses:
+        """These classes with an organisation's own words in the place of the names of their buckets.
+
+        Args:
+            nodes: The nodes of its flows. Words of one bucket are joined by "or".
+        """
+        found: dict[int, set[str]] = {}
+        for node, number in zip(nodes, self.numbers(nodes), strict=True):
+            if number >= len(self.names) - self.buckets:
+                found.setdefault(number, set()).add(self.name_of(node))
+        names = [" or ".join(sorted(found[i])) if i in found else name for i, name in enumerate(self.names)]
+        return replace(self, names=tuple(names))
 
 
 def never_targets(dialect: Dialect) -> frozenset[str]:

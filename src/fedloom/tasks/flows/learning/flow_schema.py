@@ -1,12 +1,14 @@
 """Words to numbers: the vocabulary of every attribute of nodes, edges and flows.
 
-Vocabularies are public. Organisations share all words, hashed private names too, whose meaning may differ between them:
+Vocabularies are shared. They are the words of all organisations' flows, or words that were public before anybody joined
+and a number of buckets for all others (``public_words``). What a private word means may differ between organisations:
 that is what personalised models are for. Token 0 is the mask (of the node to predict), token 1 is every unknown word. A
 saved model contains its schema as JSON.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -19,6 +21,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 
 MASK, UNKNOWN = 0, 1
+MOST_BUCKETS = 65_536
+"""The most buckets that a vocabulary may have."""
 NODE, EDGE, GRAPH = 117, 18, 163
 """The embedding widths of the thesis, over all attributes of a node, of an edge and of a flow (kinds as classes)."""
 SUBKIND_NODE, SUBKIND_GRAPH = 119, 165
@@ -27,17 +31,23 @@ SUBKIND_NODE, SUBKIND_GRAPH = 119, 165
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of one attribute; word i is token i + 2. The empty word is a missing value."""
+    """The words of one attribute; word i is token i + 2. The empty word is a missing value.
+
+    With ``buckets`` no word is unknown: the tokens after the listed words are buckets, and every other word is in one.
+    """
 
     tokens: tuple[str, ...]
+    buckets: int = 0
 
     def __post_init__(self) -> None:
+        if self.buckets < 0:
+            raise FedloomError(f"buckets={self.buckets}: a vocabulary cannot have fewer than 0 buckets.")
         if len(set(self.tokens)) < len(self.tokens):
             twice = Counter(self.tokens).most_common(1)[0][0]
             raise FedloomError(f"a vocabulary contains the word '{twice}' twice.")
 
     def __len__(self) -> int:
-        return 2 + len(self.tokens)
+        return 2 + len(self.tokens) + self.buckets
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -45,12 +55,27 @@ class Vocabulary:
 
     def number(self, word: str) -> int:
         """The token of a word."""
-        return self._numbers.get(word, UNKNOWN)
+        known = self._numbers.get(word)
+        if known is not None or not self.buckets:
+            return UNKNOWN if known is None else known
+        return 2 + len(self.tokens) + bucket(word, self.buckets)
 
     def numbers(self, words: Iterable[str]) -> list[int]:
         """The tokens of words."""
-        known = self._numbers
-        return [known.get(word, UNKNOWN) for word in words]
+        known, listed = dict[str, int](), list(words)
+        for word in set(listed):
+            known[word] = self.number(word)
+        return [known[word] for word in listed]
+
+
+def bucket(word: str, buckets: int) -> int:
+    """The bucket of a word, from 0: the same on every machine, whoever asks.
+
+    Args:
+        word: The word.
+        buckets: The number of buckets.
+    """
+    return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()) % buckets
 
 
 Vocabularies = dict[str, Vocabulary]
@@ -92,20 +117,27 @@ class FlowSchema:
 
     def to_json(self) -> str:
         """The schema as JSON text."""
-        plain = {part: {name: v.tokens for name, v in getattr(self, part).items()} for part in _PARTS}
-        return json.dumps(plain, ensure_ascii=False)
+        return json.dumps(self.to_plain(), ensure_ascii=False)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The schema as values for JSON: the words of each attribute, with its number of buckets if it has some."""
+        return {part: {name: _plain(v) for name, v in getattr(self, part).items()} for part in _PARTS}
 
     @staticmethod
     def from_json(text: str) -> FlowSchema:
         """The schema that a JSON text holds."""
         try:
-            plain = json.loads(text)
+            return FlowSchema.from_plain(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise _no_schema(error) from None
+
+    @staticmethod
+    def from_plain(plain: Any) -> FlowSchema:
+        """The schema that ``to_plain`` made."""
+        try:
             parts = {part: {str(n): _vocabulary(words) for n, words in plain[part].items()} for part in _PARTS}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FedloomError(
-                f"this is not a schema of flows ({type(error).__name__}): it must list the words of each attribute "
-                f"under {', '.join(_PARTS)}."
-            ) from None
+            raise _no_schema(error) from None
         if "kind" not in parts["node"] or "label" not in parts["edge"] or not parts["graph"]:
             raise FedloomError(
                 "this is not a schema of flows: it needs 'kind' of nodes, 'label' of edges and an attribute of graphs."
@@ -158,7 +190,22 @@ def embedding_tables(vocabularies: Mapping[str, Vocabulary], total: int) -> list
     return list(zip(sizes, embedding_widths(vocabularies, total), strict=True))
 
 
-def _vocabulary(words: Any) -> Vocabulary:
+def _no_schema(error: Exception) -> FedloomError:
+    return FedloomError(
+        f"this is not a schema of flows ({type(error).__name__}): it must list the words of each attribute "
+        f"under {', '.join(_PARTS)}."
+    )
+
+
+def _plain(vocabulary: Vocabulary) -> list[str] | dict[str, Any]:
+    words = list(vocabulary.tokens)
+    return {"words": words, "buckets": vocabulary.buckets} if vocabulary.buckets else words
+
+
+def _vocabulary(plain: Any) -> Vocabulary:
+    words, buckets = (plain["words"], plain["buckets"]) if isinstance(plain, dict) else (plain, 0)
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise TypeError
-    return Vocabulary(tuple(words))
+    if type(buckets) is not int or not 0 <= buckets <= MOST_BUCKETS:
+        raise ValueError
+    return Vocabulary(tuple(words), buckets)

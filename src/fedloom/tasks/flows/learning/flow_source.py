@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError
@@ -18,6 +18,8 @@ from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.formats.read_corpus import read_folder
 from fedloom.tasks.flows.learning.flow_federation import Label
+from fedloom.tasks.flows.learning.flow_schema import MOST_BUCKETS
+from fedloom.tasks.flows.learning.public_words import BUCKETS
 from fedloom.tasks.flows.synthetic.generator import generate
 
 log = logging.getLogger("fedloom")
@@ -26,7 +28,30 @@ CLIENTS = 15
 
 
 @dataclass(frozen=True)
-class SyntheticFlowOptions:
+class VocabularyOptions:
+    """Where the words of flows come from, which is an option of every flow task.
+
+    ``pooled`` words are those of all organisations' flows; ``public`` ones are the platform's, and all others share a
+    number of ``buckets`` per attribute (``public_words``).
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    vocabulary: Literal["pooled", "public"] = "pooled"
+    buckets: int = BUCKETS
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.buckets <= MOST_BUCKETS:
+            raise FedloomError(f"buckets must be between 1 and {MOST_BUCKETS:,}, got {self.buckets}.")
+
+    @property
+    def public_buckets(self) -> int | None:
+        """The number of buckets beside public words; None if words are pooled."""
+        return self.buckets if self.vocabulary == "public" else None
+
+
+@dataclass(frozen=True)
+class SyntheticFlowOptions(VocabularyOptions):
     """The options of ``flows``: the label to predict, and the data points of the largest of the 33 organisations."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -36,7 +61,7 @@ class SyntheticFlowOptions:
 
 
 @dataclass(frozen=True)
-class RealFlowOptions:
+class RealFlowOptions(VocabularyOptions):
     """The options of real flows.
 
     Kinds with fewer than ``least_count`` occurrences are one class, organisations with fewer than ``least_flows`` flows
@@ -50,6 +75,7 @@ class RealFlowOptions:
     largest_flow: int = 60
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, least in (("least_count", 1), ("least_flows", 1), ("largest_flow", 2)):
             if getattr(self, name) < least:
                 raise FedloomError(f"{name} must be at least {least}, got {getattr(self, name)}.")
@@ -71,14 +97,16 @@ class OwnFlowOptions(RealFlowOptions):
 class FlowCorpus:
     """The corpus of a task and what is predicted of it.
 
-    ``whole`` has all organisations, from which the classes and words are taken, and ``clients`` those that take part.
-    Kinds with fewer than ``least_count`` occurrences are one class.
+    ``whole`` has all organisations, from which the classes and words are taken unless they are public, and ``clients``
+    those that take part. Kinds with fewer than ``least_count`` occurrences are one class.
     """
 
     whole: Corpus
     clients: Corpus
     label: Label = "kind"
     least_count: int = 1
+    buckets: int | None = None
+    """The number of buckets beside public words; None if words are pooled."""
 
 
 class FlowSource(Protocol):
@@ -120,7 +148,7 @@ class SyntheticFlows:
         """Generate the corpus."""
         clients = CLIENTS if settings.clients is None else settings.clients
         corpus = generate(clients, options.largest, settings.seed)
-        return FlowCorpus(corpus, corpus, options.label)
+        return FlowCorpus(corpus, corpus, options.label, buckets=options.public_buckets)
 
 
 @dataclass(frozen=True)
@@ -139,9 +167,8 @@ class RealFlows:
     def read(self, options: RealFlowOptions, settings: TaskSettings) -> FlowCorpus:
         """Read the corpus and draw the organisations that take part."""
         whole = suitable_organisations(self.read_corpus(), options, self.unknown_owner)
-        return FlowCorpus(
-            whole, random_organisations(whole, settings.clients, settings.seed), least_count=options.least_count
-        )
+        corpus = random_organisations(whole, settings.clients, settings.seed)
+        return FlowCorpus(whole, corpus, least_count=options.least_count, buckets=options.public_buckets)
 
 
 @dataclass(frozen=True)
@@ -159,7 +186,7 @@ class OwnFlows:
         """Read the folder and draw the organisations that take part."""
         whole = suitable_organisations(read_folder(str(settings.path)), options)
         corpus = random_organisations(whole, settings.clients, settings.seed)
-        return FlowCorpus(whole, corpus, options.label, options.least_count)
+        return FlowCorpus(whole, corpus, options.label, options.least_count, options.public_buckets)
 
 
 def suitable_organisations(corpus: Corpus, limits: RealFlowOptions, unknown_owner: str | None = None) -> Corpus:

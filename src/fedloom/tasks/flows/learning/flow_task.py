@@ -11,55 +11,28 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-import torch
 from torch import nn
 
-from fedloom.core import seeds
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.validation import validate
 from fedloom.data.changes import with_changes
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.models import Maker
-from fedloom.models.fullgn import FullGN
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
-from fedloom.tasks.deployment import RehearsalOnly
 from fedloom.tasks.flows.corpus import Corpus
 from fedloom.tasks.flows.learning.data_points import FlowInputs
+from fedloom.tasks.flows.learning.flow_deployment import FlowDeployment
 from fedloom.tasks.flows.learning.flow_federation import FlowClasses, Label, federation_of, schema_of
-from fedloom.tasks.flows.learning.flow_schema import (
-    EDGE,
-    GRAPH,
-    NODE,
-    SUBKIND_GRAPH,
-    SUBKIND_NODE,
-    FlowSchema,
-    embedding_tables,
-)
+from fedloom.tasks.flows.learning.flow_model import MODEL, flow_model, fullgn_options
 from fedloom.tasks.flows.learning.flow_source import FlowSource
+from fedloom.tasks.flows.learning.public_words import public_classes, public_schema
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 
 LEFT_OUT = ("template",)
 """Attributes that only identify a flow."""
-MODEL = "fullgn"
 LOCAL_WORK = LocalWork(lr=0.05, batch_size=128)
-PREDICTION = "is about flows: use fedloom flows recommend, which predicts the next step of a flow."
-"""What ``fedloom predict`` says of these tasks."""
-
-
-@dataclass(frozen=True)
-class FullGNOptions:
-    """The options of the model ``fullgn`` (``task.model_options``)."""
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
-
-    width: int = 90
-    blocks: int = 6
-
-
-DEPLOYMENT = RehearsalOnly(PREDICTION)
 
 
 @dataclass(frozen=True)
@@ -69,7 +42,7 @@ class FlowBuilder:
     about: str
     source: FlowSource
     local: LocalWork = LOCAL_WORK
-    deployment: TaskDeployment = DEPLOYMENT
+    deployment: TaskDeployment = FlowDeployment()  # noqa: RUF009 (it has no state)
     flow_model: ClassVar[type[SavedFlowModel]] = SavedFlowModel
 
     def describe(self) -> str:
@@ -82,7 +55,7 @@ class FlowBuilder:
         return settings.complete(
             MODEL,
             options=asdict(self.source.options(settings.options, settings.name)),
-            model_options=asdict(_model_options(settings.model_options)) if named else {},
+            model_options=asdict(fullgn_options(settings.model_options)) if named else {},
         )
 
     def build(self, settings: TaskSettings) -> Task:
@@ -105,6 +78,7 @@ class FlowBuilder:
             label=flows.label,
             least_count=flows.least_count,
             vocabulary=flows.whole,
+            buckets=flows.buckets,
             model=settings.model,
             model_options=settings.model_options,
             test_share=settings.test_share,
@@ -124,6 +98,7 @@ def task_of_corpus(
     label: Label = "kind",
     least_count: int = 1,
     vocabulary: Corpus | None = None,
+    buckets: int | None = None,
     model: str | nn.Module | Maker | None = None,
     model_options: Mapping[str, Any] | None = None,
     test_share: float = 0.15,
@@ -141,6 +116,8 @@ def task_of_corpus(
         least_count: kinds with fewer occurrences are one class.
         vocabulary: the corpus that the classes and words are taken from, so that they do not depend on which of its
             organisations are clients; None is ``corpus``.
+        buckets: take the classes and words from what is public on the platform instead, with this many buckets for
+            private words (``public_words``).
         model: ``fullgn`` or a module; None is ``fullgn``.
         model_options: the options of ``fullgn``.
         test_share: the share of data points for testing.
@@ -149,50 +126,21 @@ def task_of_corpus(
         drift: the rounds in which clients' data change.
         seed: of the split, the placement order and the initial weights.
     """
-    whole = vocabulary or corpus
-    schema, classes = schema_of(whole, label, LEFT_OUT), FlowClasses.of(whole, label, least_count)
+    whole, dialect = vocabulary or corpus, corpus.dialect
+    if buckets is None:
+        schema, classes = schema_of(whole, label, LEFT_OUT), FlowClasses.of(whole, label, least_count)
+    else:
+        schema = public_schema(dialect, label, buckets)
+        classes = public_classes(dialect, label, least_count, buckets)
     federation, table = federation_of(
         corpus, schema, classes, test_share=test_share, valid_share=valid_share, seed=seed
     )
     federation = with_changes(federation, withhold, drift, seed)
-    inputs = FlowInputs(table, corpus.dialect)
+    inputs = FlowInputs(table, dialect)
     return Task(
         name,
         federation,
-        _model(schema, classes, model, model_options or {}, seed),
+        flow_model(schema, len(classes.names), label, model, model_options or {}, seed),
         prepare=inputs,
         fingerprint_tensors=inputs.tensors,
     )
-
-
-def network(schema: FlowSchema, classes: int, label: Label, **options: int) -> FullGN:
-    """FullGN for flows of a schema, with the embedding widths of the thesis."""
-    node, graph = (NODE, GRAPH) if label == "kind" else (SUBKIND_NODE, SUBKIND_GRAPH)
-    return FullGN(
-        embedding_tables(schema.node, node),
-        embedding_tables(schema.edge, EDGE),
-        embedding_tables(schema.graph, graph),
-        classes,
-        **options,
-    )
-
-
-def _model(
-    schema: FlowSchema,
-    classes: FlowClasses,
-    model: str | nn.Module | Maker | None,
-    options: Mapping[str, Any],
-    seed: int,
-) -> nn.Module:
-    if isinstance(model, nn.Module):
-        return model
-    if model not in (None, MODEL):
-        raise FedloomError(f"model '{model}' cannot be used for flows: use {MODEL}, or a module of your own.")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeds.key(seed, "model"))
-        return network(schema, len(classes.names), classes.label, **asdict(_model_options(options)))
-
-
-def _model_options(given: Mapping[str, Any]) -> FullGNOptions:
-    chosen: FullGNOptions = validate(FullGNOptions, dict(given), "task.model_options")
-    return chosen

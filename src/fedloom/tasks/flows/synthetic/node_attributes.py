@@ -18,17 +18,18 @@ from fedloom.tasks.flows.synthetic.grammar import LABELS, PER_THEME, TYPES, Arra
 from fedloom.tasks.flows.synthetic.growth import MOST_NODES, GrownFlows
 from fedloom.tasks.flows.synthetic.styles import NAMED, PRIVATE_MODULES, PRIVATE_TOKENS, Styles
 
-_MODULES = ("System", "Users", "Text", "Records", "Lists", "Dates", "Http", "Widgets", "Email", "Files")
+MODULES = ("System", "Users", "Text", "Records", "Lists", "Dates", "Http", "Widgets", "Email", "Files")
 _VERBS = ("Get", "Set", "Check", "Find", "Apply", "Close")
-_DATA_TYPES = ("Boolean", "Currency", "Date", "Entity", "Integer", "List", "Structure", "Text")
-_FLAGS = ("none", "public", "function", "public function")
+DATA_TYPES = ("Boolean", "Currency", "Date", "Entity", "Integer", "List", "Structure", "Text")
+FLAGS = ("none", "public", "function", "public function")
 
 
 def _hashes(what: str, count: int) -> tuple[str, ...]:
     return tuple(hashlib.blake2b(f"{what}/{i}".encode(), digest_size=3).hexdigest() for i in range(count))
 
 
-NAMES = (*(f"{module}.{verb}" for module in _MODULES for verb in _VERBS), *_hashes("name", PRIVATE_TOKENS))
+PLATFORM_NAMES = tuple(f"{module}.{verb}" for module in MODULES for verb in _VERBS)
+NAMES = (*PLATFORM_NAMES, *_hashes("name", PRIVATE_TOKENS))
 """All names of actions: the platform's, then private ones, which are hashes."""
 _PRIVATE_MODULES = _hashes("module", PRIVATE_MODULES)
 _IDS = tuple(f"n{i}" for i in range(MOST_NODES))
@@ -59,7 +60,7 @@ class DescribedFlows:
             attributes = {"subkind": NAMED[kind][subkinds[i]] if kind in NAMED else kind}
             if kind != "End":
                 attributes |= self._name_and_module(tokens[i])
-                attributes |= {"type": _DATA_TYPES[data_types[i]], "flags": _FLAGS[flags[i]]}
+                attributes |= {"type": DATA_TYPES[data_types[i]], "flags": FLAGS[flags[i]]}
             nodes.append(Node(_IDS[i], kind, attributes))
         first, last = np.searchsorted(grown.edges[:, 0], (number, number + 1))
         edges = [Edge(_IDS[a], _IDS[b], LABELS[label]) for _, a, b, label in grown.edges[first:last].tolist()]
@@ -80,9 +81,9 @@ def draw_attributes(
         grown,
         types,
         _subkinds(made, number, grown, random),
-        (grown.kind * 3 + random.choice(3, shape, p=(0.6, 0.3, 0.1))) % len(_DATA_TYPES),
-        random.choice(len(_FLAGS), shape, p=(0.6, 0.2, 0.15, 0.05)),
-        (*np.repeat(_MODULES, len(_VERBS)).tolist(), *(_PRIVATE_MODULES[i] for i in own.tolist())),
+        (grown.kind * 3 + random.choice(3, shape, p=(0.6, 0.3, 0.1))) % len(DATA_TYPES),
+        random.choice(len(FLAGS), shape, p=(0.6, 0.2, 0.15, 0.05)),
+        (*np.repeat(MODULES, len(_VERBS)).tolist(), *(_PRIVATE_MODULES[i] for i in own.tolist())),
         "mobile" if made.mobile[number] else "web",
     )
 
