@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+import timeit
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +15,12 @@ import torch
 pytest.importorskip("flwr", reason="Flower is not installed: no real deployment is tried")
 
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
+from fedloom.runs.method_spec import with_method
+from fedloom.tasks.flows.formats.real_corpora import N8N_FILE, read_n8n
+from fedloom.tasks.flows.learning.recommender import Recommender
 from support.deployment import (
     SITES,
+    AnswerFunction,
     Deployment,
     Only,
     exclusions,
@@ -25,6 +31,9 @@ from support.deployment import (
     values,
     without,
 )
+from support.flow_sites import flow_run
+from support.n8n_exports import bytes_of, export, is_simple, private_words, texts_with, write_exports
+from support.paths import DATA_FOLDER
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("deployment")]
 
@@ -68,6 +77,66 @@ def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, met
     if there.row is not None:
         torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
     assert all((deployment.folders[name] / "model" / "model.safetensors").is_file() for name in SITES)
+
+
+OWNERS = {"north": "owner 36", "south": "owner 22", "west": "owner 55"}
+SAMPLE = {"a": "owner 38", "b": "owner 46", "c": "owner 60"}
+"""Owners of real n8n workflows, of similar size: the sites', and those of the operator's sample."""
+
+
+@pytest.mark.skipif(not (DATA_FOLDER / N8N_FILE).is_file(), reason="the n8n corpus is not in the data folder")
+def test_owners_of_n8n_workflows_train_together_and_no_private_word_crosses_the_wire(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """Folders of exports, FedHybridAvgLGDual and FedPredict: the simulator's numbers, and models that recommend."""
+    flows = {owner.name: [flow for flow in owner.flows if is_simple(flow)] for owner in read_n8n().organisations}
+    for folder, owners in (("flows", OWNERS), ("sample", SAMPLE)):
+        for name, owner in owners.items():
+            workflows = [export(flow, f"{owner} workflow {i}: {flow.name}") for i, flow in enumerate(flows[owner])]
+            write_exports(tmp_path / folder / name, workflows)
+    data = {name: tmp_path / "flows" / name for name in SITES}
+    words = private_words(data.values())
+    run = flow_run(tmp_path / "flows", rounds=2, buckets=64, least_count=100)
+    run |= with_method(run, "fedhybridavglgdual:threshold=300+fedpredict")
+    run["task"]["model_options"] = {"width": 48, "blocks": 4}
+    run["local"]["batch_size"] = 64
+    deployment.set_up({**run, "task": {**run["task"], "path": str(tmp_path / "sample")}}, data)
+    given_out = bytes_of(deployment.folders.values())
+    words -= texts_with(words, given_out)  # a word like 'length' is in a key of ours; made before a site was read
+    assert len(words) > 1_000
+    wire: list[bytes] = []
+
+    def record(honest: AnswerFunction) -> AnswerFunction:
+        def answer(question: bytes) -> bytes:
+            reply = honest(question)
+            wire.extend((question, reply))
+            return reply
+
+        return answer
+
+    deployment.answers = {name: record(answer) for name, answer in deployment.answers.items()}
+    folder = deployment.run()
+    assert not exclusions(folder)
+    there = simulate(run)
+    for mine, theirs in zip(records(folder), there.records, strict=True):
+        of_clients = {name: value for name, value in theirs["metrics"].items() if "global_test" not in name}
+        assert mine["metrics"] == pytest.approx(of_clients, rel=1e-5)
+        assert mine["bytes_up"] == theirs["bytes_up"]
+    torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
+
+    assert sum(map(len, wire)) > 1 << 20
+    assert texts_with(words, bytes_of(data.values())) == words
+    assert not texts_with(words, wire)
+    assert not texts_with(words, bytes_of([deployment.server]))
+    for name in SITES:
+        recommender = Recommender.load(deployment.folders[name] / "model" / "model.safetensors")
+        assert recommender.saved.client == name
+        draft = recommender.read(next(iter(sorted(data[name].glob("*.json")))))
+        after = draft.nodes[1].id
+        seconds = [timeit.timeit(lambda: recommender.recommend(draft, after=after), number=1) for _ in range(9)]  # noqa: B023
+        assert sorted(seconds)[4] < 0.05
+        own = {kind for kind in recommender.saved.classes if "klicktipp" in kind or "browserAct" in kind}
+        assert bool(own) == (name != "west")
 
 
 def test_what_one_site_sends_wrongly_is_dropped_with_a_reason_and_the_others_go_on(deployment: Deployment) -> None:

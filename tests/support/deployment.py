@@ -13,7 +13,7 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from fedloom.deploy.operate.programs import Program
 from fedloom.deploy.participant_folder import SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.folders import init
-from fedloom.deploy.settings import ServerSettings, load_server, load_site, to_toml
+from fedloom.deploy.settings import ServerSettings, SiteData, load_server, load_site, to_toml
 from fedloom.deploy.site import request_count
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
@@ -104,18 +104,20 @@ class Deployment:
         self.nodes[name].process.kill()
         self.nodes[name].process.wait()
 
-    def set_up(self, given: dict[str, Any], **settings: Any) -> None:
-        """Give server and sites another run, and the server other settings."""
+    def set_up(self, given: dict[str, Any], data: Mapping[str, Path] | None = None, **settings: Any) -> None:
+        """Give server and sites another run, and the server other settings; sites may have data of their own."""
         shutil.rmtree(self.server / "run", ignore_errors=True)
         blueprint = Blueprint.of(resolve(given), SITES)
         changed = ServerSettings(**{**self.usual.model_dump(), "join_timeout": 60.0, "deadline": 60.0, **settings})
         (self.server / SERVER_FILE).write_bytes(to_toml(changed))
         for name, folder in self.folders.items():
-            blueprint.save(folder, server=name == "server")
+            blueprint.save(folder, server=name == "server", paths=name == "server" or data is None)
         for number, name in enumerate(SITES):
             shutil.rmtree(self.folders[name] / "kept", ignore_errors=True)
             (self.folders[name] / request_count.FILE).unlink(missing_ok=True)
             site = load_site(self.folders[name])
+            if data is not None:
+                site = site.model_copy(update={"data": SiteData(path=str(data[name]))})
             runtime = blueprint.runtime(blueprint.site_task(site, self.folders[name]))
             kept = SiteState(self.folders[name] / "kept")
             self.sites[name] = SiteProcess(self.folders[name], site, blueprint, runtime, kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +29,10 @@ Client = Annotated[
 
 def recommend(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="An exported model file, or a run's folder (then give --client).")
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="An exported model file, a site's folder, or a run's folder (then give --client)."
+        ),
     ],
     flow: Annotated[
         Path,
@@ -53,8 +57,8 @@ def recommend(
 ) -> None:
     """Rank the next actions of a flow under construction, with probabilities.
 
-    MODEL is a file that fedloom flows export wrote, or a run's folder: then --client names the client whose model is
-    used.
+    MODEL is a file that fedloom flows export wrote, the folder of a site whose run has ended, or a run's folder: then
+    --client names the client whose model is used.
 
     FLOW is Fedloom's JSON, an n8n workflow export or BPMN 2.0. It may be unfinished.
 
@@ -63,7 +67,9 @@ def recommend(
     recommender = _load(model, client)
     draft = recommender.read(flow)
     question = recommender.question(draft, after, label)
+    began = time.perf_counter()
     suggestions = recommender.recommend(draft, top, after, label)
+    milliseconds = 1000 * (time.perf_counter() - began)
     unknown = recommender.unknown_words(question)
     edge = question.edges[-1]
     if as_json:
@@ -74,6 +80,7 @@ def recommend(
             "model": _facts(recommender.saved),
             "suggestions": [suggestion._asdict() for suggestion in suggestions],
             "unknown": [word._asdict() for word in unknown],
+            "milliseconds": round(milliseconds, 2),
         }
         typer.echo(json.dumps(answer))
         return
@@ -82,6 +89,7 @@ def recommend(
         typer.echo(f"{place:>3}. {probability:>6.1%}  {_class_name(kind)}")
     for note in _notes(unknown, recommender.saved):
         typer.echo(f"Note: {note}")
+    typer.echo(f"Answered in {milliseconds:.0f} ms, once the model was loaded.")
 
 
 def export(
@@ -107,11 +115,16 @@ def export(
 
 
 def _load(path: Path, client: str | None) -> Recommender:
-    """A recommender from an exported model or from a run's folder."""
+    """A recommender from an exported model, from a site's folder, or from a run's folder."""
     from fedloom.tasks.flows.learning.recommender import Recommender
 
     if not path.is_dir():
         return Recommender.load(path, client)
+    from fedloom.deploy.saved_model import saved_model_file
+
+    file = saved_model_file(path)
+    if file is not None:
+        return Recommender.load(file, client)
     from fedloom.runs.client_model import client_flow_model
 
     return Recommender(client_flow_model(path, client))

@@ -132,7 +132,16 @@ def _check_samples(samples: Tensor, column: InputColumn) -> None:
         raise FedloomError(f"the samples are {found}, but this model needs {column.dtype} of shape {column.shape}.")
 
 
-def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, method: str, round: int) -> None:
+def save_model(
+    folder: Path,
+    blueprint: Blueprint,
+    row: Tensor,
+    *,
+    client: str,
+    method: str,
+    round: int,
+    task: Task | None = None,
+) -> None:
     """Write a model to a folder, replacing an older one.
 
     Args:
@@ -142,6 +151,7 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
         client: The client whose model it is.
         method: The name of the method, with its prediction stages.
         round: The number of finished rounds.
+        task: The client's own task. A model of flows then names the client's own actions.
     """
     if not bool(row.isfinite().all()):
         raise FedloomError(f"the model of {client} has parameters that are not finite: it diverged and is not saved.")
@@ -151,7 +161,7 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
     try:
         shutil.rmtree(aside, ignore_errors=True)  # left by an interrupted save
         _for_prediction(blueprint).save(aside, server=False, paths=False)
-        write_atomic(aside / MODEL, packed(tensors))
+        write_atomic(aside / MODEL, packed(tensors, _flow_metadata(blueprint, task, row, about)))
         write_atomic(aside / ABOUT, about.model_dump_json(indent=1).encode())
         if folder.exists():
             shutil.rmtree(older, ignore_errors=True)
@@ -161,6 +171,12 @@ def save_model(folder: Path, blueprint: Blueprint, row: Tensor, *, client: str, 
         shutil.rmtree(aside, ignore_errors=True)
         raise FedloomError(f"the site's model cannot be saved ({error.strerror}).") from None
     shutil.rmtree(older, ignore_errors=True)
+
+
+def _flow_metadata(blueprint: Blueprint, task: Task | None, row: Tensor, about: About) -> dict[str, str] | None:
+    """What ``fedloom flows recommend`` needs to know of a model of flows; None for other models."""
+    kind = task_builder(blueprint.config.task.name).flow_model
+    return None if kind is None or task is None else kind.of_task(task, row, about.client, about.method).metadata
 
 
 def _for_prediction(blueprint: Blueprint) -> Blueprint:
@@ -238,14 +254,32 @@ def model_at(folder: Path, client: str | None = None) -> SavedModel:
     return model_of_run(folder, client)
 
 
+def saved_model_file(folder: Path) -> Path | None:
+    """The file of the tensors of a site's model, or of a saved model's; None for a folder of something else.
+
+    Args:
+        folder: The folder of a site, or of a saved model.
+    """
+    if (folder / SITE_FILE).is_file():
+        return _model_of_site(folder) / MODEL
+    return folder / MODEL if (folder / ABOUT).is_file() else None
+
+
+def _model_of_site(folder: Path) -> Path:
+    """The folder of a site's saved model."""
+    places = (folder / SITES_MODEL, _beside(folder / SITES_MODEL, "old"))  # a save may end between its two renames
+    for place in places:
+        if place.exists():
+            return place
+    raise FedloomError(
+        f"site {load_site(folder).name} has no model yet: it saves one when the run has ended (fedloom deploy run at "
+        "the server starts it)."
+    )
+
+
 def _of_site(folder: Path, client: str | None) -> SavedModel:
-    settings, place = load_site(folder), folder / SITES_MODEL
-    if not place.exists() and not _beside(place, "old").exists():
-        raise FedloomError(
-            f"site {settings.name} has no model yet: it saves one when the run has ended (fedloom deploy run at the "
-            "server starts it)."
-        )
-    saved, data = load_model(place, own_code=True), settings.data
+    data = load_site(folder).data
+    saved = load_model(_model_of_site(folder), own_code=True)
     return _of_client(replace(saved, target=data.target, others=tuple({*saved.others, *data.ignore})), folder, client)
 
 

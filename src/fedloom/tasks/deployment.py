@@ -1,7 +1,8 @@
-"""How tasks are deployed on sites that hold their own data: samples in columns, and tasks that can only be rehearsed.
+"""How tasks whose samples are entries of columns are deployed on sites that hold their own data.
 
 The server has a task with every site's sizes and no data; a site has a task with its own data and nobody else's. Both
-are built from the schema of the simulated task. (``tasks/graphs/deployment.py`` does the same for graphs.)
+are built from the schema of the simulated task. (``tasks/graphs/deployment.py`` does the same for graphs, and
+``tasks/flows/learning/flow_deployment.py`` for flows.)
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, Transform, input_names, transform_of
 from fedloom.core.seeds import key
 from fedloom.core.task import FederationView, Task
@@ -160,40 +160,3 @@ def _split(samples: Samples, settings: TaskSettings, schema: DataSchema, site: S
         names=names,
         class_names=schema.class_names,
     )
-
-
-@dataclass(frozen=True)
-class RehearsalOnly:
-    """Deploys a task whose sites can only use their shares of the run file's data."""
-
-    prediction: str
-    """Why single samples are not predicted from a file, after the words "task NAME"."""
-
-    def schema(self, task: Task, settings: TaskSettings, algorithm: Algorithm, sites: tuple[str, ...]) -> DataSchema:
-        """The schema of the columns, for rehearsals only."""
-        return column_schema(task, sites).model_copy(update={"kind": "rehearsal"})
-
-    def global_test(self, federation: FederationView) -> SampleColumns | None:
-        """None: server and sites make the whole task from the run file."""
-        return None
-
-    def server_task(
-        self,
-        settings: TaskSettings,
-        schema: DataSchema,
-        sizes: Mapping[int, ClientSizes],
-        communal: SampleColumns | None,
-        global_test: SampleColumns | None,
-    ) -> Task:
-        """Refused: there is no task without the run file's data."""
-        raise FedloomError(f"task {settings.name} can only be rehearsed: every participant makes it from the run file.")
-
-    def site_task(
-        self, settings: TaskSettings, schema: DataSchema, site: SiteSource, communal: SampleColumns | None
-    ) -> Task:
-        """Refused: sites cannot use data of their own."""
-        raise FedloomError(f"site {site.name}: task {settings.name} can only be rehearsed: set rehearsal = true.")
-
-    def prediction_error(self, name: str) -> str | None:
-        """Why single samples are not predicted."""
-        return f"task {name} {self.prediction}"

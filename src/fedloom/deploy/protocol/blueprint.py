@@ -19,7 +19,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 import fedloom
-from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
@@ -29,6 +28,7 @@ from fedloom.core.validation import read_toml, validate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
+from fedloom.deploy.protocol.deployability import check_deployable, own_data_error
 from fedloom.deploy.protocol.user_files import copy_user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import SiteSettings
@@ -88,7 +88,7 @@ class Blueprint:
         task, algorithm = task_from_config(config), method_from_config(config)
         if config.start_from is not None:  # the blueprint holds the initial model
             task, config = with_start(task, config.start_from), config.model_copy(update={"start_from": None})
-        _check_deployable(config, task, algorithm, names)
+        check_deployable(config, task, algorithm, names)
         federation, deployment = task.federation, task_builder(config.task.name).deployment
         prepared = prepare(task, algorithm, config)
         plain = prepared.plain | {"made_by": {"fedloom": fedloom.__version__}}
@@ -187,21 +187,9 @@ class Blueprint:
             raise FedloomError(f"site {settings.name} has the number {client}, but there are {len(self.sites)} sites.")
         if settings.data.rehearsal:
             return self._rehearsal_task(settings)
-        if schema.rehearsal_only:
-            raise FedloomError(
-                f"site {settings.name}: task {config.task.name} with method {config.method['name']} cannot use a "
-                "site's own data: set rehearsal = true in its site.toml."
-            )
-        if config.clients_on_global:
-            raise FedloomError(
-                f"site {settings.name}: clients_on_global = true evaluates sites' models on the server's test samples, "
-                "which do not leave the server: set it to false in the run file and make the deployment again."
-            )
-        if config.task.withhold is not None:
-            raise FedloomError(
-                f"site {settings.name}: task.withhold removes samples from clients in a simulation: leave it out of "
-                "the run file and make the deployment again."
-            )
+        problem = own_data_error(config, schema)
+        if problem is not None:
+            raise FedloomError(f"site {settings.name}: {problem} (then make the deployment again).")
         data = settings.data
         site = SiteSource(settings.name, client, _data_path(settings, folder), data.target, data.ignore)
         return self._with_initial_model(self._deployment.site_task(task_settings(config), schema, site, self.communal))
@@ -279,30 +267,6 @@ def _same_form(one: Tensor, other: Tensor) -> bool:
     """Whether two constants have one shape and type, and are finite in the same places: where a mask is not."""
     alike = (one.shape, one.dtype) == (other.shape, other.dtype)
     return alike and torch.equal(one.isfinite(), other.isfinite())
-
-
-def _check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites: Sequence[str]) -> None:
-    """Raise an error for a run that only a simulation can do, and if the sites are not the task's clients."""
-    federation = task.federation
-    if federation.later:
-        raise FedloomError("task.drift lets clients exchange data, but real sites keep theirs: leave it out.")
-    if algorithm.trains_on(federation, ()) is not federation:
-        raise FedloomError(
-            f"{config.method['name']} trains on all clients' data in one place, which a deployment avoids: choose "
-            "another method."
-        )
-    if config.early_stopping is not None:
-        raise FedloomError(
-            "early_stopping goes back to an earlier round, but sites keep the state of the last one: leave it out."
-        )
-    twice = [name for name in sites if list(sites).count(name) > 1]
-    if twice:
-        raise FedloomError(f"two sites are called {twice[0]}: give each its own name.")
-    if federation.clients != len(sites):
-        raise FedloomError(
-            f"{len(sites)} sites are named, but the task has {federation.clients} clients: set task.clients to "
-            f"{len(sites)}, or name {federation.clients} sites."
-        )
 
 
 def _data_path(settings: SiteSettings, folder: Path) -> Path:

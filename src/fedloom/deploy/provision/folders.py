@@ -19,6 +19,7 @@ from fedloom.core.validation import validate
 from fedloom.deploy.audit_log import append, file_digest
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.protocol.deployability import own_data_error
 from fedloom.deploy.provision import readmes
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
@@ -87,6 +88,9 @@ def init(
     if out.exists() or out.is_symlink():
         raise FedloomError(f"{out} exists already: choose a new folder, or remove that one if it is not needed.")
     blueprint = Blueprint.of(resolve(read_run_file(run_file), str(run_file)), sites)
+    problem = None if rehearsal else own_data_error(blueprint.config, blueprint.schema)
+    if problem is not None:
+        raise FedloomError(f"{problem}, or give --rehearsal to try the deployment out on the run file's data.")
     task = blueprint.config.task
     settings = [
         SiteSettings(

@@ -179,6 +179,7 @@ class SiteProcess:
                 client=self.settings.name,
                 method=method,
                 round=request.round,
+                task=self.runtime.scoring.task,
             )
             self.count.note_final(request, tensors)
             log.info("the model after round %s is in %s", request.round, self.folder / "model")

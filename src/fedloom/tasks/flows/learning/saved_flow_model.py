@@ -1,4 +1,4 @@
-"""A model of flows in one file, ready to recommend: what `fedloom flows export` writes and `recommend` reads.
+"""A model of flows in one file, ready to recommend: what `fedloom flows export` and a site write, `recommend` reads.
 
 It is a safetensors file (no pickle): the model's tensors and, as JSON, everything that turns a flow into tokens and
 logits into names of actions (schema, classes, embedding widths, dialect), the client, and the method and task that
@@ -78,13 +78,11 @@ class SavedFlowModel:
         task.layout.fill(model, row)
         return SavedFlowModel(model, inputs.schema, classes, inputs.dialect, client, method, task.name)
 
-    def write(self, path: str | Path) -> None:
-        """Write the model to one file."""
-        path = Path(path)
-        tensors = {name: tensor.detach().contiguous() for name, tensor in self.model.state_dict().items()}
-        _check_finite(tensors, str(path))
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a file of the model's tensors must say about them, so that `read_flow_model` can read it."""
         about = {
-            "schema": json.loads(self.schema.to_json()),
+            "schema": self.schema.to_plain(),
             "classes": self.classes,
             "dialect": dialect_to_json(self.dialect),
             "embeddings": {part: [width for _, width in _table_shapes(self.model, part)] for part in _PARTS},
@@ -95,9 +93,15 @@ class SavedFlowModel:
             "task": self.task,
             "fedloom": fedloom.__version__,
         }
-        metadata = {"format": FORMAT, "version": str(VERSION), "about": json.dumps(about, ensure_ascii=False)}
+        return {"format": FORMAT, "version": str(VERSION), "about": json.dumps(about, ensure_ascii=False)}
+
+    def write(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        path = Path(path)
+        tensors = {name: tensor.detach().contiguous() for name, tensor in self.model.state_dict().items()}
+        _check_finite(tensors, str(path))
         try:
-            path.write_bytes(to_safetensors(tensors, metadata))
+            path.write_bytes(to_safetensors(tensors, self.metadata))
         except OSError as error:
             raise FedloomError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
 
@@ -127,7 +131,7 @@ def read_flow_model(path: str | Path) -> SavedFlowModel:
 def _read(file: Any, about: JsonValue, path: Path) -> SavedFlowModel:
     schema_value = about.field("schema")
     try:
-        schema = FlowSchema.from_json(json.dumps(schema_value.value))
+        schema = FlowSchema.from_plain(schema_value.value)
     except FedloomError as error:
         raise schema_value.error(str(error).removesuffix(".")) from None
     classes = tuple(value.text() for value in about.field("classes").items())
