@@ -66,8 +66,8 @@ class ServerSettings(Settings):
 class SiteData(Settings):
     """The place of a site's own data and how they are read.
 
-    ``rehearsal`` uses this site's share of the run file's data, to try a deployment out. Otherwise ``path``
-    names a CSV, TSV, NPZ or parquet file, a folder with a sub-folder of images per class, or a graph.
+    ``rehearsal`` uses this site's share of the run file's data, to try a deployment out. Otherwise ``path`` names a
+    CSV, TSV, NPZ or parquet file, a folder with a sub-folder of images per class, a graph, or a folder of flows.
     """
 
     rehearsal: bool = False

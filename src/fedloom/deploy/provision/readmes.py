@@ -49,7 +49,8 @@ SITE_NOTES = {
     "channel": "Steps that an update must go through here before it leaves, with bounds of their settings.",
     "data": "Where this site's data are.",
     "rehearsal": "true: use a share of the simulated data instead of this site's own, to try everything out.",
-    "path": "This site's data: a CSV, TSV, NPZ or parquet file, a folder of images (a folder per class), or a graph.",
+    "path": "This site's data: a CSV, TSV, NPZ or parquet file, a folder of images (a folder per class), a graph, or a "
+    "folder of flows.",
     "target": "The column to predict.",
     "ignore": "Columns to leave out, for instance a patient number.",
 }

@@ -69,7 +69,7 @@ def test_a_deployed_run_is_the_simulators_and_no_private_word_leaves_a_site(home
     assert not texts_with(words, sites.wire)
     for name in NAMES:  # what each got from the operator, and what the others have
         kept = [file.read_bytes() for file in (tmp_path / name).iterdir() if file.is_file()]
-        assert len(kept) == 3
+        assert len(kept) >= 3
         assert not texts_with(words, kept)
     assert not texts_with(words, bytes_of([sites.run]))
 
