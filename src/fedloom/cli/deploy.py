@@ -14,6 +14,12 @@ from fedloom.cli import options as o
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 Folder = Annotated[Path, typer.Argument(help="The participant's folder, made by fedloom deploy init.")]
+Deployment = Annotated[Path, typer.Argument(help="The folder that fedloom deploy init wrote, or the server's folder.")]
+Site = Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")]
+Authority = Annotated[
+    Path | None, typer.Option("--authority", help="The authority's folder, if it is not beside the server's.")
+]
+Days = Annotated[int, typer.Option("--days", help="How long the certificates are valid.")]
 
 
 @app.callback()
@@ -51,7 +57,11 @@ def init(
         bool,
         typer.Option("--rehearsal", help="Sites use shares of the run file's data, to try things out."),
     ] = False,
-    days: Annotated[int, typer.Option("--days", help="How long the certificates are valid.")] = 365,
+    days: Days = 365,
+    requests: Annotated[
+        list[Path] | None,
+        typer.Option("--request", help="The request of a site that made its keys itself; may be given several times."),
+    ] = None,
 ) -> None:
     """Write a folder for the server and one for each site: keys, certificates, settings, a start script, a README.
 
@@ -65,7 +75,7 @@ def init(
     names = [name.strip() for name in clients.split(",") if name.strip()]
     folders = write(
         run_file, out, names, evaluator=evaluator, host=host, port=port, control_port=control_port, proxy=proxy,
-        rehearsal=rehearsal, days=days, first_site_port=site_port,
+        rehearsal=rehearsal, days=days, first_site_port=site_port, requests=requests or (),
     )  # fmt: skip
     for folder in folders:
         typer.echo(f"{folder}")
@@ -105,7 +115,14 @@ def client(folder: Folder) -> None:
 
 
 @app.command()
-def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None:
+def run(
+    folder: Folder,
+    new: Annotated[
+        bool, typer.Option("--new", help="Begin a new run, with the sites of now; the last one's folder is kept.")
+    ] = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
     """Start the run of a deployment whose server and sites are up, or continue it.
 
     Shows the same progress as a simulation and writes the same folder, in the server's folder, with a report. Ctrl-C
@@ -124,7 +141,7 @@ def run(folder: Folder, as_json: o.Json = False, quiet: o.Quiet = False) -> None
     try:
         with bars(quiet or as_json) as progress:
             show = observer(progress, folder.resolve().parent.name, config.rounds, score)
-            done = play(folder, _say if not (quiet or as_json) else lambda _: None, show)
+            done = play(folder, _say if not (quiet or as_json) else lambda _: None, show, new)
     except KeyboardInterrupt:
         typer.echo(f"the run goes on: watch it again with  fedloom deploy run {folder}", err=True)
         raise
@@ -183,6 +200,95 @@ def _audit_line(entry: dict[str, Any]) -> str:
     return printable_line(f"{time}  {who}  {what}  {' '.join(facts)}".rstrip(), 1000)
 
 
+@app.command()
+def request(
+    folder: Annotated[Path, typer.Argument(help="The site's own folder, new or without keys.")],
+    name: Annotated[str | None, typer.Option("--name", help="The site's name, if it is not the folder's.")] = None,
+) -> None:
+    """Make a site's keys at the site, and a request for its certificate: the operator never sees the keys.
+
+    1. at the site:       fedloom deploy request north      writes its keys and north/request.json
+    2. at the operator's: fedloom deploy init … --request request.json, or fedloom deploy add north --request …
+    3. at the site:       copy the folder from the operator into north, beside the keys
+    """
+    from fedloom.deploy.provision.folders import check_name
+    from fedloom.deploy.provision.key_request import write_request
+
+    site = folder.resolve().name if name is None else name
+    check_name(site)
+    path = write_request(folder, site)
+    typer.echo(f"{path}")
+    typer.echo(f"Send {path.name} to the operator; client.key and node.key stay here.")
+
+
+@app.command()
+def add(
+    site: Site,
+    folder: Deployment = Path("deploy"),
+    request_file: Annotated[
+        Path | None, typer.Option("--request", help="The request of a site that made its keys itself.")
+    ] = None,
+    rehearsal: Annotated[
+        bool, typer.Option("--rehearsal", help="The site uses a share of the run file's data.")
+    ] = False,
+    authority: Authority = None,
+) -> None:
+    """Add a site to a deployment, also while it runs, or bring back one that was revoked, with new keys.
+
+    A site that was revoked is back from the next round on. A site that is new takes part in the next run ([b]fedloom
+    deploy run --new[/b]), since a run's number of sites is fixed when it begins; before the first run, in that one.
+
+    Example:  fedloom deploy add east
+    """
+    from fedloom.deploy.provision.membership import add as admit
+    from fedloom.deploy.provision.membership import takes_part_in
+
+    place = admit(site, folder, authority, request_file, rehearsal)
+    typer.echo(f"{place}")
+    typer.echo(f"Give the folder to {site} alone. It takes part {takes_part_in(site, folder)}.")
+    _apply(folder, f"{site} may connect now.", f"{site} may connect when the server has this folder and is started.")
+
+
+@app.command()
+def revoke(site: Site, folder: Deployment = Path("deploy")) -> None:
+    """Refuse a site at once and for good: its certificate, its key, and its connections that are open.
+
+    Needs the server's folder only, not the authority's. [b]fedloom deploy add SITE[/b] gives the site new keys.
+
+    Example:  fedloom deploy revoke north
+    """
+    from fedloom.deploy.provision.membership import revoke as refuse
+
+    refuse(site, folder)
+    _apply(folder, f"{site} is refused from now on.", f"{site} is revoked: the server refuses it when it is started.")
+
+
+@app.command()
+def renew(folder: Deployment = Path("deploy"), days: Days = 365, authority: Authority = None) -> None:
+    """Renew the certificates of server and sites, for the same keys; a running server takes its own at once.
+
+    Sites that run get theirs from the server. Other sites need the three files that are listed, none of them secret.
+
+    Example:  fedloom deploy renew --days 365
+    """
+    from fedloom.deploy.provision.membership import SITE_FILES
+    from fedloom.deploy.provision.membership import renew as make
+
+    for name, place in make(folder, authority, days).items():
+        typer.echo(f"{name}: {place}/{{{','.join(SITE_FILES)}}}")
+    _apply(folder, "The server uses its new certificate.", "The server uses its new certificate when it is started.")
+
+
+def _apply(folder: Path, running: str, not_running: str) -> None:
+    """Wait until a running server has taken a change of its folder, and say so."""
+    from fedloom.deploy.operate.admission import wait_until_admitted
+    from fedloom.deploy.operate.supervise import pid_file
+    from fedloom.deploy.provision.membership import find_server
+
+    home = find_server(folder)
+    typer.echo(running if wait_until_admitted(home, pid_file(home)) else not_running)
+
+
 def _say(text: str) -> None:
     typer.echo(text, err=True)
 
@@ -200,9 +306,10 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
     if "site" in found:
         last = [f"last: {line}" for line in found["last"]]
         model = "its final model is saved: fedloom predict" if found["model"] else "no final model yet"
-        return [f"site {found['site']}: {running}", *last, model]
+        return [f"site {found['site']}: {running}", *last, model, *_certificate_lines(found)]
     lines = [f"server: {running}"]
-    lines += [f"  {name}: {'connected' if there else 'not connected'}" for name, there in found["sites"].items()]
+    lines += [f"  {name}: {_site_state(found, name)}" for name in found["sites"]]
+    lines += _certificate_lines(found)
     if found["waiting"]:
         lines.append(f"waiting: {found['waiting']}")
     if found["round"] is not None:
@@ -220,6 +327,19 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
         for one in found["outcome"].get("excluded", ()):
             lines.append(f"  at the end: {one['name']} left out of '{one['what']}': {one['reason']}")
     return lines
+
+
+def _site_state(found: dict[str, Any], name: str) -> str:
+    if name in found["revoked"]:
+        return f"revoked at {found['revoked'][name]}"
+    return "connected" if found["sites"][name] else "not connected"
+
+
+def _certificate_lines(found: dict[str, Any]) -> list[str]:
+    """How long certificates are valid, warnings, and the fingerprint by which people compare their folders."""
+    fewest = min(found["days_left"].values())
+    valid = [] if found["warnings"] else [f"certificates: valid for {fewest} more days"]
+    return [*valid, *found["warnings"], f"authority: {found['authority']}"]
 
 
 def _report(folder: Path, as_json: bool) -> None:

@@ -162,6 +162,12 @@ class SuperLinkControl:
 
         self.client.RegisterNode(RegisterNodeRequest(public_key=key))
 
+    def unregister(self, node: int) -> None:
+        """Remove a node: its calls are refused from now on."""
+        from flwr.proto.control_pb2 import UnregisterNodeRequest
+
+        self.client.UnregisterNode(UnregisterNodeRequest(node_id=node))
+
     def nodes(self) -> list[NodeInfo]:
         """All registered nodes."""
         from flwr.proto.control_pb2 import ListNodesRequest

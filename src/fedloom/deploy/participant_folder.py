@@ -9,10 +9,14 @@ from typing import Any, Literal
 from fedloom.core.errors import FedloomError
 
 SERVER_FILE, SITE_FILE = "deploy.toml", "site.toml"
+KEYS = "keys"
+"""The folder of the sites' public keys and certificates, in the server's folder."""
 RUN = "run"
 """The folder of the deployed run, in the server's folder."""
 SERVING, OUTCOME, STATUS, CROSS_SITE = "serving.json", "outcome.json", "status.json", "cross_site.json"
 """Files in the run's folder: the server half's process, how it ended, what it waits for, and cross-site scores."""
+SITES = "sites.json"
+"""In the run's folder: the names of its training sites."""
 
 Role = Literal["server", "site"]
 

@@ -19,9 +19,12 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log, flower
+from fedloom.deploy.members import member_keys, revoked_sites
 from fedloom.deploy.operate.programs import is_listening
 from fedloom.deploy.operate.supervise import control, link_port, pid_file
 from fedloom.deploy.participant_folder import OUTCOME, RUN, SERVER_FILE, SERVING, STATUS, read_json, role_of
+from fedloom.deploy.provision.certificates import days_left, expiry_warnings
+from fedloom.deploy.provision.signature import fingerprint
 from fedloom.deploy.settings import OPENED, READY, load_server, load_site
 
 START_TIMEOUT = 120.0
@@ -36,19 +39,22 @@ Observer = Callable[[dict[str, Any]], None]
 Say = Callable[[str], None]
 
 
-def run(folder: Path, say: Say, observe: Observer) -> Path:
+def run(folder: Path, say: Say, observe: Observer, new: bool = False) -> Path:
     """Start a deployment's run, or continue it, and wait for its end.
 
     Args:
         folder: The server's folder.
         say: Gets lines for the user.
         observe: Gets the record of each round.
+        new: Begin a new run, with all sites that the deployment has now; the folder of the last one is kept.
 
     Returns:
         The run's folder.
     """
     flower.check_flower()
     settings, run_folder = load_server(folder), folder / RUN
+    if new and run_folder.exists():
+        say(f"The last run is kept in {_put_aside(run_folder)}.")
     records = _records(run_folder / "metrics.jsonl")
     tries, reached = 0, -1  # tries since the last finished round
     while tries < MAX_RESUBMISSIONS:
@@ -75,6 +81,17 @@ def run(folder: Path, say: Say, observe: Observer) -> Path:
         f"the server half of the run ended unexpectedly {MAX_RESUBMISSIONS} times: see "
         f"{folder / 'logs' / 'superlink.log'}; {len(settings.sites)} sites were expected."
     )
+
+
+def _put_aside(run_folder: Path) -> Path:
+    """Rename the folder of a run that has ended, to ``run-1``, ``run-2`` and so on."""
+    if _is_serving(run_folder):
+        raise FedloomError(f"the run in {run_folder} is at work: end it with fedloom deploy stop, or wait for its end.")
+    number = 1
+    while (kept := run_folder.with_name(f"{run_folder.name}-{number}")).exists():
+        number += 1
+    run_folder.rename(kept)
+    return kept
 
 
 def _wait_for_server(folder: Path) -> None:
@@ -204,10 +221,18 @@ def status(folder: Path) -> dict[str, Any]:
         log_file = folder / "logs" / "site.log"
         last = log_file.read_text(errors="replace").splitlines()[-1:] if log_file.exists() else []
         last = [SITE_STATES.get(line, line) for line in last]
-        return {"site": settings.name, "running": process, "last": last, "model": (folder / "model").exists()}
+        return {
+            "site": settings.name,
+            "running": process,
+            "last": last,
+            "model": (folder / "model").exists(),
+            "days_left": days_left(folder),
+            "warnings": list(expiry_warnings(folder).values()),
+            "authority": fingerprint(folder),
+        }
     server = load_server(folder)
     names = server.everyone
-    keys = {flower.public_key(folder / "keys" / f"{name}.pub"): name for name in names}
+    keys = {key: names[client] for key, client in member_keys(folder, server).items()}
     online: list[str] = []
     if process is not None:
         try:
@@ -218,6 +243,10 @@ def status(folder: Path) -> dict[str, Any]:
     return {
         "running": process,
         "sites": {name: name in online for name in names},
+        "revoked": revoked_sites(folder, server),
+        "days_left": days_left(folder),
+        "warnings": list(expiry_warnings(folder).values()),
+        "authority": fingerprint(folder),
         "at_work": _is_serving(folder / RUN),
         "waiting": read_json(folder / RUN / STATUS).get("waiting", ""),
         "round": records[-1]["round"] if records else None,

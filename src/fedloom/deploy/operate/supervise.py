@@ -12,13 +12,15 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log, flower
+from fedloom.deploy.operate.admission import Admission, register_members
+from fedloom.deploy.operate.expiry_watch import ExpiryWatch
 from fedloom.deploy.operate.programs import (
     PidFile,
     Program,
@@ -29,10 +31,10 @@ from fedloom.deploy.operate.programs import (
     wait_until_ready,
 )
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
-from fedloom.deploy.provision import certificates
+from fedloom.deploy.provision.certificates import check_certificates
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
-from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
-from fedloom.deploy.provision.proxy import nginx_config
+from fedloom.deploy.provision.proxy import write_proxy_config
+from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import OPENED, READY, ServerSettings, SiteSettings, load_server, load_site
 
 log = logging.getLogger("fedloom")
@@ -57,7 +59,8 @@ def run_server(folder: Path, say: Say) -> None:
     """
     flower.check_flower()
     settings = load_server(folder)
-    certificates.check_certificates(folder)
+    check_certificates(folder)
+    check_signature(folder)
     if settings.proxy and shutil.which("nginx") is None:
         raise FedloomError(
             "nginx is not installed, but sites connect through it: install it (apt install nginx), or set proxy = "
@@ -79,12 +82,19 @@ def run_server(folder: Path, say: Say) -> None:
         programs.append(_start_superlink(folder, settings))
         audit_log.append_changed_settings(folder, SERVER_FILE)
         audit_log.append(folder, "server started", version=fedloom.__version__)
-        admitted = _register(folder, settings)
+        admitted = register_members(folder, settings, control(folder))
         if settings.proxy:
             programs.append(_start_nginx(folder, settings))
         say(f"The server is ready: {admitted} sites may connect to {settings.host}:{settings.port}.")
-        restart = [lambda: _restart_superlink(folder, settings), lambda: _start_nginx(folder, settings)]
-        _watch(programs, restart, say)
+        restart = [lambda: _restart_superlink(folder), lambda: _start_nginx(folder, load_server(folder))]
+
+        def reload_nginx(changed: ServerSettings) -> None:
+            write_proxy_config(folder, changed)
+            programs[1].process.send_signal(signal.SIGHUP)
+
+        admission = Admission(folder, lambda: control(folder), reload_nginx if settings.proxy else None, say)
+        expiry = ExpiryWatch(folder, say)
+        _watch(programs, restart, say, [admission.apply_changes, expiry.check])
     finally:
         for program in reversed(programs):
             program.stop()
@@ -116,10 +126,11 @@ def _start_superlink(folder: Path, settings: ServerSettings) -> Program:
     return program
 
 
-def _restart_superlink(folder: Path, settings: ServerSettings) -> Program:
+def _restart_superlink(folder: Path) -> Program:
+    settings = load_server(folder)  # sites may have been added
     program = _start_superlink(folder, settings)
     try:
-        _register(folder, settings)
+        register_members(folder, settings, control(folder))
     except flower.connection_errors() as why:
         program.stop()
         raise FedloomError(f"the sites could not be registered ({type(why).__name__}).") from None
@@ -127,8 +138,7 @@ def _restart_superlink(folder: Path, settings: ServerSettings) -> Program:
 
 
 def _start_nginx(folder: Path, settings: ServerSettings) -> Program:
-    (folder / PROXY_FOLDER).mkdir(exist_ok=True)
-    (folder / PROXY_FILE).write_text(nginx_config(settings))  # deploy.toml may have changed
+    write_proxy_config(folder, settings)  # deploy.toml may have changed
     command = ["nginx", "-p", str(folder.resolve()), "-c", PROXY_FILE, "-g", "daemon off;"]
     program = start_program(
         "nginx", command, folder / "logs" / "nginx.log", flower.environment(folder / "flower"), folder
@@ -137,16 +147,6 @@ def _start_nginx(folder: Path, settings: ServerSettings) -> Program:
         program, lambda: is_listening(settings.port), lambda output: f"nginx did not start: {_last_line(output)}"
     )
     return program
-
-
-def _register(folder: Path, settings: ServerSettings) -> int:
-    """Register the sites' nodes, and no others; how many there are."""
-    names = settings.everyone
-    link = control(folder)
-    keys = {flower.public_key(folder / "keys" / f"{name}.pub") for name in names}
-    for key in keys - {node.key for node in link.nodes()}:
-        link.register(key)
-    return len(names)
 
 
 def run_site(folder: Path, say: Say) -> None:
@@ -163,7 +163,8 @@ def run_site(folder: Path, say: Say) -> None:
             f"server = '{settings.server}' in {folder / SITE_FILE} has no port: write it as host:port, for instance "
             "fl.example.org:8443."
         )
-    certificates.check_certificates(folder)
+    check_certificates(folder)
+    check_signature(folder)
     pids = pid_file(folder)
     pids.take(f"site {settings.name}")
     programs: list[Program] = []
@@ -180,6 +181,7 @@ def run_site(folder: Path, say: Say) -> None:
             programs,
             [lambda: _start_site_process(folder), lambda: _start_supernode(folder, settings, say)],
             say,
+            [ExpiryWatch(folder, say).check],
             together=True,
         )
     finally:
@@ -257,11 +259,22 @@ def _last_line(output: str) -> str:
     return lines[-1][:300] if lines else "it printed nothing"
 
 
-def _watch(programs: list[Program], restart: list[Callable[[], Program]], say: Say, together: bool = False) -> NoReturn:
-    """Restart programs that die; with ``together`` all of them, since a SuperNode forgets its site's current work."""
+def _watch(
+    programs: list[Program],
+    restart: list[Callable[[], Program]],
+    say: Say,
+    checks: Sequence[Callable[[], None]] = (),
+    together: bool = False,
+) -> NoReturn:
+    """Restart programs that die; with ``together`` all of them, since a SuperNode forgets its site's current work.
+
+    ``checks`` are called a few times per second; an error of theirs ends it.
+    """
     deaths: list[float] = []
     while True:
         time.sleep(0.2)
+        for check in checks:
+            check()
         dead = [place for place, program in enumerate(programs) if program.has_ended]
         if not dead:
             continue

@@ -159,6 +159,17 @@ class Blueprint:
             hash_tensor(hashed, tensor)
         return hashed.hexdigest()
 
+    def with_sites(self, sites: Sequence[str]) -> Blueprint:
+        """The same run with other sites: more, or other names.
+
+        Args:
+            sites: The names of the training sites, by client number.
+        """
+        task, schema = self.config.task, self.schema.model_copy(update={"sites": tuple(sites)})
+        if task.clients is not None:
+            task = task.model_copy(update={"clients": len(sites)})
+        return replace(self, config=self.config.model_copy(update={"task": task}), schema=schema)
+
     def server_task(self, sizes: Mapping[int, ClientSizes]) -> Task:
         """The server's task: the sites' names and sizes, the global test set and the communal samples.
 

@@ -10,27 +10,31 @@ import ipaddress
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import validate
 from fedloom.deploy.audit_log import append, file_digest
-from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
+from fedloom.deploy.participant_folder import KEYS, SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.deployability import own_data_error
 from fedloom.deploy.provision import readmes
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
 from fedloom.deploy.provision.proxy import nginx_config
+from fedloom.deploy.provision.systemd_unit import UNIT, Command, systemd_unit
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
 from fedloom.runs.resolve_config import read_run_file, resolve
 
 if TYPE_CHECKING:
     from fedloom.deploy.provision.certificates import Authority
+    from fedloom.deploy.provision.key_request import KeyRequest
 
-SERVER, AUTHORITY, KEYS, START, README = "server", "authority", "keys", "start.sh", "README.md"
+SERVER, AUTHORITY, START, README = "server", "authority", "start.sh", "README.md"
+SIGNED = "signed"
+"""The folder of copies of the sites' signatures, in the authority's folder: what each site got."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
@@ -50,6 +54,7 @@ def init(
     rehearsal: bool = False,
     days: int = 365,
     first_site_port: int = 9094,
+    requests: Sequence[Path] = (),
 ) -> list[Path]:
     """Write the folders of a deployment.
 
@@ -65,17 +70,23 @@ def init(
         rehearsal: Whether every site uses its share of the run file's data.
         days: How long the certificates are valid.
         first_site_port: The first site's loopback port; the others' follow, so that all sites can run on one machine.
+        requests: Requests of sites that made their keys themselves; the folders of these have no private key.
 
     Returns:
         The server's folder, then the sites'.
     """
     from fedloom.deploy.provision.certificates import Authority
+    from fedloom.deploy.provision.key_request import read_request
 
     everyone = [*sites, *([] if evaluator is None else [evaluator])]
     _check_names(sites, everyone)
     _check_host(host)
-    if not 1 <= days <= _MAX_DAYS:
-        raise FedloomError(f"days={days}: certificates can be valid for 1 to {_MAX_DAYS} days.")
+    check_days(days)
+    made_there = {request.site: request for request in map(read_request, requests)}
+    for name in sorted(made_there.keys() - set(everyone)):
+        raise FedloomError(
+            f"there is a request of site '{name}', which --clients does not name: add it, or leave it out."
+        )
     server = validate(
         ServerSettings,
         {
@@ -96,14 +107,20 @@ def init(
         SiteSettings(
             name=name,
             client=number,
-            server=_address(host, port),
+            server=site_address(host, port),
             port=first_site_port + number,
             data=SiteData(rehearsal=rehearsal, target=task.target, ignore=task.ignore),
         )
         for number, name in enumerate(everyone)
     ]
-    _write_at_once(out, server, settings, blueprint, Authority.new(days))
+    _write_at_once(out, server, settings, blueprint, Authority.new(days), made_there)
     return [out / name for name in (SERVER, *everyone)]
+
+
+def check_days(days: int) -> None:
+    """Raise an error if certificates cannot be valid for this long."""
+    if not 1 <= days <= _MAX_DAYS:
+        raise FedloomError(f"days={days}: certificates can be valid for 1 to {_MAX_DAYS} days.")
 
 
 def _check_names(sites: Sequence[str], everyone: Sequence[str]) -> None:
@@ -111,15 +128,20 @@ def _check_names(sites: Sequence[str], everyone: Sequence[str]) -> None:
         raise FedloomError("a deployment needs at least one site: name them, for instance --clients site-1,site-2.")
     seen = {SERVER, AUTHORITY}
     for name in everyone:
-        if not _NAME.fullmatch(name):
-            raise FedloomError(
-                f"site name {name!r}: use up to 64 letters, digits, '-', '_' and '.', a letter or a digit first."
-            )
-        if name.casefold() in (SERVER, AUTHORITY):
-            raise FedloomError(f"site name '{name}': that name is the operator's; choose another.")
+        check_name(name)
         if name.casefold() in seen:
             raise FedloomError(f"site name '{name}' is given twice: every site, and the evaluator, needs its own name.")
         seen.add(name.casefold())
+
+
+def check_name(name: str) -> None:
+    """Raise an error if a site cannot have this name."""
+    if not _NAME.fullmatch(name):
+        raise FedloomError(
+            f"site name {name!r}: use up to 64 letters, digits, '-', '_' and '.', a letter or a digit first."
+        )
+    if name.casefold() in (SERVER, AUTHORITY):
+        raise FedloomError(f"site name '{name}': that name is the operator's; choose another.")
 
 
 def _check_host(host: str) -> None:
@@ -147,19 +169,25 @@ def _check_ports(server: ServerSettings, site_ports: Sequence[int]) -> None:
         )
 
 
-def _address(host: str, port: int) -> str:
+def site_address(host: str, port: int) -> str:
+    """The server's address in a site's settings."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _write_at_once(
-    out: Path, server: ServerSettings, sites: Sequence[SiteSettings], blueprint: Blueprint, authority: Authority
+    out: Path,
+    server: ServerSettings,
+    sites: Sequence[SiteSettings],
+    blueprint: Blueprint,
+    authority: Authority,
+    requests: Mapping[str, KeyRequest],
 ) -> None:
     """Write into a temporary folder beside ``out`` and rename it when it is complete."""
     draft: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        _write(draft, server, sites, blueprint, authority)
+        _write(draft, server, sites, blueprint, authority, requests)
         draft.rename(out)
     except OSError as error:
         raise FedloomError(
@@ -171,16 +199,22 @@ def _write_at_once(
 
 
 def _write(
-    draft: Path, server: ServerSettings, sites: Sequence[SiteSettings], blueprint: Blueprint, authority: Authority
+    draft: Path,
+    server: ServerSettings,
+    sites: Sequence[SiteSettings],
+    blueprint: Blueprint,
+    authority: Authority,
+    requests: Mapping[str, KeyRequest],
 ) -> None:
-    from fedloom.deploy.provision.certificates import NODE_KEY, make_node_key
+    from fedloom.deploy.provision.signature import sign_folder
 
     until = authority.certificate.not_valid_after_utc
     own = _make_folder(draft / AUTHORITY)
     authority.save(own)
+    _make_folder(own / SIGNED)
     (own / README).write_text(readmes.authority_readme(until))
 
-    home = _write_participant(draft / SERVER, authority, blueprint, server=True)
+    home = _write_participant(draft / SERVER, authority, blueprint, "server")
     authority.certify_server(home, server.host)
     (home / SERVER_FILE).write_text(readmes.server_toml(server))
     (home / README).write_text(readmes.server_readme(server, until))
@@ -188,27 +222,65 @@ def _write(
         _make_folder(home / PROXY_FOLDER)
         (home / PROXY_FILE).write_text(nginx_config(server))
     append(home, "folder made", settings=file_digest(home / SERVER_FILE))
-    keys = _make_folder(home / KEYS)
-
+    _make_folder(home / KEYS)
     for site in sites:
-        place = _write_participant(draft / site.name, authority, blueprint, server=False, paths=site.data.rehearsal)
+        evaluates = site.name == server.evaluator
+        write_site(draft / site.name, site, blueprint, authority, home, own, requests.get(site.name), evaluates)
+    sign_folder(home, authority)
+
+
+def write_site(
+    place: Path,
+    site: SiteSettings,
+    blueprint: Blueprint,
+    authority: Authority,
+    home: Path,
+    own: Path,
+    request: KeyRequest | None,
+    evaluates: bool,
+) -> None:
+    """Write a site's folder, and its public keys into the server's.
+
+    Args:
+        place: The folder, which does not exist yet.
+        site: The site's settings.
+        blueprint: The run.
+        authority: Signs the site's certificate and its folder.
+        home: The server's folder.
+        own: The authority's folder.
+        request: The site's request, if it made its keys itself.
+        evaluates: Whether it only evaluates.
+    """
+    from fedloom.deploy.provision.certificates import NODE_KEY, SITE, make_node_key
+    from fedloom.deploy.provision.signature import SIGNATURE, sign_folder
+
+    _write_participant(place, authority, blueprint, "client", paths=site.data.rehearsal)
+    keys = home / KEYS
+    if request is None:
         authority.certify_site(place, site.name)
         make_node_key(place / NODE_KEY, keys / f"{site.name}.pub")
-        (place / SITE_FILE).write_text(readmes.site_toml(site))
-        method = str(blueprint.config.method["name"])
-        (place / README).write_text(readmes.site_readme(site, method, until, evaluates=site.name == server.evaluator))
-        append(place, "folder made", settings=file_digest(place / SITE_FILE))
+    else:
+        (place / SITE).write_bytes(authority.sign_site(request.key, site.name))
+        (keys / f"{site.name}.pub").write_bytes(request.node_key)
+    shutil.copyfile(place / SITE, keys / f"{site.name}.pem")
+    (place / SITE_FILE).write_text(readmes.site_toml(site))
+    method, until = str(blueprint.config.method["name"]), authority.certificate.not_valid_after_utc
+    (place / README).write_text(readmes.site_readme(site, method, until, evaluates, request is not None))
+    append(place, "folder made", settings=file_digest(place / SITE_FILE))
+    sign_folder(place, authority)
+    shutil.copyfile(place / SIGNATURE, own / SIGNED / f"{site.name}.json")
 
 
 def _write_participant(
-    folder: Path, authority: Authority, blueprint: Blueprint, server: bool, paths: bool = True
+    folder: Path, authority: Authority, blueprint: Blueprint, command: Command, paths: bool = True
 ) -> Path:
     """Write the files that every participant has; the folder."""
-    blueprint.save(_make_folder(folder), server, paths)
+    blueprint.save(_make_folder(folder), command == "server", paths)
     authority.publish(folder)
     start = folder / START
-    start.write_text(readmes.start_script(*(("server", "the server") if server else ("client", "this site"))))
+    start.write_text(readmes.start_script(command, "the server" if command == "server" else "this site"))
     start.chmod(0o755)
+    (folder / UNIT).write_text(systemd_unit(command))
     return folder
 
 

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import ipaddress
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
+from fedloom.deploy.members import revocations
 from fedloom.deploy.settings import ServerSettings
 
 CONFIG, FOLDER = "nginx.conf", "proxy"
@@ -24,6 +27,7 @@ _TEMPLATE = """\
 # Written by fedloom deploy init from deploy.toml.
 # Start it with:  nginx -p THIS_FOLDER -c nginx.conf -g 'daemon off;'
 worker_processes 1;
+worker_shutdown_timeout 5s;  # open connections end with the settings that they were opened under
 pid @PID@;
 error_log @ERROR_LOG@ notice;
 
@@ -38,6 +42,11 @@ http {
     map "$ssl_client_verify $ssl_client_s_dn" $site {
         default "-";
         "~^SUCCESS CN=(?<name>[A-Za-z0-9._-]+)$" $name;
+    }
+    # Certificates that fedloom deploy revoke refuses, by serial number.
+    map $ssl_client_serial $revoked {
+        default 0;
+        @REVOKED@
     }
     log_format sites '$time_iso8601 site=$site certificate="$ssl_client_verify" from=$remote_addr '
                      '"$request" $status in=$request_length out=$bytes_sent seconds=$request_time';
@@ -72,6 +81,16 @@ http {
         keepalive_timeout 120s;
         keepalive_requests 100000;
 
+        # Why a certificate is refused, for the site's own screen.
+        error_page 495 496 =400 @certificate;
+        location @certificate {
+            default_type text/plain;
+            return 400 "fedloom: $ssl_client_verify\n";
+        }
+        if ($revoked) {
+            return 410 "fedloom: revoked\n";
+        }
+
         # One path, written plainly. What has to be decoded or tidied up first is not a call of Flower's.
         if ($request_uri !~ "^/v1/fleet/[a-z-]+$") {
             return 404;
@@ -105,8 +124,19 @@ http {
 """
 
 
-def nginx_config(settings: ServerSettings) -> str:
-    """The text of ``nginx.conf``; paths are relative to the server's folder."""
+def write_proxy_config(folder: Path, settings: ServerSettings) -> None:
+    """Write ``nginx.conf`` into the server's folder, which may have changed."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    (folder / CONFIG).write_text(nginx_config(settings, [one.serial for one in revocations(folder)]))
+
+
+def nginx_config(settings: ServerSettings, revoked: Sequence[str] = ()) -> str:
+    """The text of ``nginx.conf``; paths are relative to the server's folder.
+
+    Args:
+        settings: The server's settings.
+        revoked: The serial numbers of revoked certificates.
+    """
     values = {
         "ACCESS_LOG": ACCESS_LOG,
         "CONTROL_PORT": str(settings.control_port),
@@ -115,6 +145,7 @@ def nginx_config(settings: ServerSettings) -> str:
         "LISTEN": listen_on(settings.host, settings.port),
         "MEGABYTES": str(math.ceil(settings.max_megabytes * OVERHEAD) + 1),
         "PID": PID,
+        "REVOKED": "\n        ".join(f'"{serial}" 1;' for serial in revoked),
     }
     text = _TEMPLATE
     for name, value in values.items():

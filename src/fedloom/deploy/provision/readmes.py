@@ -15,7 +15,7 @@ import fedloom
 from fedloom.deploy.settings import ServerSettings, Settings, SiteSettings
 
 SERVER_NOTES = {
-    "sites": "The training sites, in the order of their client numbers. Do not change it: make new folders instead.",
+    "sites": "The training sites, in the order of their client numbers. Change it with fedloom deploy add.",
     "evaluator": "A site that only evaluates the shared model on its own data and never trains.",
     "host": "The name or address by which sites reach this machine; server.pem is made for it.",
     "port": "The port that sites connect to; nginx.conf and each site.toml have it too.",
@@ -153,12 +153,29 @@ must allow its model to leave (`model = true` in its policy).
 `server.key` (mode 600). It stays on this machine. The folder `authority`, beside this one where it was made, has the
 key that signs all certificates: keep it off this machine if you can. `keys` has the sites' public keys only.
 
-The certificates expire on {until:%Y-%m-%d}; make new folders with `fedloom deploy init` before then.
+## Certificates and sites
+
+The certificates expire on {until:%Y-%m-%d}; a warning begins a month before. Where the folder `authority` is:
+
+    fedloom deploy renew                # new certificates for everyone, with the same keys
+    fedloom deploy add {everyone[0]}    # a new site, or one that was revoked
+
+Copy the changed `server` folder here; a running server takes it within seconds. Here, in this folder, at any time:
+
+    fedloom deploy revoke {everyone[0]} .    # refuse a site at once, if its keys may have leaked
+
+To start the server with the machine: `fedloom.service` is a systemd unit and says how it is installed.
 """)
 
 
-def site_readme(settings: SiteSettings, method: str, until: datetime, evaluates: bool) -> str:
-    """The README for the person at a site."""
+def site_readme(settings: SiteSettings, method: str, until: datetime, evaluates: bool, own_keys: bool = False) -> str:
+    """The README for the person at a site, who may have made its keys."""
+    keys = (
+        "This folder has no private key: the site made its own. Copy these files into the folder of "
+        "`fedloom deploy request`, beside its keys, and make sure that only you can read them:"
+        if own_keys
+        else "Copy this folder to the machine, and make sure that only you can read its keys:"
+    )
     work = (
         "evaluates the shared model on your data. It never trains"
         if evaluates
@@ -186,7 +203,7 @@ Your data stay on your machine; the server at {settings.server} never sees them.
 
     pip install 'fedloom[deploy]=={fedloom.__version__}'
 
-Copy this folder to the machine, and make sure that only you can read its keys:
+{keys}
 
     chmod 600 client.key node.key
 
@@ -208,7 +225,8 @@ names the column that does not fit.
     ./start.sh
 
 Keep it running. Your machine connects to the server; nobody can connect to your machine, and no port need be open.
-You can stop it (Ctrl-C) and start it again at any time: it continues where it was.
+You can stop it (Ctrl-C) and start it again at any time: it continues where it was. To start it with the machine:
+`fedloom.service` is a systemd unit and says how it is installed.
 
 ## Does it work?
 
@@ -233,7 +251,11 @@ folder, on this machine; nobody needs a copy, not even the server. If someone ma
 
 ## Contact
 
-The person who gave you this folder. The certificates expire on {until:%Y-%m-%d}; you will get a new folder before then.
+The person who gave you this folder. `signature.json` is their signature of it, which is checked at every start:
+`fedloom deploy status .` shows the fingerprint of their key, and theirs must be the same; compare it by telephone.
+
+The certificates expire on {until:%Y-%m-%d}. The window warns you a month before; a site that runs gets renewed
+ones from its server, or the operator sends `client.pem`, `ca.crt` and `signature.json`.
 """)
 
 
@@ -243,7 +265,8 @@ def authority_readme(until: datetime) -> str:
 # The authority's folder
 
 `ca.key` signed the certificates of this deployment. Anyone who has it can act as the server or as any site: keep it
-offline and give it to nobody. The deployment runs without it. It is valid until {until:%Y-%m-%d}.
+offline and give it to nobody. The deployment runs without it; `fedloom deploy renew` and `fedloom deploy add` need it.
+`signed` has copies of what was signed for each site. The authority is valid until {until:%Y-%m-%d}.
 """
 
 

@@ -216,7 +216,7 @@ class DeployedEngine:
         for client, (request, tensors) in requests.items():
             node, sizes = nodes.get(client), self.roster.sizes.get(client)
             if node is None or sizes is None:
-                self._exclude(client, request.kind, self.roster.refused.get(client, "not connected"))
+                self._exclude(client, request.kind, self.roster.absence(client))
                 continue
             changes = None
             if client in received and (self.runtime.steps or self.settings.max_norm is not None):
@@ -279,6 +279,9 @@ class DeployedEngine:
         for name, sent in list(waiting.items()):
             node = nodes.get(sent.client)
             if sent.sent_again or name not in waiting:
+                continue
+            if node is None and (known := self.roster.reason(sent.client)):
+                self._give_up(name, waiting, known)
                 continue
             if node is not None and node.since > sent.sent_at:
                 if sent.attempts > RESENDS:

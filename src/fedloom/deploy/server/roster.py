@@ -38,8 +38,12 @@ class Roster:
     ) -> None:
         self.transport, self.settings, self.keys, self.run, self.digest = transport, settings, keys, run, digest
         self.names = settings.everyone
+        self.digests = {digest}
+        """Digests of blueprints that fit the run; more than one if sites were added."""
         self.sizes: dict[int, ClientSizes] = {}
         self.refused: dict[int, str] = {}
+        self.reason: Callable[[int], str] = lambda _: ""
+        """Why a client's site cannot connect, if the server's folder says so; else empty."""
         self.on_join: Callable[[], None] = lambda: None
         """Called when a site has announced its sizes, or has changed them."""
         self.audit: Callable[..., None] = lambda *_, **__: None
@@ -75,12 +79,16 @@ class Roster:
             if len(self.sizes) != reported:
                 reported = len(self.sizes)
                 report(f"{reported} of {len(self.names)} sites are connected")
-            if len(self.sizes) + len(self.refused) == len(self.names):
+            if all(one in self.sizes or one in self.refused or self.reason(one) for one in range(len(self.names))):
                 break
             time.sleep(POLL)
         for client, name in enumerate(self.names):
             if client not in self.sizes:
-                log.warning("%s: %s", name, self.refused.get(client, "never connected"))
+                log.warning("%s: %s", name, self.absence(client, "never connected"))
+
+    def absence(self, client: int, otherwise: str = "not connected") -> str:
+        """Why a site does not take part."""
+        return self.reason(client) or self.refused.get(client, otherwise)
 
     def wait_for(self, number: int) -> None:
         """Wait until this many training sites are present, at most ``join_timeout`` seconds."""
@@ -123,7 +131,7 @@ class Roster:
         if about.get("fedloom") != fedloom.__version__:
             theirs = printable_line(str(about.get("fedloom")), 40)
             raise RejectedMessage(f"it runs fedloom {theirs}, but the server runs {fedloom.__version__}")
-        if about.get("digest") != self.digest:
+        if about.get("digest") not in self.digests:
             raise RejectedMessage("its folder was made for another run: give it the one of this deployment")
         counts = (_count(about.get(part), part, self.settings.max_samples) for part in ClientSizes._fields)
         sizes = ClientSizes(*counts)

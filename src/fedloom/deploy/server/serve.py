@@ -22,8 +22,9 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log
-from fedloom.deploy.flower import ServerTransport, public_key
-from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, RUN, SERVING, STATUS
+from fedloom.deploy.flower import ServerTransport
+from fedloom.deploy.members import MemberKeys
+from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, RUN, SERVING, SITES, STATUS
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
@@ -69,17 +70,22 @@ def _stop(folder: Path, error: str) -> None:
 
 
 def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[dict[str, Any]]]:
-    settings, blueprint, run = load_server(folder), Blueprint.load(folder), folder / RUN
+    run, made = folder / RUN, Blueprint.load(folder)
+    settings = _settings_of_run(folder, made)
+    blueprint = made.with_sites(settings.sites)
     state = None
     if (run / "config.toml").exists():
         recover(run)
         state = load_checkpoint(run, len(blueprint.sites))
-    keys = {public_key(folder / "keys" / f"{name}.pub"): number for number, name in enumerate(settings.everyone)}
+    keys = MemberKeys(folder, settings)
     roster = Roster(transport, settings, keys, blueprint.digest, blueprint.digest)
+    places = range(len(made.sites), len(settings.sites))  # a site's folder names those who were there before it
+    roster.digests |= {made.with_sites(settings.sites[:place]).digest for place in places}
+    roster.reason = keys.reason
     roster.audit = partial(audit_log.append, folder)
     roster.wait_for_all(lambda text: _write(run / STATUS, {"waiting": text}))
     missing = [
-        f"{name} ({roster.refused.get(client, 'never connected')})"
+        f"{name} ({roster.absence(client, 'never connected')})"
         for client, name in enumerate(settings.sites)
         if client not in roster.sizes
     ]
@@ -98,6 +104,16 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
     history = play(prepared, run, [], engine)
     _finish(prepared.composition, engine, roster, settings, run)
     return history, engine.take_exclusions()
+
+
+def _settings_of_run(folder: Path, made: Blueprint) -> ServerSettings:
+    """The server's settings, with the sites of the run: those that the deployment had when the run began."""
+    settings, path = load_server(folder), folder / RUN / SITES
+    if not (folder / RUN / "config.toml").exists():
+        _write(path, settings.sites)
+        return settings
+    names = json.loads(path.read_bytes()) if path.exists() else list(made.sites)
+    return settings.model_copy(update={"sites": names})
 
 
 def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:

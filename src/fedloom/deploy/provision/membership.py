@@ -1,0 +1,227 @@
+"""``fedloom deploy add``, ``revoke`` and ``renew``: change who belongs to a deployment, in the folders of ``init``.
+
+A server that is running takes the changes by itself (``operate/admission.py``), wherever they come from: from these
+commands, or from a folder that was changed elsewhere and copied. A run's number of sites is fixed when it begins, so a
+site that is new takes part in the next run, and a site that was revoked is back from the next round on.
+"""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy import audit_log, members
+from fedloom.deploy.participant_folder import KEYS, RUN, SERVER_FILE
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.provision import folders, readmes
+from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, Authority, public_key_of
+from fedloom.deploy.provision.key_request import KeyRequest, read_request
+from fedloom.deploy.provision.signature import (
+    SIGNATURE,
+    file_digests,
+    sign_folder,
+    signature_bytes,
+    signed_digests,
+)
+from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server
+from fedloom.runs.folder.atomic_write import write_atomic
+
+RENEWED = "renewed"
+"""The folder of renewed files for each site, in the server's folder: a running site gets them from there."""
+SITE_FILES = (SITE, AUTHORITY, SIGNATURE)
+"""The files of a site that a renewal changes; none is secret."""
+
+
+def find_server(folder: Path) -> Path:
+    """The server's folder: the one that is given, or the one in the folder that ``init`` wrote."""
+    for place in (folder, folder / folders.SERVER):
+        if (place / SERVER_FILE).is_file():
+            return place
+    raise FedloomError(
+        f"{folder} is neither a server's folder nor one that fedloom deploy init wrote: give one of them, for instance "
+        "deploy or deploy/server."
+    )
+
+
+def find_authority(folder: Path, authority: Path | None) -> Path:
+    """The authority's folder: the one that is given, or the one beside the server's folder."""
+    place = authority or find_server(folder).resolve().parent / folders.AUTHORITY
+    if not (place / AUTHORITY).is_file():
+        raise FedloomError(
+            f"{place} is not the authority's folder: this is done where it is, or with --authority FOLDER."
+        )
+    return place
+
+
+def revoke(site: str, folder: Path) -> None:
+    """Revoke a site: its certificate and its node key are not accepted any more.
+
+    Args:
+        site: The site's name.
+        folder: The server's folder, or the one that ``init`` wrote.
+    """
+    home = find_server(folder)
+    settings = load_server(home)
+    if site not in settings.everyone:
+        raise FedloomError(f"there is no site '{site}': the sites are {', '.join(settings.everyone)}.")
+    serial = members.site_serial(home, site)
+    if not serial:
+        raise FedloomError(
+            f"{home / KEYS / site}.pem is missing, so the certificate of {site} is unknown: put the site's client.pem "
+            "there, or run fedloom deploy renew, which records it."
+        )
+    revoked = members.revocations(home)
+    if serial in {one.serial for one in revoked}:
+        raise FedloomError(f"{site} is revoked already: fedloom deploy add {site} gives it new keys.")
+    moment = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    audit_log.append(home, "site revoked", site=site)
+    members.save_revocations(home, [*revoked, members.Revocation(site, serial, moment)])
+
+
+def add(
+    site: str, folder: Path, authority: Path | None = None, request: Path | None = None, rehearsal: bool = False
+) -> Path:
+    """Add a site, or bring back one that was revoked; its folder.
+
+    Args:
+        site: The site's name.
+        folder: The folder that ``init`` wrote, or the server's.
+        authority: The authority's folder, if it is not beside the server's.
+        request: The site's request, if it made its keys itself.
+        rehearsal: Whether it uses a share of the run file's data.
+    """
+    home, own = find_server(folder), find_authority(folder, authority)
+    settings, signer = load_server(home), Authority.load(own)
+    folders.check_name(site)
+    asked = _read_own_request(site, request)
+    place = home.resolve().parent / site
+    if place.exists() or place.is_symlink():
+        raise FedloomError(f"{place} exists already: move it away, since the site gets a new folder.")
+    blueprint = Blueprint.load(home)
+    if site in settings.everyone:
+        if site not in members.revoked_sites(home, settings):
+            raise FedloomError(f"{site} belongs to this deployment already: revoke it first if its keys must change.")
+    else:
+        settings = _with_site(settings, site)
+    server = folders.site_address(settings.host, settings.port)
+    client, task = settings.everyone.index(site), blueprint.config.task
+    data = SiteData(rehearsal=rehearsal, target=task.target, ignore=task.ignore)
+    site_settings = SiteSettings(name=site, client=client, server=server, data=data)
+    run = blueprint.with_sites(settings.sites[: max(client + 1, len(blueprint.sites))])
+    evaluates = site == settings.evaluator
+    try:
+        (own / folders.SIGNED).mkdir(exist_ok=True, mode=0o700)
+        folders.write_site(place, site_settings, run, signer, home, own, asked, evaluates)
+        write_atomic(home / SERVER_FILE, readmes.server_toml(settings).encode())
+        sign_folder(home, signer)
+    except OSError as error:
+        shutil.rmtree(place, ignore_errors=True)
+        raise FedloomError(f"{place} cannot be written ({error.strerror}): make room, or choose another.") from error
+    audit_log.append(home, "site added", site=site, client=client)
+    return place
+
+
+def takes_part_in(site: str, folder: Path) -> str:
+    """From when on a site that was added takes part, in words."""
+    home = find_server(folder)
+    client = load_server(home).everyone.index(site)
+    if not (home / RUN / "config.toml").exists() or client < len(Blueprint.load(home).sites):
+        return "from the next round on"
+    return "in the next run (fedloom deploy run --new), since a run's number of sites is fixed when it begins"
+
+
+def renew(folder: Path, authority: Path | None = None, days: int = 365) -> dict[str, Path]:
+    """Make new certificates for the server and all sites, for the same keys.
+
+    Args:
+        folder: The folder that ``init`` wrote, or the server's.
+        authority: The authority's folder, if it is not beside the server's.
+        days: How long the certificates are valid.
+
+    Returns:
+        The folder of each site's new files, by name.
+    """
+    folders.check_days(days)
+    home, own = find_server(folder), find_authority(folder, authority)
+    settings, signer = load_server(home), Authority.load(own).renew(days)
+    revoked, beside = members.revoked_sites(home, settings), home.resolve().parent
+    certificates = {
+        name: signer.sign_site(public_key_of(_certificate_of(home, beside, name)), name)
+        for name in settings.everyone
+        if name not in revoked
+    }
+    digests = {name: _digests_of(own, beside, name) for name in certificates}
+    server = signer.sign_server(public_key_of(home / SERVER), settings.host)
+    try:
+        changed = {name: _renew_site(home, own, name, pem, digests[name], signer) for name, pem in certificates.items()}
+        for name, place in changed.items():
+            if (beside / name).is_dir():
+                for file in SITE_FILES:
+                    write_atomic(beside / name / file, (place / file).read_bytes())
+        for place in (own, home):
+            write_atomic(place / AUTHORITY, signer.pem)
+        write_atomic(home / SERVER, server)
+        sign_folder(home, signer)
+    except OSError as error:
+        raise FedloomError(f"the folders cannot be written ({error.strerror}): make room, and repeat it.") from error
+    audit_log.append(home, "certificates renewed", days=days)
+    return changed
+
+
+def _read_own_request(site: str, path: Path | None) -> KeyRequest | None:
+    if path is None:
+        return None
+    request = read_request(path)
+    if request.site != site:
+        raise FedloomError(f"{path} is the request of '{request.site}', not of '{site}': give the right one.")
+    return request
+
+
+def _with_site(settings: ServerSettings, site: str) -> ServerSettings:
+    if settings.evaluator is not None:
+        raise FedloomError(
+            f"{site} cannot be added: the number of the evaluator ({settings.evaluator}) comes after those of the "
+            "sites and is in its folder; make new folders with fedloom deploy init."
+        )
+    if site.casefold() in {name.casefold() for name in settings.sites}:
+        raise FedloomError(f"site name '{site}' is taken but for its capital letters: choose another.")
+    return settings.model_copy(update={"sites": [*settings.sites, site]})
+
+
+def _certificate_of(home: Path, beside: Path, name: str) -> Path:
+    """A site's present certificate: the server's copy, or in folders of an earlier version the site's own."""
+    for path in (home / KEYS / f"{name}.pem", beside / name / SITE):
+        if path.is_file():
+            return path
+    raise FedloomError(
+        f"{home / KEYS / name}.pem is missing, so the key of {name} is unknown: put the site's client.pem there."
+    )
+
+
+def _digests_of(own: Path, beside: Path, name: str) -> dict[str, str]:
+    """What was signed for a site; in folders of an earlier version, what its folder has."""
+    kept = own / folders.SIGNED / f"{name}.json"
+    if kept.is_file():
+        return signed_digests(kept)
+    if (beside / name).is_dir():
+        return file_digests(beside / name)
+    raise FedloomError(
+        f"{beside / name} is missing: folders of an earlier version are signed where they all are; put it there."
+    )
+
+
+def _renew_site(
+    home: Path, own: Path, name: str, certificate: bytes, digests: dict[str, str], signer: Authority
+) -> Path:
+    """Write a site's new files into the server's folder; their folder."""
+    place = home / RENEWED / name
+    place.mkdir(parents=True, exist_ok=True)
+    write_atomic(place / SITE, certificate)
+    write_atomic(place / AUTHORITY, signer.pem)
+    write_atomic(place / SIGNATURE, signature_bytes(digests | file_digests(place), signer))
+    write_atomic(home / KEYS / f"{name}.pem", certificate)
+    (own / folders.SIGNED).mkdir(exist_ok=True, mode=0o700)
+    write_atomic(own / folders.SIGNED / f"{name}.json", (place / SIGNATURE).read_bytes())
+    return place
