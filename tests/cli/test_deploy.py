@@ -112,15 +112,49 @@ def test_explain_refuses_a_file_that_is_not_there(fedloom):
 
 
 def test_status_of_a_site_that_never_ran(deploy, fedloom):
-    assert fedloom("status", deploy / "south").stdout.splitlines() == ["site south: not running", "no final model yet"]
+    lines = fedloom("status", deploy / "south").stdout.splitlines()
+    assert lines[:3] == ["site south: not running", "no final model yet", "certificates: valid for 364 more days"]
     values = json.loads(fedloom("status", deploy / "south", "--json").stdout)
-    assert values == {"site": "south", "running": None, "last": [], "model": False}
+    assert lines[3:] == [f"authority: {values.pop('authority')}"]
+    certificates = {"days_left": {"south": 364}, "warnings": []}
+    assert values == {"site": "south", "running": None, "last": [], "model": False, **certificates}
 
 
 def test_status_of_a_server_that_is_down(deploy, fedloom):
     pytest.importorskip("flwr", reason="Flower is not installed: a server's sites are not looked for")
     lines = fedloom("status", deploy / "server").stdout.splitlines()
-    assert lines == ["server: not running", *(f"  {name}: not connected" for name in ("north", "south", "judge"))]
+    sites = [f"  {name}: not connected" for name in ("north", "south", "judge")]
+    assert lines[:-1] == ["server: not running", *sites, "certificates: valid for 364 more days"]
+    assert lines[-1].startswith("authority: ")
+
+
+def test_certificates_are_warned_of_for_a_month_and_renewed_by_a_command(deploy, fedloom):
+    assert fedloom("renew", deploy, "--days", "30").returncode == 0
+    for folder in ("server", "north"):
+        assert "expires on 20" in (text := fedloom("status", deploy / folder).stdout)
+        assert ", in 29 days: " in text
+    renewed = fedloom("renew", deploy)
+    assert f"north: {deploy / 'server/renewed/north'}/{{client.pem,ca.crt,signature.json}}" in renewed.stdout
+    assert "The server uses its new certificate when it is started." in renewed.stdout
+    assert "certificates: valid for 364 more days" in fedloom("status", deploy / "server").stdout
+
+
+def test_a_site_is_revoked_and_added_again_by_commands(deploy, fedloom, tmp_path):
+    assert fedloom("revoke", "north", deploy).stdout.startswith("north is revoked: the server refuses it when it is")
+    assert "  north: revoked at 20" in fedloom("status", deploy / "server").stdout
+    (deploy / "north").rename(tmp_path / "old")
+    added = fedloom("add", "north", deploy).stdout
+    assert "Give the folder to north alone. It takes part from the next round on." in added
+    assert "  north: not connected" in fedloom("status", deploy / "server").stdout
+    assert "there is no site 'x'" in refusal(fedloom("revoke", "x", deploy))
+
+
+def test_a_site_requests_its_certificate(deploy, fedloom, tmp_path):
+    assert fedloom("request", tmp_path / "south").stdout.splitlines()[0] == str(tmp_path / "south/request.json")
+    fedloom("revoke", "south", deploy)
+    (deploy / "south").rename(tmp_path / "old")
+    assert fedloom("add", "south", deploy, "--request", tmp_path / "south/request.json").returncode == 0
+    assert not (deploy / "south/client.key").exists()
 
 
 def test_status_of_a_run_says_who_was_left_out_and_why_it_stopped(deploy, fedloom):

@@ -337,9 +337,11 @@ def _site_state(found: dict[str, Any], name: str) -> str:
 
 def _certificate_lines(found: dict[str, Any]) -> list[str]:
     """How long certificates are valid, warnings, and the fingerprint by which people compare their folders."""
-    fewest = min(found["days_left"].values())
-    valid = [] if found["warnings"] else [f"certificates: valid for {fewest} more days"]
-    return [*valid, *found["warnings"], f"authority: {found['authority']}"]
+    if found["warnings"]:
+        lines = list(found["warnings"])
+    else:
+        lines = [f"certificates: valid for {min(found['days_left'].values())} more days"]
+    return [*lines, f"authority: {found['authority']}"] if found["authority"] else lines
 
 
 def _report(folder: Path, as_json: bool) -> None:

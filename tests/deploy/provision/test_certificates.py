@@ -180,7 +180,7 @@ def at(monkeypatch, moved: timedelta) -> None:
 
 def test_an_expired_certificate_is_named(authority_folder, monkeypatch):
     at(monkeypatch, timedelta(days=31))
-    with pytest.raises(FedloomError, match=r"server/ca.crt expired on 20.*fedloom deploy init"):
+    with pytest.raises(FedloomError, match=r"server/ca.crt expired on 20.*fedloom deploy renew"):
         check_certificates(authority_folder / "server")
 
 

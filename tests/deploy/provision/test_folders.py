@@ -40,7 +40,16 @@ lr = 0.25
 [method]
 name = "FedProx"
 """
-COMMON = {"ca.crt", "config.toml", "schema.json", "initial.safetensors", "start.sh", "README.md"}
+COMMON = {
+    "signature.json",
+    "fedloom.service",
+    "ca.crt",
+    "config.toml",
+    "schema.json",
+    "initial.safetensors",
+    "start.sh",
+    "README.md",
+}
 SITE = COMMON | {"audit.jsonl", "client.pem", "client.key", "node.key", "site.toml"}
 SERVER = COMMON | {"audit.jsonl", "server.pem", "server.key", "deploy.toml", "nginx.conf", "global.safetensors"}
 
@@ -65,8 +74,10 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_everyone_has_a_folder_with_what_they_need_and_no_more(deploy_folder):
     assert {path.name for path in deploy_folder.iterdir()} == {"authority", "server", *SITES, "judge"}
-    assert set(files(deploy_folder / "authority")) == {"ca.key", "ca.crt", "README.md"}
-    assert set(files(deploy_folder / "server")) == SERVER | {f"keys/{name}.pub" for name in (*SITES, "judge")}
+    signed = {f"signed/{name}.json" for name in (*SITES, "judge")}
+    assert set(files(deploy_folder / "authority")) == {"ca.key", "ca.crt", "README.md"} | signed
+    public = {f"keys/{name}.{kind}" for name in (*SITES, "judge") for kind in ("pub", "pem")}
+    assert set(files(deploy_folder / "server")) == SERVER | public
     for name in (*SITES, "judge"):
         assert set(files(deploy_folder / name)) == SITE
 

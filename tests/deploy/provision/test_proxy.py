@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,7 +21,8 @@ from pathlib import Path
 import pytest
 
 from fedloom.deploy import flower
-from fedloom.deploy.provision.proxy import ACCESS_LOG, ERROR_LOG, listen_on, nginx_config
+from fedloom.deploy.members import Revocation, save_revocations, site_serial
+from fedloom.deploy.provision.proxy import ACCESS_LOG, ERROR_LOG, listen_on, nginx_config, write_proxy_config
 from fedloom.deploy.settings import ServerSettings
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
@@ -355,6 +357,49 @@ def test_messages_do_not_lie_on_the_servers_disk(door):
 
 
 @needs_nginx
+def test_a_revoked_certificate_is_refused_with_the_reason_on_open_connections_too(tmp_path):
+    """Its connection that is kept alive ends, and a new certificate of the same site passes."""
+    port, behind = free_port(), free_port()
+    settings = ServerSettings(sites=["a"], port=port, control_port=behind)
+    authority = Authority.new(2)
+    out = fill(tmp_path / "D", authority, settings)
+    server = out / "server"
+    (server / "keys").mkdir()
+    shutil.copyfile(out / "a/client.pem", server / "keys/a.pem")
+    (out / "new/a").mkdir(parents=True)
+    authority.certify_site(out / "new/a", "a")
+    with echo(server, behind) as asked, nginx(server, port) as proxy:
+        door = Door(out, port, asked)
+        call = http.client.HTTPSConnection("127.0.0.1", port, context=door.context(), timeout=20)
+        call.request("POST", WORK, body=b"before")
+        assert call.getresponse().read() == b"before"
+        save_revocations(server, [Revocation("a", site_serial(server, "a"), "now")])
+        write_proxy_config(server, settings)
+        proxy.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 30
+        while time.monotonic() < end:  # until the worker that had the connection is gone
+            try:
+                call.request("POST", WORK, body=b"after")
+                answer = call.getresponse()
+            except OSError:
+                break
+            if answer.read() != b"after":
+                break
+        before = len(asked)
+        assert door.ask() == (410, b"fedloom: revoked\n")
+        assert door.ask(context=door.context("a", out / "new")) == (200, b"hi")
+        assert len(asked) == before + 1
+        call.close()
+
+
+@needs_nginx
+def test_who_is_refused_hears_why(door, strangers):
+    assert door.ask(context=door.context(None)) == (400, b"fedloom: NONE\n")
+    status, said = door.ask(context=door.context("a", strangers))
+    assert (status, said[:16]) == (400, b"fedloom: FAILED:")
+
+
+@needs_nginx
 def test_a_superlink_with_a_certificate_of_another_authority_is_not_believed(tmp_path, strangers):
     port, behind = free_port(), free_port()
     settings = ServerSettings(sites=["a"], port=port, control_port=behind)
@@ -394,7 +439,7 @@ def test_a_server_for_this_machine_alone_listens_on_loopback_alone(host, where):
 
 def test_every_blank_of_the_proxys_settings_is_filled():
     text = nginx_config(ServerSettings(sites=["a"], port=1234, control_port=5678, max_megabytes=100))
-    assert "@" not in text
+    assert not re.search("@[A-Z_]+@", text)
     assert "listen 127.0.0.1:1234 ssl;" in text
     assert "server 127.0.0.1:5678;" in text
     assert "client_max_body_size 106m;" in text

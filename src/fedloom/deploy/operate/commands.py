@@ -226,9 +226,7 @@ def status(folder: Path) -> dict[str, Any]:
             "running": process,
             "last": last,
             "model": (folder / "model").exists(),
-            "days_left": days_left(folder),
-            "warnings": list(expiry_warnings(folder).values()),
-            "authority": fingerprint(folder),
+            **_certificate_state(folder),
         }
     server = load_server(folder)
     names = server.everyone
@@ -244,9 +242,7 @@ def status(folder: Path) -> dict[str, Any]:
         "running": process,
         "sites": {name: name in online for name in names},
         "revoked": revoked_sites(folder, server),
-        "days_left": days_left(folder),
-        "warnings": list(expiry_warnings(folder).values()),
-        "authority": fingerprint(folder),
+        **_certificate_state(folder),
         "at_work": _is_serving(folder / RUN),
         "waiting": read_json(folder / RUN / STATUS).get("waiting", ""),
         "round": records[-1]["round"] if records else None,
@@ -254,6 +250,15 @@ def status(folder: Path) -> dict[str, Any]:
         "excluded": [{"round": record["round"], **one} for record in records for one in record.get("excluded", ())],
         "outcome": read_json(folder / RUN / OUTCOME),
     }
+
+
+def _certificate_state(folder: Path) -> dict[str, Any]:
+    """How long a participant's certificates are valid, warnings, and its authority's fingerprint."""
+    try:
+        warnings = list(expiry_warnings(folder).values())
+        return {"days_left": days_left(folder), "warnings": warnings, "authority": fingerprint(folder)}
+    except FedloomError as why:  # a file is missing or damaged
+        return {"days_left": {}, "warnings": [str(why)], "authority": ""}
 
 
 def stop(folder: Path) -> bool:

@@ -1,0 +1,241 @@
+"""Sites are added and revoked and certificates renewed, in the folders of a deployment."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.audit_log import read_audit
+from fedloom.deploy.members import member_keys, revocations, revoked_sites, site_serial
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.provision import folders
+from fedloom.deploy.settings import load_server, load_site
+
+pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
+pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
+
+from fedloom.deploy.flower import public_key
+from fedloom.deploy.provision import certificates, key_request, membership
+from fedloom.deploy.provision.certificates import check_certificates, days_left
+from fedloom.deploy.provision.signature import check_signature, fingerprint
+
+RUN = 'rounds = 1\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[method]\nname = "fedavg"\n'
+
+
+@pytest.fixture(scope="module")
+def deploy_folder(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("made")
+    (root / "run.toml").write_text(RUN)
+    folders.init(root / "run.toml", root / "deploy", ["north", "south"], days=20)
+    return root / "deploy"
+
+
+@pytest.fixture
+def deploy(deploy_folder, tmp_path) -> Path:
+    return Path(shutil.copytree(deploy_folder, tmp_path / "deploy"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def check_all(deploy: Path, *names: str) -> None:
+    for name in ("server", *names):
+        check_certificates(deploy / name)
+        check_signature(deploy / name)
+
+
+# -- revoke
+
+
+def test_a_revoked_site_is_no_member_and_needs_no_authority(deploy):
+    shutil.rmtree(deploy / "authority")
+    server = deploy / "server"
+    settings = load_server(server)
+    assert list(member_keys(server, settings).values()) == [0, 1]
+    membership.revoke("north", server)
+    assert list(member_keys(server, settings).values()) == [1]
+    assert list(revoked_sites(server, settings)) == ["north"]
+    assert [one.serial for one in revocations(server)] == [site_serial(server, "north")]
+    check_all(deploy, "north")  # the signature does not cover what the server's own people change
+    assert [entry["what"] for entry in read_audit(server).entries][-1] == "site revoked"
+
+
+def test_a_revocation_that_cannot_be_is_refused(deploy):
+    with pytest.raises(FedloomError, match="there is no site 'west': the sites are north, south"):
+        membership.revoke("west", deploy)
+    membership.revoke("north", deploy)
+    with pytest.raises(FedloomError, match="north is revoked already"):
+        membership.revoke("north", deploy)
+    with pytest.raises(FedloomError, match="neither a server's folder nor one that fedloom deploy init wrote"):
+        membership.revoke("north", deploy / "south")
+
+
+def test_a_damaged_list_of_revocations_admits_nobody(deploy):
+    membership.revoke("north", deploy)
+    (deploy / "server/revoked.json").write_text("[{")
+    with pytest.raises(FedloomError, match=r"revoked.json cannot be read: restore it"):
+        member_keys(deploy / "server", load_server(deploy / "server"))
+
+
+# -- add
+
+
+def test_a_revoked_site_comes_back_with_new_keys_and_its_old_certificate_stays_refused(deploy, tmp_path):
+    server = deploy / "server"
+    key, serial = public_key(server / "keys/north.pub"), site_serial(server, "north")
+    membership.revoke("north", deploy)
+    with pytest.raises(FedloomError, match="north exists already: move it away"):
+        membership.add("north", deploy)
+    (deploy / "north").rename(tmp_path / "old")
+    place = membership.add("north", deploy)
+    check_all(deploy, "north")
+    members = member_keys(server, load_server(server))
+    assert set(members.values()) == {0, 1}
+    assert key not in members
+    assert serial in {one.serial for one in revocations(server)}
+    assert load_site(place).client == 0
+    assert Blueprint.load(place).digest == Blueprint.load(deploy / "south").digest
+    assert membership.takes_part_in("north", deploy) == "from the next round on"
+
+
+def test_a_new_site_gets_the_next_number_and_a_run_that_goes_on_does_without_it(deploy):
+    place, server = membership.add("east", deploy, rehearsal=True), deploy / "server"
+    check_all(deploy, "north", "south", "east")
+    assert load_server(server).sites == ["north", "south", "east"]
+    assert load_site(place).client == 2
+    assert Blueprint.load(place).sites == ("north", "south", "east")
+    assert Blueprint.load(place).site_task(load_site(place), place).federation.clients == 3
+    assert membership.takes_part_in("east", deploy) == "from the next round on"  # there is no run yet
+    (server / "run").mkdir()
+    (server / "run/config.toml").touch()
+    assert membership.takes_part_in("east", deploy).startswith("in the next run (fedloom deploy run --new)")
+
+
+def test_a_site_that_made_its_keys_itself_is_added_without_any(deploy, tmp_path):
+    request = key_request.write_request(tmp_path / "east", "east")
+    with pytest.raises(FedloomError, match="is the request of 'east', not of 'west'"):
+        membership.add("west", deploy, request=request)
+    place = membership.add("east", deploy, request=request)
+    assert not [name for name in files(place) if name.endswith(".key")]
+    shutil.copytree(place, tmp_path / "east", dirs_exist_ok=True)
+    check_certificates(tmp_path / "east")
+    check_signature(tmp_path / "east")
+    assert "made its own" in " ".join((place / "README.md").read_text().split())
+
+
+def test_init_takes_requests_too(tmp_path):
+    request = key_request.write_request(tmp_path / "south", "south")
+    (tmp_path / "run.toml").write_text(RUN)
+    with pytest.raises(FedloomError, match="a request of site 'south', which --clients does not name"):
+        folders.init(tmp_path / "run.toml", tmp_path / "d", ["a", "b"], requests=[request])
+    folders.init(tmp_path / "run.toml", tmp_path / "d", ["north", "south"], requests=[request])
+    assert not [name for name in files(tmp_path / "d/south") if name.endswith(".key")]
+    shutil.copytree(tmp_path / "d/south", tmp_path / "south", dirs_exist_ok=True)
+    check_certificates(tmp_path / "south")
+
+
+@pytest.mark.parametrize(
+    ("site", "sentence"),
+    [
+        ("north", "north exists already|north belongs to this deployment already"),
+        ("North", "taken but for its capital letters"),
+        ("../x", "site name '../x'"),
+        ("server", "that name is the operator's"),
+    ],
+)
+def test_what_cannot_be_added_is_refused_and_changes_nothing(deploy, site, sentence):
+    before = files(deploy)
+    with pytest.raises(FedloomError, match=sentence):
+        membership.add(site, deploy)
+    assert files(deploy) == before
+
+
+def test_a_new_site_beside_an_evaluator_is_refused(tmp_path):
+    (tmp_path / "run.toml").write_text(RUN)
+    folders.init(tmp_path / "run.toml", tmp_path / "d", ["north", "south"], evaluator="judge")
+    with pytest.raises(FedloomError, match=r"number of the evaluator \(judge\)"):
+        membership.add("east", tmp_path / "d")
+
+
+def test_without_the_authority_nobody_is_added_and_nothing_renewed(deploy, tmp_path):
+    (deploy / "authority").rename(tmp_path / "safe")
+    for work in (lambda: membership.add("east", deploy), lambda: membership.renew(deploy)):
+        with pytest.raises(FedloomError, match="is not the authority's folder: this is done where it is"):
+            work()
+    membership.add("east", deploy, authority=tmp_path / "safe")
+    membership.renew(deploy, authority=tmp_path / "safe")
+
+
+# -- renew
+
+
+def test_renewed_certificates_are_for_the_same_keys_and_fit_the_old_ones(deploy):
+    before = files(deploy)
+    marked = fingerprint(deploy / "server")
+    changed = membership.renew(deploy, days=100)
+    assert set(changed) == {"north", "south"}
+    check_all(deploy, "north", "south")
+    assert set(days_left(deploy / "server").values()) == {99}
+    assert fingerprint(deploy / "server") == fingerprint(deploy / "north") == marked
+    after = files(deploy)
+    same = [name for name in before if name.endswith((".key", ".pub", "config.toml", "initial.safetensors"))]
+    assert same
+    assert all(after[name] == before[name] for name in same)
+    old = deploy / "south"  # a site that has not got its new files yet
+    for name in ("ca.crt", "client.pem", "signature.json"):
+        (old / name).write_bytes(before[f"south/{name}"])
+    check_all(deploy, "south")
+    assert read_audit(deploy / "server").entries[-1]["what"] == "certificates renewed"
+
+
+def test_sites_whose_folders_are_gone_get_three_public_files(deploy, tmp_path):
+    shutil.move(deploy / "north", tmp_path / "north")
+    place = membership.renew(deploy, days=90)["north"]
+    assert set(files(place)) == {"client.pem", "ca.crt", "signature.json"}
+    for name in files(place):
+        shutil.copyfile(place / name, tmp_path / "north" / name)
+    check_certificates(tmp_path / "north")
+    check_signature(tmp_path / "north")
+    assert days_left(tmp_path / "north") == {"north": 89}
+
+
+def test_a_revoked_site_is_not_renewed(deploy):
+    membership.revoke("north", deploy)
+    assert set(membership.renew(deploy)) == {"south"}
+    assert list(revoked_sites(deploy / "server", load_server(deploy / "server"))) == ["north"]
+
+
+def test_folders_of_an_earlier_version_are_renewed_and_signed(deploy):
+    """Those have neither signatures nor the sites' certificates at the server."""
+    shutil.rmtree(deploy / "authority/signed")
+    for path in [*deploy.glob("*/signature.json"), *deploy.glob("server/keys/*.pem")]:
+        path.unlink()
+    with pytest.raises(FedloomError, match=r"keys/north.pem is missing.*fedloom deploy renew, which records it"):
+        membership.revoke("north", deploy)
+    membership.renew(deploy)
+    check_all(deploy, "north", "south")
+    membership.revoke("north", deploy)
+
+
+def test_certificates_that_have_expired_are_renewed(deploy, monkeypatch):
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz or UTC) + timedelta(days=40)
+
+    monkeypatch.setattr(certificates, "datetime", Later)
+    with pytest.raises(FedloomError, match="expired on"):
+        check_certificates(deploy / "north")
+    membership.renew(deploy, days=30)
+    check_all(deploy, "north", "south")
+
+
+@pytest.mark.parametrize("days", [0, 10**6])
+def test_days_that_cannot_be_are_refused(deploy, days):
+    with pytest.raises(FedloomError, match=f"days={days}"):
+        membership.renew(deploy, days=days)
