@@ -12,6 +12,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,22 +64,23 @@ def finish_advice(
             advice = run_advice(values, minutes, methods, folder, watch=watch)
         say_notes()
     except KeyboardInterrupt:
-        typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
+        say(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     page = write_advice_page(advice, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps({**advice.as_dict(), **notes_entry()}))
+        say(json.dumps({**advice.as_dict(), **notes_entry()}))
         return
-    typer.echo(str(advice))
-    typer.echo(f"Report: {page}")
+    say(str(advice))
+    say(f"Report: {page}")
 
 
 @contextmanager
 def _live_table(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]:
     """A table on standard error that shows the current run; nothing if the output is not a terminal."""
-    from rich.console import Console
     from rich.live import Live
     from rich.table import Table
+
+    from fedloom.cli.console import PlainConsole
 
     def table(move: Move) -> Table:
         shown = Table(caption=f"{max(0.0, move.seconds_left):.0f} of {seconds:.0f} s left")
@@ -88,7 +90,7 @@ def _live_table(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]
         shown.add_row(*cells, f"{move.done}/{move.total}")
         return shown
 
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda _: None
         return

@@ -23,6 +23,7 @@ from fedloom.cli.memory import keep_freed_memory
 from fedloom.cli.predict import predict
 from fedloom.cli.reproduce import reproduce
 from fedloom.cli.run import resume, run
+from fedloom.cli.say import VisibleFormatter, say
 from fedloom.cli.show import report
 from fedloom.cli.sweep import sweep
 from fedloom.core.errors import FedloomError, StoppedWarning
@@ -59,7 +60,7 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
     if version:
         from fedloom import __version__
 
-        typer.echo(f"fedloom {__version__}")
+        say(f"fedloom {__version__}")
         raise typer.Exit
 
 
@@ -67,30 +68,34 @@ def main() -> None:
     """Run the command line."""
     keep_freed_memory()
     warnings.simplefilter("ignore", StoppedWarning)  # commands say it themselves
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a name in another script: boxes in a PNG
+    shown = logging.StreamHandler(sys.stderr)
+    shown.setFormatter(VisibleFormatter("%(message)s"))
+    logging.basicConfig(handlers=[shown], level=logging.WARNING)
+    logging.captureWarnings(True)
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except FedloomError as error:
-        typer.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         sys.exit(2)
     except click.ClickException as error:
         if error.format_message():  # a command without any word has printed its help instead
-            typer.echo(f"error: {_usage_sentence(error)}", err=True)
+            say(f"error: {_usage_sentence(error)}", err=True)
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
-        typer.echo("stopped.", err=True)
+        say("stopped.", err=True)
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        typer.echo(f"error: {_disk_sentence(error)}", err=True)
+        say(f"error: {_disk_sentence(error)}", err=True)
         sys.exit(2)
     except Exception as error:
         described = describe_user_error(error)
         if described is None:  # a mistake of this library: its traceback is what we need
             raise
-        typer.echo(f"error: your code raised {described}; fl.run in Python shows the whole traceback.", err=True)
+        say(f"error: your code raised {described}; fl.run in Python shows the whole traceback.", err=True)
         sys.exit(2)
 
 

@@ -11,6 +11,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -95,21 +96,21 @@ def finish_comparison(
         with LiveTable(plan["methods"], plan["seeds"], planned, quiet or as_json, score=planned_score(plan)) as live:
             found = resume_comparison(folder, observers_of=lambda spec, seed: [live.observer(spec, seed)], **how)
     except KeyboardInterrupt:
-        typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
+        say(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     rows, words = found.rows, found.verdict
     if as_json:
         numbers = {"methods": rows, "verdict": words, "evidence": found.evidence}
-        typer.echo(json.dumps({"folder": str(folder), **numbers, **notes_entry()}))
+        say(json.dumps({"folder": str(folder), **numbers, **notes_entry()}))
         return
     print_table(rows, words, common_score(found))
     if (folder / "report.html").exists():
-        typer.echo(f"Report: {folder / 'report.html'}")
+        say(f"Report: {folder / 'report.html'}")
 
 
 def print_table(rows: list[dict[str, Any]], words: str, score: Score) -> None:
     """Print the comparison: a table of scores and costs, a table of optional columns, and the verdict."""
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
     from fedloom.reports.summary_table import cell_text
 
     console = printer()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from fedloom.conformance.claim import ClaimResult
@@ -59,7 +60,7 @@ def conform(
                 progress.update(bar, advance=1)
                 progress.refresh()
     if as_json:
-        typer.echo(json.dumps([_plain(finding) for finding in findings]))
+        say(json.dumps([_plain(finding) for finding in findings]))
     else:
         _print(findings)
     if not all(finding.holds for finding in findings):
@@ -75,19 +76,20 @@ def _plain(finding: ClaimResult) -> dict[str, object]:
 
 def _print(findings: list[ClaimResult]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
 
     table = Table(title="claims, and their measured errors")
     for name, how in (("method", "left"), ("claim", "left"), ("error", "right"), ("allowed", "right"), ("", "left")):
         table.add_column(name, justify=how, overflow="fold")  # type: ignore[arg-type]
     for finding in findings:
-        verdict = "holds" if finding.holds else "[bold red]FAILS[/bold red]"
+        verdict = Text("holds") if finding.holds else Text("FAILS", "bold red")
         error = "exception" if finding.raised else f"{finding.error:.1e}"
         table.add_row(finding.method, finding.says, error, f"{finding.within:.0e}", verdict)
     failed = sum(not finding.holds for finding in findings)
     console = printer()
     console.print(table)
     for problem in dict.fromkeys(f"{finding.method}: {finding.raised}" for finding in findings if finding.raised):
-        console.print(problem, markup=False, highlight=False)
+        console.print(problem)
     console.print(f"{len(findings)} claims, {failed} failed.")

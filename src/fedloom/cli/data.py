@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from fedloom.data.federation import Federation
@@ -45,7 +46,7 @@ def data(
                fedloom data patients.csv --target outcome --client-column hospital
                fedloom data get mnist --from downloads/mnist/
     """
-    from fedloom.core.errors import FedloomError
+    from fedloom.core.errors import FedloomError, unwritable
 
     if words[0] == "get":
         if len(words) != 2 or source is None:
@@ -65,32 +66,32 @@ def data(
         try:
             plot_federation(federation, path)
         except OSError as error:
-            raise FedloomError(f"{path} cannot be written ({error.strerror}): name another file with --png.") from None
+            raise unwritable(path, error, "name another file with --png") from None
         summary["picture"] = str(path)
     if as_json:
         counts = federation.counts().tolist()
         notes = {"data": list(federation.notes)} if federation.notes else {}
-        typer.echo(json.dumps({**summary, "counts": counts, **notes}))
+        say(json.dumps({**summary, "counts": counts, **notes}))
         return
     for note in federation.notes:
-        typer.echo(note)
+        say(note)
     _print(federation, summary)
 
 
 def _get(name: str, source: str, sha256: str | None, as_json: bool) -> None:
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+    from fedloom.cli.console import PlainConsole
     from fedloom.data.datasets.download import get
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    console = PlainConsole(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as progress:
         bar = progress.add_task(name, total=None)
         path = get(
             name, source, sha256=sha256, progress=lambda done, total: progress.update(bar, completed=done, total=total)
         )
-    typer.echo(json.dumps({"file": str(path)}) if as_json else f"{name} is in {path}")
+    say(json.dumps({"file": str(path)}) if as_json else f"{name} is in {path}")
 
 
 def _load(
@@ -136,7 +137,7 @@ def _load(
 def _print(federation: Federation, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
 
     console = printer()
     facts = Table(show_header=False, title=summary["title"])

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-import typer
+from fedloom.cli.say import say
 
 
 @dataclass
@@ -67,7 +67,7 @@ def say_notes() -> None:
     notes = NOTES.get()
     if notes is not None and notes.is_due and notes.lines:
         notes.is_due = False
-        typer.echo("\n".join(notes.lines), err=True)
+        say("\n".join(notes.lines), err=True)
 
 
 def notes_entry() -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -78,8 +79,8 @@ def init(
         rehearsal=rehearsal, days=days, first_site_port=site_port, requests=requests or (),
     )  # fmt: skip
     for folder in folders:
-        typer.echo(f"{folder}")
-    typer.echo("Give each folder to its participant alone; keep the authority's. Each has a README.md.")
+        say(f"{folder}")
+    say("Give each folder to its participant alone; keep the authority's. Each has a README.md.")
 
 
 @app.command()
@@ -95,7 +96,7 @@ def explain(
     config = resolve(read_run_file(run_file), str(run_file))
     beside = run_file.parent
     settings = load_server(beside) if (beside / SERVER_FILE).is_file() else None
-    typer.echo(explanation_text(config, settings))
+    say(explanation_text(config, settings))
 
 
 @app.command()
@@ -143,7 +144,7 @@ def run(
             show = observer(progress, folder.resolve().parent.name, config.rounds, score)
             done = play(folder, _say if not (quiet or as_json) else lambda _: None, show, new)
     except KeyboardInterrupt:
-        typer.echo(f"the run goes on: watch it again with  fedloom deploy run {folder}", err=True)
+        say(f"the run goes on: watch it again with  fedloom deploy run {folder}", err=True)
         raise
     _report(done, as_json)
 
@@ -155,10 +156,10 @@ def status(folder: Folder, as_json: o.Json = False) -> None:
 
     found = find(folder)
     if as_json:
-        typer.echo(json.dumps(found))
+        say(json.dumps(found))
         return
     for line in _status_lines(found):
-        typer.echo(line)
+        say(line)
 
 
 @app.command()
@@ -166,7 +167,7 @@ def stop(folder: Folder) -> None:
     """Stop a participant's programs, and at the server its run. Everything can be continued later."""
     from fedloom.deploy.operate.commands import stop as end
 
-    typer.echo("stopped" if end(folder) else "nothing was running")
+    say("stopped" if end(folder) else "nothing was running")
 
 
 @app.command()
@@ -183,11 +184,11 @@ def audit(folder: Folder, as_json: o.Json = False) -> None:
     role_of(folder)
     trail = read_audit(folder)
     if as_json:
-        typer.echo(json.dumps({"entries": trail.entries, "head": trail.head, "problem": trail.problem}))
+        say(json.dumps({"entries": trail.entries, "head": trail.head, "problem": trail.problem}))
     else:
         for entry in trail.entries:
-            typer.echo(_audit_line(entry))
-        typer.echo(f"{len(trail.entries)} entries; the last digest is {trail.head}")
+            say(_audit_line(entry))
+        say(f"{len(trail.entries)} entries; the last digest is {trail.head}")
     if trail.problem:
         raise FedloomError(trail.problem)
 
@@ -290,7 +291,7 @@ def _apply(folder: Path, running: str, not_running: str) -> None:
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    say(text, err=True)
 
 
 def _run_until_stopped(work: Any) -> None:
@@ -298,7 +299,7 @@ def _run_until_stopped(work: Any) -> None:
     try:
         work()
     except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
+        say("stopped", err=True)
 
 
 def _status_lines(found: dict[str, Any]) -> list[str]:
@@ -357,7 +358,7 @@ def _report(folder: Path, as_json: bool) -> None:
 def _print_cross(found: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
 
     table = Table(title=found["what"])
     for name in ("model of", *found["sites"]):

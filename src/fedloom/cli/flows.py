@@ -11,6 +11,7 @@ import typer
 from fedloom.cli import options as o
 from fedloom.cli.generate import generate
 from fedloom.cli.recommend import export, recommend
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from fedloom.tasks.flows.formats.start_and_ends import Reading
@@ -56,14 +57,14 @@ def show(
         missing = str(error)
     if as_json:
         written = {} if path is None else {"picture": str(path)}
-        typer.echo(json.dumps({**_facts(reading), "finished": not missing, **written}))
+        say(json.dumps({**_facts(reading), "finished": not missing, **written}))
         return
-    typer.echo(outline(reading.flow, reading.dialect))
-    typer.echo("")
+    say(outline(reading.flow, reading.dialect))
+    say("")
     if missing:
-        typer.echo(f"Unfinished: {missing}")
+        say(f"Unfinished: {missing}")
     _print_changes(reading)
-    typer.echo(f"Picture: {path}")
+    say(f"Picture: {path}")
 
 
 @flows.command()
@@ -85,14 +86,12 @@ def check(
     results = [_check_file(path) for path in _flow_files(files)]
     broken = sum(not result["ok"] for result in results)
     if as_json:
-        typer.echo(json.dumps({"files": results, "broken": broken}))
+        say(json.dumps({"files": results, "broken": broken}))
     else:
         for result in results:
-            typer.echo(
-                f"ok      {result['file']}  ({result['what']})" if result["ok"] else f"broken  {result['reason']}"
-            )
+            say(f"ok      {result['file']}  ({result['what']})" if result["ok"] else f"broken  {result['reason']}")
         if len(results) > 1:
-            typer.echo(f"{len(results):,} files: {len(results) - broken:,} ok, {broken:,} broken.")
+            say(f"{len(results):,} files: {len(results) - broken:,} ok, {broken:,} broken.")
     if broken:
         raise typer.Exit(2)
 
@@ -113,10 +112,10 @@ def convert(
     validate_draft(reading.flow, reading.dialect)
     write_flow(out, reading.flow, reading.dialect)
     if as_json:
-        typer.echo(json.dumps({**_facts(reading), "written": str(out)}))
+        say(json.dumps({**_facts(reading), "written": str(out)}))
         return
     _print_changes(reading)
-    typer.echo(f"{out}: {_summary(reading)}")
+    say(f"{out}: {_summary(reading)}")
 
 
 flows.command()(recommend)
@@ -153,7 +152,7 @@ def _print_changes(reading: Reading) -> None:
         (reading.merged, "edge was", "edges were", "merged with another between the same two nodes"),
     ):
         if count:
-            typer.echo(f"Note: {count:,} {one if count == 1 else many} {what}.")
+            say(f"Note: {count:,} {one if count == 1 else many} {what}.")
 
 
 def _flow_files(paths: list[Path]) -> list[Path]:

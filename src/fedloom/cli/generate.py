@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from fedloom.tasks.flows.corpus import Corpus
@@ -40,11 +41,11 @@ def generate(
     _write(corpus, out)
     groups = _groups(corpus, clients, largest, seed)
     if as_json:
-        typer.echo(json.dumps({"written": str(out), "groups": groups}))
+        say(json.dumps({"written": str(out), "groups": groups}))
         return
     from rich.table import Table
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
 
     table = Table(title=corpus.title, caption=f"written to {out}")
     for column in ("group", "organisations", "flows", "points", "extra flows", "ceiling"):
@@ -63,7 +64,7 @@ def _check_is_new(out: Path) -> None:
 
 
 def _write(corpus: Corpus, out: Path) -> None:
-    from fedloom.core.errors import FedloomError
+    from fedloom.core.errors import unwritable
     from fedloom.tasks.flows import write_flow, write_packed
 
     try:
@@ -77,7 +78,7 @@ def _write(corpus: Corpus, out: Path) -> None:
             for flow in organisation.flows:
                 write_flow(folder / f"{flow.name}.json", flow, corpus.dialect)
     except OSError as error:
-        raise FedloomError(f"{out} cannot be written ({error.strerror}): choose another path with --out.") from None
+        raise unwritable(out, error, "choose another path with --out") from None
 
 
 def _groups(corpus: Corpus, clients: int, largest: int, seed: int) -> dict[str, dict[str, Any]]:

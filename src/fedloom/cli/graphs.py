@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from fedloom.tasks.graphs.labelled_graph import LabelledGraph
@@ -48,7 +49,7 @@ def show_split(
     Examples:  fedloom graphs split cora --clients 4
                fedloom graphs split --data my_graph.npz --clients 3 --out split.png
     """
-    from fedloom.core.errors import FedloomError
+    from fedloom.core.errors import FedloomError, unwritable
     from fedloom.tasks.graphs.read import named_graph, read_graph
     from fedloom.tasks.graphs.split import split_graph
 
@@ -65,10 +66,10 @@ def show_split(
         try:
             plot_split(source, split, out)
         except OSError as error:
-            raise FedloomError(f"{out} cannot be written ({error.strerror}): name another file with --out.") from None
+            raise unwritable(out, error, "name another file with --out") from None
         summary["picture"] = str(out)
     if as_json:
-        typer.echo(json.dumps(summary))
+        say(json.dumps(summary))
     else:
         _print(source, summary)
 
@@ -104,7 +105,7 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
 def _print(source: LabelledGraph, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
 
     console, held = printer(), summary["per_client"]
     table = Table(

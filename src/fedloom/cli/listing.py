@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 KINDS = (
     "methods",
@@ -56,16 +57,17 @@ def listing(
         raise unknown("kind of thing", kind, KINDS)
     rows = _rows(kind)
     if as_json:
-        typer.echo(json.dumps(rows))
+        say(json.dumps(rows))
         return
     from rich.table import Table
+    from rich.text import Text
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
 
     table = Table(title=kind, show_header=False)
     for row in rows:
         extra = ", ".join(f"{key}={value}" for key, value in row.get("settings", {}).items())
-        table.add_row(row["name"], row["about"] + (f"  [dim]({extra})[/dim]" if extra else ""))
+        table.add_row(row["name"], Text.assemble(row["about"], (f"  ({extra})", "dim") if extra else ""))
     printer().print(table)
 
 

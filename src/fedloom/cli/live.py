@@ -37,13 +37,13 @@ class LiveTable:
         what: str = "method",
         score: Score = ACCURACY,
     ) -> None:
-        from rich.console import Console
+        from fedloom.cli.console import PlainConsole
 
         self.score, self.names = score, (score.shared, score.clients)
         self.seeds, self.what, self.began, self.touched = seeds, what, time.monotonic(), 0
         self.rounds = dict.fromkeys(methods, rounds) if isinstance(rounds, int) else rounds
         self.rows: dict[str, dict[str, Any]] = {method: {"seed": 0, "round": 0, "touched": 0} for method in methods}
-        console = Console(stderr=True)
+        console = PlainConsole(stderr=True)
         self.live: Live | None = None
         if console.is_terminal and not quiet:
             from rich.live import Live

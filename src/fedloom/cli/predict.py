@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,15 +69,15 @@ def predict(
     if as_json:
         if out is None:
             result["predictions"] = [_object(header[: 1 + len(answer.columns)], row, saved) for row in rows]
-        typer.echo(json.dumps(result))
+        say(json.dumps(result))
         return
     if out is None:
         for line in _lines(header, rows):
-            typer.echo(line)
+            say(line)
     else:
-        typer.echo(f"{out}: {len(rows):,} predictions of {_whose(saved)}")
+        say(f"{out}: {len(rows):,} predictions of {_whose(saved)}")
     if result[answer.metric] is not None:
-        typer.echo(_sentence(answer.metric, result[answer.metric], len(rows)))
+        say(_sentence(answer.metric, result[answer.metric], len(rows)))
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def _lines(header: list[str], rows: list[list[Any]]) -> Iterator[str]:
 
 
 def _write(path: Path, header: list[str], rows: list[list[Any]]) -> None:
-    from fedloom.core.errors import FedloomError
+    from fedloom.core.errors import unwritable
     from fedloom.runs.folder.atomic_write import write_atomic
 
     text = io.StringIO(newline="")
@@ -180,7 +181,7 @@ def _write(path: Path, header: list[str], rows: list[list[Any]]) -> None:
     try:
         write_atomic(path, text.getvalue().encode())
     except OSError as error:
-        raise FedloomError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
+        raise unwritable(path, error, "choose another path") from None
 
 
 def _whose(saved: SavedModel) -> str:

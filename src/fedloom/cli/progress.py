@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress
 
     from fedloom.runs.score import Score
@@ -27,27 +26,20 @@ def headline(metrics: dict[str, float], score: Score) -> str:
     return ""
 
 
-def printer() -> Console:
-    """A console for tables: as wide as the terminal, or 110 columns if the output is not a terminal."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=110)
-
-
 @contextmanager
 def bars(quiet: bool, unit: str = "round") -> Iterator[Progress]:
     """A progress display on standard error that counts rounds, or another unit."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    from fedloom.cli.console import PlainConsole
+
+    console = PlainConsole(stderr=True)
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn(unit),
+        TextColumn(unit, markup=False),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[headline]}"),
+        TextColumn("{task.fields[headline]}", markup=False),
         TimeRemainingColumn(),
         console=console,
         auto_refresh=False,  # no refresh thread: worker processes are forked from this process

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,14 +83,14 @@ def recommend(
             "unknown": [word._asdict() for word in unknown],
             "milliseconds": round(milliseconds, 2),
         }
-        typer.echo(json.dumps(answer))
+        say(json.dumps(answer))
         return
-    typer.echo(_header(question, recommender.saved))
+    say(_header(question, recommender.saved))
     for place, (kind, probability) in enumerate(suggestions, 1):
-        typer.echo(f"{place:>3}. {probability:>6.1%}  {_class_name(kind)}")
+        say(f"{place:>3}. {probability:>6.1%}  {_class_name(kind)}")
     for note in _notes(unknown, recommender.saved):
-        typer.echo(f"Note: {note}")
-    typer.echo(f"Answered in {milliseconds:.0f} ms, once the model was loaded.")
+        say(f"Note: {note}")
+    say(f"Answered in {milliseconds:.0f} ms, once the model was loaded.")
 
 
 def export(
@@ -109,9 +110,9 @@ def export(
     saved = client_flow_model(run, client)
     saved.write(out)
     if as_json:
-        typer.echo(json.dumps({"written": str(out), "bytes": out.stat().st_size, **_facts(saved)}))
+        say(json.dumps({"written": str(out), "bytes": out.stat().st_size, **_facts(saved)}))
         return
-    typer.echo(f"{out}: {_owner(saved)}, {len(saved.classes):,} classes, {out.stat().st_size / 1e6:.1f} MB")
+    say(f"{out}: {_owner(saved)}, {len(saved.classes):,} classes, {out.stat().st_size / 1e6:.1f} MB")
 
 
 def _load(path: Path, client: str | None) -> Recommender:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from fedloom.reproduce.study import StudyOutcome
@@ -55,29 +56,31 @@ def reproduce(
     with LiveTable(list(rounds), plan.seeds, rounds, quiet or as_json, what="run") as live:
         outcome = run_study(study, plan.with_observers(lambda label, seed: [live.observer(label, seed)]))
     if as_json:
-        typer.echo(outcome.to_json())
+        say(outcome.to_json())
         return
     _show(outcome)
-    typer.echo(f"Everything is in {folder}: outcome.md, outcome.json and the runs.")
+    say(f"Everything is in {folder}: outcome.md, outcome.json and the runs.")
 
 
 def _list() -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
     from fedloom.reproduce import STUDIES
 
     table = Table(title="studies", show_header=False)
     for study in STUDIES.values():
-        corpora = f"  [dim](data: {', '.join(study.data)})[/dim]" if study.data else ""
-        table.add_row(study.name, study.about + corpora)
+        corpora = (f"  (data: {', '.join(study.data)})", "dim") if study.data else ""
+        table.add_row(study.name, Text.assemble(study.about, corpora))
     printer().print(table)
 
 
 def _show(outcome: StudyOutcome) -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
 
     console = printer()
     for part in outcome.tables:
@@ -90,6 +93,7 @@ def _show(outcome: StudyOutcome) -> None:
     colours = {"✓": "green", "✗": "red", "–": "dim"}
     for finding in outcome.findings:
         mark = finding.mark
-        console.print(f"[{colours[mark]}]{mark}[/] {finding.says} [dim]Ours: {finding.ours}[/dim]", soft_wrap=True)
+        says = Text.assemble((mark, colours[mark]), f" {finding.says} ", (f"Ours: {finding.ours}", "dim"))
+        console.print(says, soft_wrap=True)
     for note in outcome.notes:
         console.print(note, soft_wrap=True)

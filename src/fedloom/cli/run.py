@@ -11,6 +11,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from fedloom.runs.history import History
@@ -143,7 +144,7 @@ def _finish(
             watch = observer(progress, folder.name, rounds, score)
             history: History = work([lambda _: say_notes(), watch, *trackers])
     except KeyboardInterrupt:
-        typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
+        say(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     show_result(history, folder, as_json)
 
@@ -155,7 +156,7 @@ def show_result(history: History, folder: Path, as_json: bool) -> None:
     if any(record["metrics"] for record in history.records):
         write_report({history.label: [history]}, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps({**_result(history, folder), **notes_entry()}))
+        say(json.dumps({**_result(history, folder), **notes_entry()}))
         return
     _print(history, folder)
 
@@ -177,7 +178,7 @@ def _result(history: History, folder: Path) -> dict[str, Any]:
 def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
     from fedloom.runs.statistics import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.say import say
 
 
 def report(
@@ -36,7 +37,7 @@ def report(
     rows, score = summary(found), common_score(found)
     if as_json:
         numbers = {"methods": rows, "verdict": verdict(found), "evidence": evidence(found)}
-        typer.echo(json.dumps({"report": str(page), **numbers}))
+        say(json.dumps({"report": str(page), **numbers}))
         return
     print_table(rows, verdict(found) if len(rows) > 1 else "", score)
-    typer.echo(f"Report: {page}")
+    say(f"Report: {page}")

@@ -10,6 +10,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
+from fedloom.cli.say import say
 
 if TYPE_CHECKING:
     from fedloom.runs.plans.sweep import Sweep
@@ -81,25 +82,23 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
             runs = RunFactory(workers=workers)
             swept = run_sweep(folder, plan, lambda name, seed: [live.observer(name, seed)], runs)
     except KeyboardInterrupt:
-        typer.echo(f"stopped: continue with  fedloom resume {folder}", err=True)
+        say(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     rows = swept.rows
     page = write_sweep_page(swept, folder)
     if as_json:
         how = {"chosen_by": swept.chosen_by, "metrics": swept.metrics, "set_aside": swept.set_aside}
-        typer.echo(
-            json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict, **notes_entry()})
-        )
+        say(json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict, **notes_entry()}))
         return
     print_sweep(swept, rows)
-    typer.echo(f"Report: {page}")
+    say(f"Report: {page}")
 
 
 def print_sweep(swept: Sweep, rows: list[dict[str, Any]]) -> None:
     """Print the sweep as a table, with the best combination first and marked, and the verdict."""
     from rich.table import Table
 
-    from fedloom.cli.progress import printer
+    from fedloom.cli.console import printer
     from fedloom.runs.plans.grid import short_keys
     from fedloom.runs.plans.sweep_table import MARKS, value_text
 

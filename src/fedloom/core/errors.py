@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class FedloomError(Exception):
@@ -33,3 +35,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> FedloomError:
     hint = f" Did you mean '{close[0]}'?" if close else ""
     listed = f"Known: {', '.join(known)}" if known else "There are none"
     return FedloomError(f"unknown {kind} '{name}'.{hint} {listed}.")
+
+
+def unwritable(path: Path | str, error: OSError, otherwise: str) -> FedloomError:
+    """The error for a file or a folder that cannot be written.
+
+    Args:
+        path: The file or the folder.
+        error: Why.
+        otherwise: What to do if the reason is not a full disk.
+    """
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return FedloomError(f"{path} cannot be written ({error.strerror}): {'make room' if full else otherwise}.")

@@ -17,7 +17,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, unwritable
 from fedloom.plotting.style import svg
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def save_page(text: str, path: str | Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, text)
     except OSError as error:
-        raise FedloomError(f"{path} cannot be written ({error.strerror}): name another file.") from None
+        raise unwritable(path, error, "name another file") from None
     return path
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom import engines as engine
-from fedloom.core.errors import Abandoned, FedloomError, Stopped
+from fedloom.core.errors import Abandoned, FedloomError, Stopped, unwritable
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
 from fedloom.rounds.composition import Composition
@@ -27,6 +27,7 @@ from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
 from fedloom.runs.folder.folder_lock import lock_folder
+from fedloom.runs.folder.full_disk import explain_full_disk
 from fedloom.runs.folder.metrics_file import append_record, append_stop, compact_json
 from fedloom.runs.folder.recover import keep_records, recover
 from fedloom.runs.history import History
@@ -58,7 +59,7 @@ def execute(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise unwritable(folder, error, "name another folder") from None
     with lock_folder(folder):
         if (folder / "config.toml").exists():
             raise FedloomError(f"{folder} already contains a run: resume it, or name another folder.")
@@ -67,15 +68,16 @@ def execute(
             write_atomic(folder / "config.toml", config)
             save_start(folder)
         except OSError as error:
-            raise _unwritable(folder, error) from None
-        return _run_rounds(prepared, state, history, observers, cores)
+            raise unwritable(folder, error, "name another folder") from None
+        with explain_full_disk(folder):
+            return _run_rounds(prepared, state, history, observers, cores)
 
 
 def resume(
     prepared: Prepared, folder: Path, observers: Sequence[Observer] = (), cores: Engine | None = None
 ) -> History:
     """Continue the run in a folder from its last whole checkpoint, to the same bytes as without the stop."""
-    with lock_folder(folder):
+    with lock_folder(folder), explain_full_disk(folder):
         state, history = _state_to_resume(prepared, folder)
         for observe in observers:
             for record in history.records:
@@ -103,10 +105,6 @@ def _state_to_resume(prepared: Prepared, folder: Path) -> tuple[RunState, Histor
     history.records = [record for record in history.records if record["round"] <= state.round]
     keep_records(folder, history.records)
     return state, history
-
-
-def _unwritable(folder: Path, error: OSError) -> FedloomError:
-    return FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.")
 
 
 def _refuse_other_torch(before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:

@@ -11,6 +11,7 @@ from fedloom.runs.plans.plan import (
     RunFactory,
     folder_name,
     is_finished,
+    load_plan,
     read_plan,
     run_member,
     run_members,
@@ -60,12 +61,13 @@ def test_a_run_is_started_gone_on_with_or_read(tmp_path):
 
 
 def test_a_plan_is_written_once_and_only_the_same_plan_may_go_on(tmp_path):
-    plan = {"grid": {"a.b": (1, 2.0)}, "config": {"seed": 0}}
+    plan = {"grid": {"a.b": (1, 2.0)}, "seeds": 1, "config": {"seed": 0}}
     write_plan(tmp_path / "new", "sweep.toml", plan)
     write_plan(tmp_path / "new", "sweep.toml", plan)
     made_by = {"fedloom": fl.__version__}
     assert read_plan(tmp_path / "new", "sweep.toml") == {
         "grid": {"a.b": [1, 2.0]},
+        "seeds": 1,
         "config": {"seed": 0},
         "made_by": made_by,
     }
@@ -101,3 +103,10 @@ def test_the_plan_of_another_version_is_refused(tmp_path):
 
 def test_folder_names_have_no_letters_that_a_shell_or_a_path_minds():
     assert folder_name("fedavg+finetune:epochs=2 lr=0.1/x") == "fedavg_finetune_epochs=2_lr=0.1_x"
+
+
+@pytest.mark.parametrize("content", ["", "methods = 3\nseeds = 1\n[config]\n", "config = 1\nmethods = []\nseeds = 1\n"])
+def test_a_plan_without_its_keys_is_one_sentence(tmp_path, content):
+    (tmp_path / "comparison.toml").write_text(content)
+    with pytest.raises(FedloomError, match=r"comparison\.toml has no '\w+', or not the one of a comparison: restore"):
+        load_plan(tmp_path, "comparison.toml")

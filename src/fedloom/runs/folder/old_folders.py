@@ -34,7 +34,8 @@ def with_new_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     partition = renamed["task"].get("partition") if isinstance(renamed.get("task"), Mapping) else None
     if isinstance(partition, Mapping) and partition.get("name") == "dirichlet":  # the order of classes up to 0.5
         renamed["task"] = {**renamed["task"], "partition": {"class_order": "label", **partition}}
-    return {**renamed, "config": with_new_keys(renamed["config"])} if "config" in renamed else renamed
+    inner = renamed.get("config")
+    return {**renamed, "config": with_new_keys(inner)} if isinstance(inner, Mapping) else renamed
 
 
 def writer_version(values: Mapping[str, Any]) -> str:

@@ -12,10 +12,9 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
 from fedloom.methods.registry import METHODS, method_class
 from fedloom.runs.config_schema import DEFAULT_ROUNDS
-from fedloom.runs.folder.old_folders import refuse_other_version, with_new_keys
+from fedloom.runs.folder.old_folders import refuse_other_version
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import label_of, method_from, with_method
 from fedloom.runs.more_rounds import refuse_if_rounds_matter
@@ -29,6 +28,7 @@ from fedloom.runs.plans.plan import (
     first_seed,
     folder_name,
     is_finished,
+    load_plan,
     run_members,
     seeds_of,
     write_plan,
@@ -98,7 +98,7 @@ def write_comparison(
     """
     grown = dict(plan)
     if (folder / PLAN).exists():
-        before = read_toml(folder / PLAN)
+        before = load_plan(folder, PLAN)
         refuse_other_version(folder, before, PLAN)
         rounds = before["config"].get("rounds", DEFAULT_ROUNDS)
         grown = {
@@ -240,8 +240,8 @@ def _unnamed_methods(objects: Mapping[str, Algorithm]) -> list[str]:
 def _plan_members(folder: Path) -> list[Member]:
     """The members of the plan in a folder, if there is one."""
     if (folder / PLAN).exists():
-        return _members(with_new_keys(read_toml(folder / PLAN)))
-    return sweep.members(with_new_keys(read_toml(folder / sweep.PLAN))) if (folder / sweep.PLAN).exists() else []
+        return _members(load_plan(folder, PLAN))
+    return sweep.members(load_plan(folder, sweep.PLAN)) if (folder / sweep.PLAN).exists() else []
 
 
 def label_with_settings(history: History) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import fedloom
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, unwritable
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task, check_task
 from fedloom.core.validation import read_toml
@@ -27,7 +27,7 @@ from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig, to_toml
 from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
 from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.manifest import Damaged
-from fedloom.runs.folder.old_folders import refuse_other_version
+from fedloom.runs.folder.old_folders import refuse_other_version, with_new_keys
 from fedloom.runs.history import History
 from fedloom.runs.named_parts import PARTS
 from fedloom.runs.prepare import Prepared, prepare
@@ -37,6 +37,12 @@ from fedloom.runs.runner import Observer, execute, resume
 
 log = logging.getLogger("fedloom")
 PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.toml": "advice"}
+KEYS: dict[str, dict[str, type]] = {
+    "comparison.toml": {"config": dict, "methods": list, "seeds": int},
+    "sweep.toml": {"config": dict, "grid": dict, "seeds": int},
+    "advice.toml": {"config": dict},
+}
+"""What the plans of every version have."""
 VALID_SHARE = 0.2
 """The share of clients' samples that plans set aside for validation where there is no test share to go by."""
 ObserversOf = Callable[[str, int], Sequence[Observer]]
@@ -185,7 +191,7 @@ def write_plan(
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / file, content)
     except OSError as error:
-        raise FedloomError(f"{folder} cannot be written ({error.strerror}): name another folder.") from None
+        raise unwritable(folder, error, "name another folder") from None
 
 
 def _without(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
@@ -204,9 +210,21 @@ def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
     return to_toml({**plan, **given, "config": plain_values(plan["config"]), "made_by": made_by})
 
 
+def load_plan(folder: Path, file: str) -> dict[str, Any]:
+    """Read a plan of any version."""
+    plan = with_new_keys(read_toml(folder / file))
+    for key, kind in KEYS[file].items():
+        if not isinstance(plan.get(key), kind):
+            raise FedloomError(
+                f"{folder / file} has no '{key}', or not the one of a {PLAN_FILES[file]}: restore the file, or start "
+                "anew in another folder."
+            )
+    return plan
+
+
 def read_plan(folder: Path, file: str, has_task: bool = False) -> dict[str, Any]:
     """Read a plan to resume it; the plan of another version is refused, and one whose task is not there."""
-    plan = read_toml(folder / file)
+    plan = load_plan(folder, file)
     refuse_other_version(folder, plan, file)
     if plan.get("task_is_an_object") and not has_task:
         kind = PLAN_FILES[file]

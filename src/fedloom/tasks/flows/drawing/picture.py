@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, unwritable
 from fedloom.plotting.style import BLUE, GREEN, INK, MUTED, ORANGE, PAPER, new_figure, with_style
 from fedloom.tasks.flows.drawing.kind_families import FAMILIES, family, short_kind
 from fedloom.tasks.flows.drawing.layered_layout import FlowLayout, layered_layout
@@ -61,7 +61,7 @@ def draw_flow(flow: Flow, dialect: Dialect, path: str | Path | None = None) -> F
             try:
                 figure.savefig(path, dpi=150, metadata=undated)
             except OSError as error:
-                raise FedloomError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
+                raise unwritable(path, error, "choose another path") from None
     return figure
 
 

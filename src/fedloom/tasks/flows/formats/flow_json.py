@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.errors import unknown, unwritable
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
 from fedloom.tasks.flows.formats.json_values import JsonValue
 from fedloom.tasks.flows.formats.start_and_ends import Reading
@@ -35,7 +35,7 @@ def write_flow(path: str | Path, flow: Flow, dialect: Dialect) -> None:
     try:
         Path(path).write_text(to_json(flow, dialect), encoding="utf-8")
     except OSError as error:
-        raise FedloomError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
+        raise unwritable(path, error, "choose another path") from None
 
 
 def to_json(flow: Flow, dialect: Dialect) -> str:

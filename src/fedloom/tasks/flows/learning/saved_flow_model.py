@@ -20,7 +20,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 import fedloom
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, unwritable
 from fedloom.core.layout import Layout
 from fedloom.core.task import Task
 from fedloom.models.fullgn import FullGN
@@ -103,7 +103,7 @@ class SavedFlowModel:
         try:
             path.write_bytes(to_safetensors(tensors, self.metadata))
         except OSError as error:
-            raise FedloomError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
+            raise unwritable(path, error, "choose another path") from None
 
 
 def read_flow_model(path: str | Path) -> SavedFlowModel:
