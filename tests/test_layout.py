@@ -24,6 +24,7 @@ ACROSS_MODULES = {
     "test_public_names.py": "what import fedloom offers",
     "test_site.py": "the documentation site",
     "test_target_kinds.py": "every method, stage and selector with every kind of target",
+    "deploy/test_containers.py": "the container files of examples/deploy",
     "deploy/test_docs_deploy.py": "the walk-through of docs/deploy.md",
     "deploy/test_machines.py": "a deployment of the command line's own programs",
     "deploy/test_real.py": "a deployment over real Flower",
