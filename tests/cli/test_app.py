@@ -66,8 +66,19 @@ def test_compare_prints_a_table_a_verdict_and_a_report_and_goes_on_past_divergen
     assert all(row["seeds"] == 2 and row["client_accuracy_std"] is not None for row in values["methods"])
     assert (tmp_path / "c" / "report.html").exists()
     words = ["compare", *SMALL, "--lr", "1e20", "--out", "d", "--json", "fedavg", "local"]
-    values = json.loads(inside(*words).stdout)
+    done = inside(*words)
+    values = json.loads(done.stdout)
     assert all("diverged in round 1" in row["stopped"] for row in values["methods"])
+    assert done.returncode == 3
+    assert [line.split(" stopped: ")[0] for line in done.stderr.splitlines()] == ["fedavg", "local"]
+
+
+def test_a_run_that_diverges_ends_with_code_3_and_its_reason(inside):
+    done = inside("run", *SMALL, "--lr", "1e20", "--out", "d", "--json")
+    assert done.returncode == 3
+    assert done.stderr.startswith("fedavg stopped: fedavg diverged in round 1")
+    assert json.loads(done.stdout)["stopped"] in done.stderr
+    assert inside("run", *SMALL, "--out", "e", "--json").returncode == 0
 
 
 @pytest.mark.slow

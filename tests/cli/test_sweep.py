@@ -63,13 +63,16 @@ def test_a_report_of_a_sweep_never_pools_two_combinations(fedloom):
 
 
 def test_a_combination_that_diverges_is_left_out_and_the_others_go_on(fedloom, tmp_path):
-    values = json.loads(fedloom("sweep", *SMALL, "--grid", "local.lr=0.1,1e20", "--out", "a", "--json").stdout)
+    done = fedloom("sweep", *SMALL, "--grid", "local.lr=0.1,1e20", "--out", "a", "--json")
+    assert done.returncode == 3
+    assert done.stderr.startswith("lr=1e20 stopped: fedavg diverged in round 1")
+    values = json.loads(done.stdout)
     good, bad = values["combinations"]
     assert (good["mark"], bad["mark"]) == ("best", "left out")
     assert "diverged in round 1" in bad["stopped"]
     assert "1 of 2" in values["verdict"]
     all_bad = fedloom("sweep", *SMALL, "--grid", "local.lr=1e20,1e21", "--out", "b")
-    assert all_bad.returncode == 0
+    assert all_bad.returncode == 3
     assert "No combination ran to its end" in all_bad.stdout
     assert not (tmp_path / "b" / "sweep.png").exists()
 

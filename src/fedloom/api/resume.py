@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedloom.api.compare import Comparison, resume_comparison
 from fedloom.core.algorithm import Algorithm
@@ -23,6 +24,8 @@ def resume(
     task: Task | TaskOf | None = None,
     method: Algorithm | None = None,
     rounds: int | None = None,
+    from_round: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
     engine: str | None = None,
     ray_address: str | None = None,
@@ -38,6 +41,10 @@ def resume(
             that started it.
         rounds: More rounds than it was started with, to go on further. The result has the bytes of a run that was
             started with so many; a run whose rounds depend on their number (the schedule ``cosine``) is refused.
+        from_round: For a run: the round after which it goes on, of which the folder must have a checkpoint (it has the
+            last three). Records of later rounds are forgotten. A run that diverged goes on only this way.
+        settings: With ``from_round``, other settings for what follows, by their keys: ``{"local.lr": 0.01}``. The
+            config then says with which ones the rounds before were played.
         workers: Another number of worker processes. This argument and the next two never change a result.
         engine: Another engine, for a run.
         ray_address: Another Ray cluster, for a run.
@@ -52,8 +59,8 @@ def resume(
         if task is not None:
             check_task(task)
         history = resume_run(
-            folder, task=task, method=method, rounds=rounds, workers=workers, engine=engine, ray_address=ray_address,
-            observers=observers, track=track,
+            folder, task=task, method=method, rounds=rounds, from_round=from_round, settings=settings, workers=workers,
+            engine=engine, ray_address=ray_address, observers=observers, track=track,
         )  # fmt: skip
         warn_if_stopped([history])
         return history
@@ -62,8 +69,11 @@ def resume(
             f"{folder} contains a {kind}: repeat the Python call that started it with the same out, or use fedloom "
             "resume."
         )
-    if method is not None or engine is not None or ray_address is not None:
-        raise FedloomError("method, engine and ray_address are for a single run, but this is a comparison: leave them.")
+    if any(one is not None for one in (method, engine, ray_address, from_round, settings)):
+        raise FedloomError(
+            "method, engine, ray_address, from_round and settings are for a single run, but this is a comparison: "
+            "leave them."
+        )
     found = resume_comparison(
         folder, task=task, rounds=rounds, workers=workers, observers_of=lambda *_: observers, track=track
     )

@@ -83,6 +83,7 @@ def finish_comparison(
     """Run the unfinished runs of a comparison, then print its table and verdict and write its report."""
     from fedloom.api.compare import resume_comparison
     from fedloom.cli.live import LiveTable, planned_score
+    from fedloom.cli.run import fail_if_stopped
     from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.compare import PLAN
     from fedloom.runs.plans.plan import read_plan
@@ -102,10 +103,11 @@ def finish_comparison(
     if as_json:
         numbers = {"methods": rows, "verdict": words, "evidence": found.evidence}
         say(json.dumps({"folder": str(folder), **numbers, **notes_entry()}))
-        return
-    print_table(rows, words, common_score(found))
-    if (folder / "report.html").exists():
-        say(f"Report: {folder / 'report.html'}")
+    else:
+        print_table(rows, words, common_score(found))
+        if (folder / "report.html").exists():
+            say(f"Report: {folder / 'report.html'}")
+    fail_if_stopped({row["method"]: row["stopped"] for row in rows})
 
 
 def print_table(rows: list[dict[str, Any]], words: str, score: Score) -> None:
@@ -131,9 +133,6 @@ def print_table(rows: list[dict[str, Any]], words: str, score: Score) -> None:
         asked = [] if reach is None else [f"rounds to {target}\non own tests"]
         more = [[*(cell_text(row, k, score) for k in there), *(_rounds_to_text(row) for _ in asked)] for row in rows]
         console.print(_table(rows, [*there.values(), *asked], more, ""))
-    for row in rows:
-        if row["stopped"]:
-            console.print(f"{row['method']}: {row['stopped']}", soft_wrap=True)
     console.print(words, soft_wrap=not console.is_terminal)
 
 

@@ -323,6 +323,8 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"  round {one['round']}: {one['name']} left out of '{one['what']}': {one['reason']}")
     if "error" in found["outcome"]:
         lines.append(f"the run stopped: {found['outcome']['error']}")
+    elif found["outcome"].get("stopped"):
+        lines.append(f"the run stopped: {found['outcome']['stopped']}")
     elif found["outcome"]:
         lines.append("the run is finished")
         for one in found["outcome"].get("excluded", ()):
@@ -346,13 +348,15 @@ def _certificate_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    from fedloom.cli.run import show_result
+    from fedloom.cli.run import fail_if_stopped, show_result
     from fedloom.runs.history import History
 
-    show_result(History.load(folder), folder, as_json)
+    history = History.load(folder)
+    show_result(history, folder, as_json)
     cross = folder / "cross_site.json"
     if cross.exists() and not as_json:
         _print_cross(json.loads(cross.read_text()))
+    fail_if_stopped({history.label: history.stopped})
 
 
 def _print_cross(found: dict[str, Any]) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from fedloom.runs.history import History
     from fedloom.runs.score import Score
 
+STOPPED = 3
+"""The exit code when a run stopped before its last round."""
+
 
 @o.takes_settings()
 def run(
@@ -65,6 +68,18 @@ def resume(
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="More rounds than it was started with, to go on further.")
     ] = None,
+    from_round: Annotated[
+        int | None,
+        typer.Option(
+            "--from-round", help="Go on after this round, one of the last checkpoints; forget the later ones."
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="With --from-round: another setting from there on. Repeatable."
+        ),
+    ] = None,
     workers: int | None = None,
     engine: str | None = None,
     ray_address: str | None = None,
@@ -72,8 +87,12 @@ def resume(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Continue a stopped run, comparison, sweep or advice. The result has the same bytes as without the stop."""
+    """Continue a stopped run, comparison, sweep or advice. The result has the same bytes as without the stop.
+
+    A run that diverged:  fedloom resume DIR --from-round 5 --set local.lr=0.01
+    """
     from fedloom.core.errors import FedloomError
+    from fedloom.core.nested_keys import flatten
     from fedloom.runs.plans.plan import PLAN_FILES
 
     file = next((file for file in PLAN_FILES if (folder / file).exists()), None)
@@ -82,17 +101,22 @@ def resume(
             raise FedloomError(
                 "--engine and --ray-address apply only to the resume of a single run: leave them out here."
             )
+        if from_round is not None or changes:
+            raise FedloomError(
+                f"--from-round and --set are for a single run, not for a {PLAN_FILES[file]}: leave them out."
+            )
         if (rounds or track) and PLAN_FILES[file] != "comparison":
             raise FedloomError(f"--rounds and --track are not for the resume of a {PLAN_FILES[file]}: leave them out.")
         _finish_plan(PLAN_FILES[file], folder, workers, rounds, track or (), as_json, quiet)
         return
-    from fedloom.runs.resolve_config import load_config_to_resume
+    from fedloom.runs.resolve_config import load_config_to_resume, override
     from fedloom.runs.run import resume_run
     from fedloom.runs.score import score_of
 
     config = load_config_to_resume(folder)
     planned, score = rounds or config.rounds, score_of({"made_by": config.made_by})
-    how: dict[str, Any] = {"rounds": rounds, "workers": workers, "engine": engine, "ray_address": ray_address}
+    how: dict[str, Any] = {"from_round": from_round, "settings": dict(flatten(override({}, changes or [])))}
+    how |= {"rounds": rounds, "workers": workers, "engine": engine, "ray_address": ray_address}
     _finish(
         lambda observers: resume_run(folder, observers=observers, **how), folder, planned, score, track, as_json, quiet
     )
@@ -147,6 +171,7 @@ def _finish(
         say(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise
     show_result(history, folder, as_json)
+    fail_if_stopped({history.label: history.stopped})
 
 
 def show_result(history: History, folder: Path, as_json: bool) -> None:
@@ -161,6 +186,19 @@ def show_result(history: History, folder: Path, as_json: bool) -> None:
     _print(history, folder)
 
 
+def fail_if_stopped(reasons: Mapping[str, str | None]) -> None:
+    """Name the runs that stopped before their last round on standard error, and end with exit code 3.
+
+    Args:
+        reasons: Why each run stopped; None for those that did not.
+    """
+    stopped = {label: reason for label, reason in reasons.items() if reason}
+    for label, reason in stopped.items():
+        typer.echo(f"{label} stopped: {reason}", err=True)
+    if stopped:
+        raise typer.Exit(STOPPED)
+
+
 def _result(history: History, folder: Path) -> dict[str, Any]:
     return {
         "folder": str(folder),
@@ -172,6 +210,7 @@ def _result(history: History, folder: Path) -> dict[str, Any]:
         "bytes_between": history.total("bytes_between"),
         "steps": history.total("steps"),
         "stopped": history.stopped,
+        "left_out": sum(len(record.get("excluded", ())) for record in history.records),
     }
 
 
@@ -191,7 +230,9 @@ def _print(history: History, folder: Path) -> None:
     table.add_row("local gradient steps", f"{history.total('steps'):,}")
     console = printer()
     console.print(table)
-    if history.stopped:
-        console.print(f"Stopped: {history.stopped}", soft_wrap=True)
+    left_out = [one["name"] for record in history.records for one in record.get("excluded", ())]
+    if left_out:
+        names = ", ".join(dict.fromkeys(left_out))
+        console.print(f"Left out: {len(left_out)} replies of {names}; metrics.jsonl has the reasons", soft_wrap=True)
     if (folder / "report.html").exists():
         console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)

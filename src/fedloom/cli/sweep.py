@@ -68,6 +68,7 @@ def sweep(
 def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Run the unfinished runs of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.live import LiveTable, planned_score
+    from fedloom.cli.run import fail_if_stopped
     from fedloom.reports.sweep_page import write_sweep_page
     from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.plan import RunFactory, read_plan
@@ -89,9 +90,10 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     if as_json:
         how = {"chosen_by": swept.chosen_by, "metrics": swept.metrics, "set_aside": swept.set_aside}
         say(json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict, **notes_entry()}))
-        return
-    print_sweep(swept, rows)
-    say(f"Report: {page}")
+    else:
+        print_sweep(swept, rows)
+        say(f"Report: {page}")
+    fail_if_stopped({row["label"]: row["stopped"] for row in rows})
 
 
 def print_sweep(swept: Sweep, rows: list[dict[str, Any]]) -> None:
@@ -120,9 +122,6 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]]) -> None:
         )
     console = printer()
     console.print(table)
-    for row in rows:
-        if row["stopped"]:
-            console.print(f"{row['label']}: {row['stopped']}", soft_wrap=True)
     console.print(swept.verdict, soft_wrap=not console.is_terminal)
 
 

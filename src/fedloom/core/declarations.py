@@ -66,7 +66,10 @@ class Statistic(Declaration):
         about: What it is, in a few words, seen from a site.
         bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
         single: Whether the server needs each client's value; otherwise a sum over clients is enough.
+        counts: Whether its numbers count samples; a deployment compares them with what the site announced.
     """
+
+    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,10 @@ class Scalar(Declaration):
         about: What it is, in a few words, seen from a site.
         bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
         single: Whether the server needs each client's value; otherwise a sum over clients is enough.
+        counts: Whether its numbers count samples; a deployment compares them with what the site announced.
     """
+
+    counts: bool = False
 
 
 Declared = Mapping[str, Declaration]

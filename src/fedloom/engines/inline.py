@@ -15,6 +15,7 @@ class Inline(LocalEngine):
     """One job after another."""
 
     def __init__(self, runtime: ClientRuntime) -> None:
+        super().__init__()
         self.runtime = runtime
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:

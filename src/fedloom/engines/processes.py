@@ -68,6 +68,7 @@ class Processes(LocalEngine):
     def __init__(self, runtime: ClientRuntime, workers: int) -> None:
         if "fork" not in multiprocessing.get_all_start_methods():
             raise FedloomError("workers > 1 needs a system that can fork processes: use workers = 1 here.")
+        super().__init__()
         self.runtime, self.down = runtime, SharedTensors()
         self.workers = [ForkedWorker(runtime, self.down) for _ in range(workers)]
 

@@ -65,6 +65,7 @@ class Ray(LocalEngine):
     """``workers`` actors of one core each. Those for which a cluster has no core yet join as soon as it has one."""
 
     def __init__(self, runtime: ClientRuntime, workers: int, address: str | None = None) -> None:
+        super().__init__()
         self.ray = import_ray()
         self.busy: dict[Any, tuple[int, int | None]] = {}
         """What is awaited: the worker's place and its job's number, or None while it is only beginning."""

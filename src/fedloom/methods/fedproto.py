@@ -47,7 +47,7 @@ class FedProto(Algorithm):
     }
     sends: ClassVar[Declared] = {
         "prototypes": Statistic("mean features of each class of its samples", single=True),
-        "counts": Statistic("number of its samples of each class", single=True),
+        "counts": Statistic("number of its samples of each class", single=True, counts=True),
     }
     keeps: ClassVar[Kept] = {"row": "the site's own model"}
 

@@ -44,8 +44,8 @@ PROBE_REPLIES: Declared = {
     "probed": Model("the model that the site trained for the probe", of="row"),
     "shared": Scalar("the shared model's accuracy, own valid. part", single=True),
     "local": Scalar("accuracy of a model trained alone", single=True),
-    "size": Scalar("number of its samples in all parts", single=True),
-    "points": Scalar("number of its validation samples", single=True),
+    "size": Scalar("number of its samples in all parts", single=True, counts=True),
+    "points": Scalar("number of its validation samples", single=True, counts=True),
 }
 
 

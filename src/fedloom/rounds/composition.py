@@ -26,12 +26,14 @@ from fedloom.rounds.channel import Channel
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
+from fedloom.rounds.screening import Divergence, Screen
 from fedloom.training.execution import Execution
 from fedloom.training.local_trainer import LocalTrainer
 
 SCORED_TOGETHER = 64
 """Clients scored in one job."""
 
+EXPLODED = Divergence()
 Weighting = Callable[[Tensor, Tensor], Tensor]
 """``weigh(samples, steps)``: the weights of some clients, which sum to one."""
 
@@ -84,10 +86,13 @@ class Composition:
     eval_clients: int | None = None
     size_bounds: Sequence[int] | None = None
     clients_on_global: bool = False
-    quorum: int = 1
-    """The fewest clients whose answers make a round."""
+    quorum: int | None = None
+    """The fewest clients whose answers make a round; None for half of those that are asked, or as many as
+    the aggregator needs."""
     retries: int = 0
     """How often a round with fewer answers is tried again."""
+    screen: Screen = EXPLODED
+    """Says which replies do not count."""
     scored_together: int = SCORED_TOGETHER
     present: Callable[[], Collection[int]] | None = None
     """Returns the clients that can be reached now; None where all of them always can. Clients that cannot be reached
@@ -108,6 +113,11 @@ class Composition:
     @cached_property
     def _participants(self) -> dict[int, Participants]:
         return {}
+
+    def answers_needed(self, asked: int) -> int:
+        """How many of the clients that were asked must give answers that count."""
+        half = max((asked + 1) // 2, self.aggregator.least_clients)
+        return min(asked, half if self.quorum is None else self.quorum)
 
     def training_federation(self, round_number: int) -> FederationView:
         """The federation that is trained on in a round."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -14,6 +14,7 @@ from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.run_state import RunState
+from fedloom.rounds.screening import not_finite
 from fedloom.training.execution import cohorts
 
 
@@ -29,6 +30,8 @@ class Ledger:
     measured: dict[int, dict[str, float]] = field(default_factory=dict)
     findings: dict[str, float] = field(default_factory=dict)
     """What an adversary found, by the names of the records."""
+    norms: list[Mapping[str, float]] = field(default_factory=list)
+    """The usual sizes of replies, exchange by exchange, as far as the run's screen remembers them."""
 
     def send(self, wave: Wave) -> None:
         """Add the bytes that a wave sends to its clients, including those that will not answer."""
@@ -65,22 +68,28 @@ def exchange(
     if run.algorithm.communicates:
         ledger.send(wave)
     jobs, results, answered = answers(jobs, engine.run(jobs, wave.message, state.client_states.read(wave.ids)))
-    need = 0 if wave.optional else min(run.quorum, len(wave.ids))
+    need = 0 if wave.optional else run.answers_needed(len(wave.ids))
     if len(answered) < need:
         raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, but {need} are needed")
-    wave = wave.only(answered)
-    for result in results:
-        check_finite(run, result, context.round)
-    nothing = {name: torch.zeros(0, dtype=torch.int64) for name in ("steps", "samples", "bytes")}
-    sent = [{name: t for name, t in result.items() if not name.startswith("kept/")} for result in results]
-    merged = nothing | merge(jobs, sent)
+    asked, wave = len(wave.ids), wave.only(answered)
+    refused = not_finite(jobs, results)
+    if refused:
+        wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
+        jobs, results = drop_places(jobs, results, refused)
+    merged, decoded = _join(run, wave, jobs, results)
+    verdict = run.screen.judge(run.algorithm, wave, decoded, state.norms)
+    if verdict.refused:
+        wave = _leave_out(run, engine, wave, verdict.refused, (need, asked), context.round)
+        jobs, results = drop_places(jobs, results, verdict.refused)
+        merged, decoded = _join(run, wave, jobs, results)
+    ledger.norms.append(verdict.norms)
     for job, result in zip(jobs, results, strict=True):
         state.client_states.write(job.ids, with_prefix(result, "kept/"))
     ledger.receive(wave, merged, run.algorithm.communicates)
     samples = merged["samples"]
     replies = Replies(
         ids=wave.ids,
-        tensors=run.channel.decode(with_prefix(merged, "reply/"), wave.message),
+        tensors=decoded,
         samples=samples,
         steps=merged["steps"],
         weights=run.weigh(samples, merged["steps"]),
@@ -92,6 +101,31 @@ def exchange(
     if run.hostile is not None:
         ledger.findings |= run.hostile.findings(wave, replies)
     return replies
+
+
+def _join(run: Composition, wave: Wave, jobs: list[Job], results: list[Tensors]) -> tuple[Tensors, Tensors]:
+    """What the clients of a wave sent, in their order, and their replies, decoded."""
+    nothing = {name: torch.zeros(0, dtype=torch.int64) for name in ("steps", "samples", "bytes")}
+    sent = [{name: t for name, t in result.items() if not name.startswith("kept/")} for result in results]
+    merged = nothing | merge(jobs, sent)
+    return merged, run.channel.decode(with_prefix(merged, "reply/"), wave.message)
+
+
+def _leave_out(
+    run: Composition, engine: Engine, wave: Wave, refused: Mapping[int, str], needed: tuple[int, int], number: int
+) -> Wave:
+    """The wave without the clients at some places, who are named; an error if too few remain (of how many)."""
+    for place, reason in refused.items():
+        client = wave.ids[place]
+        engine.exclude(client, run.task.federation.name(client), "update", reason)
+    rest, (need, asked), first = len(wave.ids) - len(refused), needed, min(refused)
+    if rest < need:
+        why = f"client {run.task.federation.name(wave.ids[first])}: {refused[first]}"
+        found = f"the replies of {rest} of {asked} clients count, but {need} are needed ({why})"
+        if run.quorum is not None:
+            raise Abandoned(found)
+        raise Diverged(f"{_method_name(run)} diverged in round {number}: {found}; {_advice(run)}")
+    return wave.only([place for place in range(len(wave.ids)) if place not in refused])
 
 
 def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
@@ -106,6 +140,20 @@ def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Jo
     rank = {place: number for number, place in enumerate(places)}
     moved = [replace(job, places=[rank[place] for place in job.places]) for job, _ in pairs]
     return moved, [result for _, result in pairs], places
+
+
+def drop_places(jobs: list[Job], results: list[Tensors], places: Collection[int]) -> tuple[list[Job], list[Tensors]]:
+    """Jobs and their results without the clients at some places; the places of the rest count only those."""
+    left = sorted(place for job in jobs for place in job.places if place not in places)
+    rank = {place: number for number, place in enumerate(left)}
+    kept_jobs, kept_results = [], []
+    for job, result in zip(jobs, results, strict=True):
+        rows = [row for row, place in enumerate(job.places) if place in rank]
+        if rows:
+            ids, own = [job.ids[row] for row in rows], [rank[job.places[row]] for row in rows]
+            kept_jobs.append(replace(job, ids=ids, places=own))
+            kept_results.append({name: tensor[torch.tensor(rows)] for name, tensor in result.items()})
+    return kept_jobs, kept_results
 
 
 def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
@@ -123,14 +171,6 @@ def with_prefix(tensors: Tensors, prefix: str) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def check_finite(run: Composition, result: Tensors, number: int) -> None:
-    """Raise an error if clients sent or kept a value that is not finite."""
-    for name, tensor in result.items():
-        sent = name.startswith(("reply/", "kept/")) and tensor.is_floating_point()
-        if sent and not _finite(tensor):
-            raise _divergence(run, number, "what clients sent back")
-
-
 def check_values(run: Composition, number: int, values: Iterable[float]) -> None:
     """Raise an error if a score is not finite."""
     if not _finite(torch.tensor(list(values), dtype=torch.float64)):
@@ -144,9 +184,16 @@ def _finite(tensor: Tensor) -> bool:
 def _divergence(run: Composition, number: int, what: str) -> Diverged:
     """The error for a run whose numbers are no longer finite."""
     return Diverged(
-        f"{type(run.algorithm).__name__.lower()} diverged in round {number}: {what} is no longer finite (NaN or "
-        f"infinity); try a learning rate below {run.setting.work.lr:g} or a gradient clip."
+        f"{_method_name(run)} diverged in round {number}: {what} is no longer finite (NaN or infinity); {_advice(run)}"
     )
+
+
+def _method_name(run: Composition) -> str:
+    return type(run.algorithm).__name__.lower()
+
+
+def _advice(run: Composition) -> str:
+    return f"try a learning rate below {run.setting.work.lr:g} or a gradient clip."
 
 
 def blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:

@@ -46,6 +46,9 @@ class Engine(Protocol):
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
         """Run jobs; results come back in the order of the jobs, None for a job without a result."""
 
+    def exclude(self, client: int, name: str, what: str, reason: str) -> None:
+        """Note that the result of a client's job does not count, and why; its state stays as it was before the job."""
+
     def take_exclusions(self) -> list[dict[str, Any]]:
         """Return, once, the clients whose answers did not count since the last call, and why."""
 
@@ -56,9 +59,17 @@ class Engine(Protocol):
 class LocalEngine:
     """The base of engines that simulate: every job is done, or the run fails."""
 
+    def __init__(self) -> None:
+        self.excluded: list[dict[str, Any]] = []
+
     def begin(self, round_number: int) -> None:
         """Do nothing: all rounds are alike."""
 
+    def exclude(self, client: int, name: str, what: str, reason: str) -> None:
+        """Note it for the round's record."""
+        self.excluded.append({"client": client, "name": name, "what": what, "reason": reason})
+
     def take_exclusions(self) -> list[dict[str, Any]]:
-        """Return nothing: no client is ever excluded."""
-        return []
+        """Return and clear the list of excluded clients, with reasons."""
+        found, self.excluded = self.excluded, []
+        return found

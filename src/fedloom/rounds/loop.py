@@ -32,6 +32,7 @@ def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str,
         server = _drive(run, engine, state, prelude, context, ledger, measure=False)
         check_state(run.algorithm, server)
         state.server = server
+        state.remember(ledger.norms)
     return _record(0, ledger, ledger.findings)
 
 
@@ -52,6 +53,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     metrics = local_metrics(run, number, ledger.measured) if measure else {}
     check_values(run, number, metrics.values())
     state.server, state.round, state.selection = server, number, dict(choice.state)
+    state.remember(ledger.norms)
     return _record(number, ledger, metrics | ledger.findings, choice.lost)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import State
@@ -14,21 +16,32 @@ from fedloom.rounds.method_check import check_state
 
 @dataclass
 class RunState:
-    """The state after a round: the server's, the server optimiser's, the clients' and the selector's."""
+    """The state after a round: the server's, the server optimiser's, the clients' and the selector's.
+
+    ``norms`` are the usual sizes of the replies so far, where the run's screen remembers them.
+    """
 
     round: int
     server: State
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     client_states: ClientStates = field(default_factory=lambda: ClientStates(0))
     selection: dict[str, Tensor] = field(default_factory=dict)
+    norms: dict[str, Tensor] = field(default_factory=dict)
+
+    def remember(self, exchanges: Iterable[Mapping[str, float]]) -> None:
+        """Append the usual sizes of a round's replies, exchange by exchange."""
+        for exchange in exchanges:
+            for name, norm in exchange.items():
+                earlier = self.norms.get(name, torch.zeros(0, dtype=torch.float64))
+                self.norms[name] = torch.cat([earlier, torch.tensor([norm], dtype=torch.float64)])
 
     def copy(self) -> RunState:
         """The same state, which later rounds do not change."""
-        server, optimizer, selection = (
+        server, optimizer, selection, norms = (
             {name: tensor.clone() for name, tensor in tensors.items()}
-            for tensors in (self.server, self.optimizer, self.selection)
+            for tensors in (self.server, self.optimizer, self.selection, self.norms)
         )
-        return RunState(self.round, server, optimizer, self.client_states.copy(), selection)
+        return RunState(self.round, server, optimizer, self.client_states.copy(), selection, norms)
 
 
 def initial_state(run: Composition) -> RunState:

@@ -46,8 +46,8 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
         check_values(run, state.round, metrics.values())
         return metrics, []
     values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
-    check_values(run, state.round, [*metrics.values(), *losses[columns["counts"] > 0].tolist()])
-    validation = _validation_values(run, state.round, with_prefix(columns, VALIDATION))
+    check_values(run, state.round, metrics.values())
+    validation = _validation_values(run, with_prefix(columns, VALIDATION))
     index, new_clients = torch.tensor(ids), set(run.new_clients)
     sizes = federation.train.sizes[index]
     groups = size_groups(sizes, run.size_limits(federation))
@@ -95,19 +95,17 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
     return metrics, rows
 
 
-def _validation_values(run: Composition, number: int, columns: Tensors) -> Tensors:
+def _validation_values(run: Composition, columns: Tensors) -> Tensors:
     """Each client's score, loss and metrics on its validation part by their names; nothing if nobody has one.
 
     Args:
         run: What the run is made of.
-        number: The round.
         columns: What clients measured on their validation parts.
     """
     if not columns:
         return {}
     counts = columns["counts"]
     means = {run.task.objective.score: columns["score"] / counts, "loss": columns["loss"] / counts}
-    check_values(run, number, means["loss"][counts > 0].tolist())
     return means | with_prefix(columns, "own/")
 
 
@@ -170,7 +168,7 @@ def _score_clients(
     that they are made of are added up at once, over the clients who are not held out of training. What is measured on
     validation parts has the same names behind ``VALIDATION``.
     """
-    who, parts, at_once = [], [], _clients_at_once(run)
+    who, parts, at_once, diverged = [], [], _clients_at_once(run), 0
     ids, validates = _scored_clients(run, federation), has_validation(federation)
     totals: Tensors = {}
     for some in (list(ids[start : start + at_once]) for start in range(0, len(ids), at_once)):
@@ -178,11 +176,29 @@ def _score_clients(
         jobs = [Job("score", state.round, block, places, measure=validates) for block, places in together]
         message = run.algorithm.broadcast(state.server, some)
         jobs, results, answered = answers(jobs, engine.run(jobs, message, state.client_states.read(some)))
-        if answered:
-            these = [some[place] for place in answered]
+        these, columns = _leave_out_diverged(run, engine, [some[place] for place in answered], merge(jobs, results))
+        diverged += len(answered) - len(these)
+        if these:
             who += these
-            parts.append(_with_values(run, these, merge(jobs, results), totals))
+            parts.append(_with_values(run, these, columns, totals))
+    if diverged > len(who):
+        check_values(run, state.round, [math.inf])
     return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}, totals
+
+
+def _leave_out_diverged(
+    run: Composition, engine: Engine, ids: list[int], columns: Tensors
+) -> tuple[list[int], Tensors]:
+    """The scored clients and their columns without those whose loss or score is not finite; they are named."""
+    sums = [column.double() for name, column in columns.items() if name.removeprefix(VALIDATION) in ("loss", "score")]
+    fine = torch.stack(sums).isfinite().all(0) if sums else torch.ones(len(ids), dtype=torch.bool)
+    if bool(fine.all()):
+        return ids, columns
+    for place in (~fine).nonzero().flatten().tolist():
+        client = ids[place]
+        engine.exclude(client, run.task.federation.name(client), "score", "its loss or score is not finite")
+    kept = [client for client, stays in zip(ids, fine.tolist(), strict=True) if stays]
+    return kept, {name: column[fine] for name, column in columns.items()}
 
 
 def has_validation(federation: FederationView) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from fedloom.rounds.composition import Composition
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.rounds.scoring import check_metrics
+from fedloom.rounds.screening import Divergence
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.device_check import check_devices
 from fedloom.runs.fingerprint import fingerprint
@@ -112,6 +114,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         stages=tuple(config.prediction),
         steps=tuple(config.channel),
         hostile=hostile,
+        screen=Divergence() if hostile is None else Divergence(math.inf),  # an attack that explodes is to be seen
         new_clients=new,
         eval_every=config.eval_every,
         eval_clients=config.eval_clients,

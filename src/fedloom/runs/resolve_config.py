@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
@@ -26,6 +27,9 @@ from fedloom.runs.python_objects import refuse_missing, refuse_to_run
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import TASKS, canonical_task, task_builder
 from fedloom.tasks.task import build_task
+
+CHANGEABLE = ("local", "method", "selection", "aggregation", "weight_by", "eval_every", "eval_clients")
+"""Settings that a run may change on its way; the data, the seed and the parts that hold state may not."""
 
 
 def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task: Task | None = None) -> RunConfig:
@@ -91,6 +95,24 @@ def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+def change_settings(values: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's values with other settings; those that would make it another run are refused.
+
+    Args:
+        values: The values of the config.
+        settings: The new values by their dotted keys, for instance ``local.lr``.
+    """
+    for key, value in settings.items():
+        section = key.split(".")[0]
+        if section not in CHANGEABLE or key in CHANGEABLE[:4] or key.endswith(".name"):
+            raise FedloomError(
+                f"{key}={value}: a run that goes on from an earlier round may only change settings of "
+                f"{', '.join(CHANGEABLE)}, and no names: start a new run instead."
+            )
+        set_nested(values, key, value, f"{key}={value}")
+    return values
+
+
 def read_run_file(path: Path) -> dict[str, Any]:
     """The values of a run file; one that lacks Python objects is refused."""
     values = read_toml(path)
@@ -128,9 +150,22 @@ def load_config(folder: Path, *, task: Task | None = None, method: Algorithm | N
     return resolve(values, str(folder / "config.toml"), task=task)
 
 
-def load_config_to_resume(folder: Path, *, task: Task | None = None, method: Algorithm | None = None) -> RunConfig:
-    """The config of a run's folder, to go on with the run; another version's folder is refused."""
-    values = read_run_values(folder)
+def load_config_to_resume(
+    folder: Path,
+    *,
+    task: Task | None = None,
+    method: Algorithm | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> RunConfig:
+    """The config of a run's folder, to go on with the run; another version's folder is refused.
+
+    Args:
+        folder: The run's folder.
+        task: The run's task, if it is a Python object.
+        method: The run's method, if it is a Python object.
+        settings: Settings that change, by their dotted keys.
+    """
+    values = change_settings(read_run_values(folder), settings)
     refuse_other_version(folder, values)
     refuse_missing(folder, values, task is not None, method is not None, "fl.resume(folder, ")
     return resolve(values, str(folder / "config.toml"), task=task)

@@ -78,6 +78,8 @@ def resume_run(
     task: Task | None = None,
     method: Algorithm | None = None,
     rounds: int | None = None,
+    from_round: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
     engine: str | None = None,
     ray_address: str | None = None,
@@ -91,6 +93,8 @@ def resume_run(
         task: The run's task, if it is a Python object that the config in the folder cannot name.
         method: The run's method, if it is a Python object that the config in the folder cannot name.
         rounds: More rounds than the run was started with.
+        from_round: The round after which it goes on; what came later is forgotten.
+        settings: Other settings from that round on, by their dotted keys.
         workers: Another number of worker processes.
         engine: Another engine.
         ray_address: Another Ray cluster.
@@ -101,13 +105,20 @@ def resume_run(
     if method is not None and not isinstance(method, Algorithm):
         raise FedloomError(f"method={method!r}: give a method object; one that has a name is read from the folder.")
     watch = observer_list(observers)
-    config = with_rounds(load_config_to_resume(folder, task=task, method=method), rounds)
+    if settings and from_round is None:
+        raise FedloomError(
+            f"{', '.join(settings)}: a run goes on with its own settings, unless it goes back to an earlier round: "
+            "name that round too (from_round, --from-round)."
+        )
+    config = load_config_to_resume(folder, task=task, method=method, settings=settings or {})
+    config = with_rounds(config, rounds)
     if engine is not None:
         config = config.model_copy(update={"engine": engine, "ray_address": None})
     changes = {"workers": workers, "ray_address": ray_address}
     config = config.model_copy(update={key: value for key, value in changes.items() if value is not None}).check()
     prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
-    return resume_prepared(prepared, folder, [*watch, *make_trackers(track, folder, folder.name)])
+    observed: list[Observer] = [*watch, *make_trackers(track, folder, folder.name)]
+    return resume_prepared(prepared, folder, observed, from_round=from_round)
 
 
 def warn_if_stopped(histories: Iterable[History]) -> None:

@@ -23,6 +23,7 @@ from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.best_round import BestRound
 from fedloom.runs.client_model import prediction_rows
 from fedloom.runs.config_schema import to_toml
+from fedloom.runs.earlier_round import go_back_to_round
 from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
@@ -74,29 +75,43 @@ def execute(
 
 
 def resume(
-    prepared: Prepared, folder: Path, observers: Sequence[Observer] = (), cores: Engine | None = None
+    prepared: Prepared,
+    folder: Path,
+    observers: Sequence[Observer] = (),
+    cores: Engine | None = None,
+    from_round: int | None = None,
 ) -> History:
-    """Continue the run in a folder from its last whole checkpoint, to the same bytes as without the stop."""
+    """Continue the run in a folder from its last whole checkpoint, to the same bytes as without the stop.
+
+    With ``from_round`` it goes back to the checkpoint of that round first, and its settings may be others.
+    """
     with lock_folder(folder), explain_full_disk(folder):
-        state, history = _state_to_resume(prepared, folder)
+        state, history = _state_to_resume(prepared, folder, from_round)
         for observe in observers:
             for record in history.records:
                 observe(record)
         return _run_rounds(prepared, state, history, observers, cores)
 
 
-def _state_to_resume(prepared: Prepared, folder: Path) -> tuple[RunState, History]:
+def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -> tuple[RunState, History]:
     """The state from which a run goes on, and what it had measured until then."""
     recover(folder, compact_json(partition_counts(prepared.composition.task)))
     history = History.load(folder)
-    if history.stopped is not None:
-        raise FedloomError(f"{folder} has ended ({history.stopped}): there is nothing to resume.")
+    if history.stopped is not None and from_round is None:
+        raise FedloomError(
+            f"{folder} has ended ({history.stopped.rstrip('.')}): fedloom resume --from-round N goes on from "
+            "an earlier round, with other settings."
+        )
     began_with, now = history.config.get("made_by", {}), prepared.plain["made_by"]
     if scores_of(history.config) != scores_of(prepared.plain):
         raise FedloomError(f"{folder} was started with other metrics: give resume a task with the same ones.")
     _refuse_other_torch(began_with, now, folder)
     refuse_other_task(began_with, now["task"], str(folder), "give resume the same task, or restore the data")
-    if prepared.config.rounds > history.config["rounds"]:
+    if from_round is not None:
+        go_back_to_round(prepared, folder, from_round)
+        history = History.load(folder)
+        history.stopped = None
+    elif prepared.config.rounds > history.config["rounds"]:
         prolong(prepared, folder)
         history = History.load(folder)
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)

@@ -100,6 +100,8 @@ class DeployedEngine:
         self.overdue: Pending = {}
         self.accepted: dict[int, str] = {}
         """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
+        self.states_before: dict[int, str] = {}
+        """The tickets of the states before the last exchange, by client."""
         self.wire = {"messages": 0, "bytes_down": 0, "bytes_up": 0}
 
     # -- the engine's interface
@@ -126,6 +128,11 @@ class DeployedEngine:
         got = {client: message.for_clients(_place(job)) for client, job in alone.items()}
         results = self.exchange(requests, form, got if jobs[0].kind == "update" else {})
         return [results.get(job.ids[0]) for job in jobs]
+
+    def exclude(self, client: int, name: str, what: str, reason: str) -> None:
+        """Note that an accepted answer does not count after all: the site's next request builds on its state before."""
+        self.tickets.take(client, self.states_before.get(client, ""))
+        self._exclude(client, what, reason)
 
     def take_exclusions(self) -> list[dict[str, Any]]:
         """Return and clear the list of excluded answers, with reasons."""
@@ -175,6 +182,7 @@ class DeployedEngine:
             self._give_up(name, waiting, late if sent.gone_since is None else sent.gone_reason)
         if form is None:
             self._exclude_odd_forms(requests, results)
+        self.states_before = dict(self.tickets.state)
         for client, ticket in self.accepted.items():
             if client in results:  # the state of an answer that does not count must not count either
                 self.tickets.take(client, ticket)
