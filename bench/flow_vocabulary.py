@@ -30,7 +30,7 @@ LOCAL: dict[str, Any] = {"optimizer": "adam", "lr": 0.0005, "batch_size": 32}
 
 def answers(task: fl.Task, folder: Path, client: int) -> tuple[list[str], list[str]]:
     """The names of the classes that a client's model predicts on its test part, and of the true ones."""
-    found = client_model(folder, str(client))
+    found = client_model(folder, str(client), task=task)
     layout, model = found.task.layout, found.task.model.eval()
     layout.fill(model, found.row)
     positions, names = task.federation.test[client], task.federation.class_names

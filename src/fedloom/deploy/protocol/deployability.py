@@ -59,4 +59,10 @@ def own_data_error(config: RunConfig, schema: DataSchema) -> str | None:
         )
     if config.task.withhold is not None:
         return "task.withhold removes samples from clients in a simulation: leave it out of the run file"
+    if config.adversary is not None:
+        return "[adversary] makes clients hostile in a simulation, and real sites would do it: leave it out"
+    if schema.symbols and not schema.class_names:
+        return (
+            f"task {config.task.name} numbers words that no folder lists, so no site can number its own: use task own"
+        )
     return None
