@@ -14,6 +14,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ LOCAL: dict[str, Any] = {"optimizer": "adam", "lr": 0.0005, "batch_size": 32}
 def answers(task: fl.Task, folder: Path, client: int) -> tuple[list[str], list[str]]:
     """The names of the classes that a client's model predicts on its test part, and of the true ones."""
     found = client_model(folder, str(client), task=task)
-    layout, model = found.task.layout, found.task.model.eval()
-    layout.fill(model, found.row)
+    model = deepcopy(found.task.model).eval()
+    found.task.layout.fill(model, found.row)
     positions, names = task.federation.test[client], task.federation.class_names
     guesses: list[Tensor] = []
     with torch.inference_mode(), single_thread():

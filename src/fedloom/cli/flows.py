@@ -1,4 +1,4 @@
-"""``fedloom flows``: show action flows, check them against the rules, convert them to Fedloom's format."""
+"""``fedloom flows``: show action flows, check them, convert them to Fedloom's format, recommend what comes next."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from fedloom.cli import options as o
 from fedloom.cli.generate import generate
 from fedloom.cli.recommend import export, recommend
 from fedloom.cli.say import say
+from fedloom.cli.serve_flows import serve
 
 if TYPE_CHECKING:
     from fedloom.tasks.flows.formats.start_and_ends import Reading
 
-ENDINGS = (".json", ".bpmn", ".npz")
+ENDINGS = (".json", ".bpmn", ".xml", ".npz")
 
 flows = typer.Typer(
     no_args_is_help=True,
@@ -119,6 +120,7 @@ def convert(
 
 
 flows.command()(recommend)
+flows.command()(serve)
 flows.command()(export)
 flows.command()(generate)
 

@@ -65,7 +65,7 @@ def recommend(
 
     Example:  fedloom flows recommend model.safetensors my_workflow.json --after "Urgent?" --label "main 1"
     """
-    recommender = _load(model, client)
+    recommender = load_recommender(model, client)
     draft = recommender.read(flow)
     question = recommender.question(draft, after, label)
     began = time.perf_counter()
@@ -115,8 +115,13 @@ def export(
     say(f"{out}: {_owner(saved)}, {len(saved.classes):,} classes, {out.stat().st_size / 1e6:.1f} MB")
 
 
-def _load(path: Path, client: str | None) -> Recommender:
-    """A recommender from an exported model, from a site's folder, or from a run's folder."""
+def load_recommender(path: Path, client: str | None) -> Recommender:
+    """A recommender from an exported model, from a site's folder, or from a run's folder.
+
+    Args:
+        path: The file or the folder.
+        client: Whose model, by name; needed where every client of a run has its own.
+    """
     from fedloom.tasks.flows.learning.recommender import Recommender
 
     if not path.is_dir():

@@ -28,7 +28,7 @@ from fedloom.tasks.flows.rules import BPMN, N8N, PLATFORM, Dialect
 from fedloom.tasks.flows.synthetic.grammar import LABELS, TYPES
 from fedloom.tasks.flows.synthetic.node_attributes import DATA_TYPES, FLAGS, MODULES, PLATFORM_NAMES
 
-BUCKETS = 256
+BUCKETS = 64
 """The default number of buckets of an attribute."""
 CONNECTIONS = (
     "ai_tool", "ai_languageModel", "ai_outputParser", "ai_memory", "ai_embedding", "ai_document", "ai_textSplitter",

@@ -1,0 +1,52 @@
+"""``fedloom flows serve``: from a model file to a page on this machine, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from fedloom.cli.flows import flows
+from fedloom.core.errors import FedloomError
+from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
+from support import small_flows
+from support.command_line import output
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    task, path = small_flows.task(), tmp_path_factory.mktemp("model") / "north.safetensors"
+    SavedFlowModel.of_task(task, task.initial_row(), "north", "fedavg").write(path)
+    return path
+
+
+def test_a_missing_model_and_a_taken_port_are_sentences(model: Path) -> None:
+    with pytest.raises(FedloomError, match="there is no model file"):
+        output(flows, "serve", model.parent / "nothing.safetensors", "--port", 0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(FedloomError, match="is in use"):
+            output(flows, "serve", model, "--port", taken.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_the_command_serves_the_page_until_it_is_interrupted(model: Path) -> None:
+    command = [sys.executable, "-m", "fedloom.cli.app", "flows", "serve", str(model), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as program:
+        assert program.stderr is not None
+        said = program.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/", said)
+        assert found, said
+        with urllib.request.urlopen(found.group(), timeout=30) as answer:  # noqa: S310 (a page of our own)
+            assert b"Build a flow" in answer.read()
+        program.send_signal(signal.SIGINT)
+        assert program.wait(30) == 0
+        assert program.stderr.read() == "stopped\n"
