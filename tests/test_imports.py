@@ -41,7 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conformance": RUNS,
     "reproduce": RUNS | {"reports"},
     "deploy": RUNS,
-    "cli": RUNS | {"reports", "api", "conformance", "reproduce", "deploy"},
+    "watch": RUNS | {"reports", "deploy"},
+    "cli": RUNS | {"reports", "api", "conformance", "reproduce", "deploy", "watch"},
 }
 """What each folder of ``fedloom`` may import besides itself and the package's version."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,31 +12,18 @@ import numpy as np
 import pytest
 
 from fedloom.reports.run_page import write_report
+from support.browser import MARKS, chromium, page_without_trouble
 from support.histories import history
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need Chromium"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = MARKS
 EVIL = '<img src=x onerror="document.title=1">'
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -63,21 +49,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Any, report: Path) -> Iterator[Any]:
-    """The report in a window; any request, error or message of the browser fails the test."""
-    opened = browser.new_page(viewport={"width": 1200, "height": 900})
-    troubles: list[str] = []
-    opened.on("pageerror", lambda error: troubles.append(str(error)))
-    opened.on("console", lambda message: troubles.append(message.text))
-    opened.on(
-        "request",
-        lambda request: (
-            troubles.append(request.url) if not request.url.startswith(("data:", "blob:", report.as_uri())) else None
-        ),
-    )
-    opened.goto(report.as_uri())
-    yield opened
-    opened.close()
-    assert troubles == []
+    with page_without_trouble(browser, report.as_uri(), viewport={"width": 1200, "height": 900}) as opened:
+        yield opened
 
 
 def rows_of(download: Any) -> list[list[str]]:

@@ -26,6 +26,7 @@ from fedloom.cli.run import resume, run
 from fedloom.cli.say import VisibleFormatter, say
 from fedloom.cli.show import report
 from fedloom.cli.sweep import sweep
+from fedloom.cli.watch import watch
 from fedloom.core.errors import FedloomError, StoppedWarning
 from fedloom.core.user_errors import describe_user_error
 
@@ -46,6 +47,7 @@ app.command()(advise)
 app.command()(conform)
 app.command()(resume)
 app.command()(report)
+app.command()(watch)
 app.command()(predict)
 app.command()(data)
 app.command("list")(listing)

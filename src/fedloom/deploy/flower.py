@@ -193,12 +193,14 @@ def connection_errors() -> tuple[type[Exception], ...]:
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A registered node: its public key, whether it is connected, and since when (seconds since 1970)."""
+    """A registered node: its public key, whether it is connected, since when, and when it was last heard of (seconds
+    since 1970; 0 for never)."""
 
     number: int
     key: bytes
     online: bool
     since: float
+    seen: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -312,8 +314,18 @@ def _received_message(name: str, message: Any) -> ReceivedMessage:
 
 def _nodes(known: Iterable[Any]) -> list[NodeInfo]:
     return [
-        NodeInfo(n.node_id, bytes(n.public_key), n.status == "online", _seconds(n.last_activated_at)) for n in known
+        NodeInfo(n.node_id, bytes(n.public_key), n.status == "online", _seconds(n.last_activated_at), _last_heard(n))
+        for n in known
     ]
+
+
+def _last_heard(node: Any) -> float:
+    """The time of a node's last heartbeat, from the time until which it counts as connected."""
+    from flwr.common.constant import HEARTBEAT_PATIENCE
+
+    if node.status != "online":
+        return _seconds(node.last_deactivated_at)
+    return float(node.online_until - HEARTBEAT_PATIENCE * node.heartbeat_interval)
 
 
 def _seconds(moment: str) -> float:

@@ -2,21 +2,8 @@
 // and downloads. Everything it shows comes from the JSON in the page; all text is set as text, never as HTML.
 (() => {
   "use strict";
-  const data = JSON.parse(document.getElementById("explore-data").textContent);
-  const by = (id) => document.getElementById(id);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-  const element = (tag, text, attributes = {}) => {
-    const made = document.createElement(tag);
-    if (text !== undefined && text !== null) made.textContent = text;
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    return made;
-  };
-
+  const data = pageData();
   const options = (select, titles) => titles.forEach((title, place) => select.append(element("option", title, { value: place })));
-
-  const shown = (value, share) =>
-    value === null || value === undefined ? "–" : share ? `${(100 * value).toFixed(1)} %` : String(Number(value.toPrecision(4)));
 
   const save = (blob, name) => {
     const link = element("a", null, { href: URL.createObjectURL(blob), download: name });
@@ -79,22 +66,15 @@
       series.push({ stroke: "transparent", spanGaps: true, points: { show: false } });
       bands.push({ series: [3 * i + 3, 3 * i + 2], fill: `${method.colour}26` });
     });
-    const range = (u, low, high) => {
-      if (low === null) return [0, 1];
-      const least = metric.share ? 0.1 : 0; // tiny differences shall not look large
-      const margin = Math.max(0.04 * (high - low), (least - (high - low)) / 2, low === high ? Math.abs(low) * 0.05 || 0.5 : 0);
-      return [low - margin, high + margin];
-    };
-    const style = { stroke: css("--muted"), grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--grid"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" };
     plot = new uPlot({
       width: by("chart").clientWidth,
       height: Math.max(280, Math.min(440, by("chart").clientWidth * 0.55)),
       legend: { show: false },
       cursor: { drag: { x: true, y: false }, points: { show: (u, i) => (i % 3 === 1 ? undefined : element("div")) } },
-      scales: { x: { time: false, distr: logarithmic ? 3 : 1 }, y: { range } },
+      scales: { x: { time: false, distr: logarithmic ? 3 : 1 }, y: { range: valueRange(metric.share) } },
       axes: [
-        { ...style, label: axis.title + (logarithmic ? ", log scale" : ""), ...(axis.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] } : {}) },
-        { ...style, size: 60, label: metric.unit, values: (u, ticks) => ticks.map((tick) => (metric.share ? Number((100 * tick).toPrecision(4)) : Number(tick.toPrecision(4)))) },
+        { ...axisStyle(), label: axis.title + (logarithmic ? ", log scale" : ""), ...(axis.whole ? { incrs: WHOLE } : {}) },
+        { ...axisStyle(), size: 60, label: metric.unit, values: valueTicks(metric.share) },
       ],
       series, bands,
       hooks: { setCursor: [(u) => readout(u, found, metric, axis)] },

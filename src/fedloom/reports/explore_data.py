@@ -6,12 +6,12 @@ seconds) is kept once per method. ``explore.js`` draws it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedloom.plotting.curves import UNITS
 from fedloom.plotting.style import DASHES, PALETTE
+from fedloom.reports.page import script_json
 from fedloom.runs.history import History
 from fedloom.runs.score import Score, scores_of
 from fedloom.runs.statistics import AXES, Histories, common_score, curve, is_finite, progress
@@ -28,8 +28,7 @@ DIGITS = 6
 
 def explore_json(histories: Histories) -> str:
     """The data of the script, safe inside a ``script`` element: no ``<`` can end it."""
-    text = json.dumps(explore_data(histories), separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return script_json(explore_data(histories))
 
 
 def explore_data(histories: Histories) -> dict[str, Any]:
@@ -79,8 +78,13 @@ def metric_titles(histories: Histories) -> dict[str, tuple[str, str, bool]]:
     score = common_score(histories)
     runs = [run for several in histories.values() for run in several]
     others = list({one.name: one for run in runs for one in scores_of(run.config)[1:]}.values())
+    return score_titles((score, *others))
+
+
+def score_titles(scores: Sequence[Score]) -> dict[str, tuple[str, str, bool]]:
+    """The same of the runs of some scores: the run's first, then its other metrics."""
     titles: dict[str, tuple[str, str, bool]] = {}
-    for one in (score, *others):
+    for one in scores:
         head = one.heading
         titles |= {
             one.clients: (f"{head}, clients' models on their own test sets", one.axis, one.is_share),

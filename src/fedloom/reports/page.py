@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib import metadata, resources
 from pathlib import Path
@@ -58,25 +60,80 @@ def document(name: str, body: Iterable[str], data: str | None = None) -> str:
         body: The inside of the page, as HTML.
         data: The JSON that ``explore.js`` makes interactive; without it the page has no script.
     """
-    style, script, policy = _asset("page.css"), "", "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    if data is not None:
-        licence = _asset("vendor/uPlot.LICENSE")
-        code = f"\n/*! uPlot\n{licence}\n*/\n{_asset('vendor/uPlot.iife.min.js')}\n{_asset('explore.js')}"
-        style += _asset("vendor/uPlot.min.css")
-        policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
-        script = f'<script type="application/json" id="explore-data">{data}</script>\n<script>{code}</script>\n'
-    inside = "\n".join((f"<h1>{escape(name)}</h1>", *body))
+    inside = (f"<h1>{escape(name)}</h1>", *body, f"<footer>Written by Fedloom {escape(_version())}.</footer>")
+    if data is None:
+        return html_page(name, inside)
+    return html_page(name, inside, script=Script(charting_code(asset("explore.js")), data))
+
+
+@dataclass(frozen=True)
+class Script:
+    """The one script of a page.
+
+    Args:
+        code: Its source.
+        data: The JSON that it finds in the element ``explore-data``, as :func:`script_json` writes it.
+        connects_to: Where it may fetch from, as a source of the content security policy; nowhere by default.
+    """
+
+    code: str
+    data: str
+    connects_to: str = ""
+
+    @property
+    def policy(self) -> str:
+        """What the content security policy says of this script."""
+        digest = base64.b64encode(hashlib.sha256(self.code.encode()).digest()).decode()
+        return f"; script-src 'sha256-{digest}'" + (f"; connect-src {self.connects_to}" if self.connects_to else "")
+
+
+def html_page(name: str, body: Iterable[str], script: Script | None = None, style: str = "") -> str:
+    """A whole page: the common style, its content security policy, and perhaps one script.
+
+    Args:
+        name: The title of the window.
+        body: The inside of the page, as HTML.
+        script: The script; None for a page without one.
+        style: More style than the common one.
+    """
+    charts = asset("vendor/uPlot.min.css") if script else ""
+    end = ""
+    if script is not None:
+        end = f'<script type="application/json" id="explore-data">{script.data}</script>\n'
+        end += f"<script>{script.code}</script>\n"
+    inside = "\n".join(body)
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{page_policy(script)}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(name)}</title>'
-        f"<style>\n{style}</style></head>\n<body>\n{inside}\n"
-        f"<footer>Written by Fedloom {escape(metadata.version('fedloom'))}.</footer>\n{script}</body></html>\n"
+        f"<style>\n{asset('page.css')}{charts}{style}</style></head>\n<body>\n{inside}\n{end}</body></html>\n"
     )
 
 
-def _asset(name: str) -> str:
+def page_policy(script: Script | None) -> str:
+    """The content security policy of a page: no script but this one, nothing loaded, nothing sent elsewhere."""
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:{script.policy if script else ''}"
+
+
+def charting_code(code: str) -> str:
+    """The source of a script that draws charts: uPlot with its licence, what all scripts share, then the script."""
+    licence, library = asset("vendor/uPlot.LICENSE"), asset("vendor/uPlot.iife.min.js")
+    return f"\n/*! uPlot\n{licence}\n*/\n{library}\n{asset('page.js')}\n{code}"
+
+
+def script_json(value: Any) -> str:
+    """A value as JSON that is safe inside a ``script`` element: no ``<`` can end it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def asset(name: str) -> str:
+    """A file of this folder that becomes part of pages."""
     return resources.files("fedloom.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _version() -> str:
+    return metadata.version("fedloom")
 
 
 def card(number: str, what: str, over: str) -> str:

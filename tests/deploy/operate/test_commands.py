@@ -19,13 +19,13 @@ from fedloom.deploy.operate.commands import (
     STATUS,
     _follow,
     _is_alive,
-    _is_serving,
-    _Tail,
+    is_serving,
     read_json,
     status,
     stop,
 )
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml
+from fedloom.runs.folder.record_tail import RecordTail
 
 
 @pytest.fixture
@@ -48,45 +48,7 @@ def lines(*records: dict) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-# -- the rounds as they are written
-
-
-def test_each_round_is_seen_once_as_it_is_written(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    tail = _Tail(path)
-    assert list(tail) == []  # not there yet
-    path.write_bytes(lines({"round": 0}, {"round": 1}))
-    assert list(tail) == [{"round": 0}, {"round": 1}]
-    assert list(tail) == []
-    with open(path, "ab") as file:
-        file.write(lines({"round": 2}))
-    assert list(tail) == [{"round": 2}]
-
-
-def test_a_line_that_is_still_being_written_is_waited_for(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    whole = lines({"round": 1, "metrics": {}})
-    tail = _Tail(path)
-    for end in range(len(whole)):
-        path.write_bytes(whole[:end])
-        assert list(tail) == []
-    path.write_bytes(whole)
-    assert list(tail) == [{"round": 1, "metrics": {}}]
-
-
-def test_a_run_that_went_back_to_its_checkpoint_is_seen_from_there_again(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(lines({"round": 0}, {"round": 1}, {"round": 2}))
-    tail = _Tail(path)
-    assert len(list(tail)) == 3
-    path.write_bytes(lines({"round": 0}, {"round": 1}))
-    assert list(tail) == [{"round": 0}, {"round": 1}]
-
-
-def test_the_word_that_a_run_stopped_is_no_round(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(lines({"round": 0}, {"stopped": "fedavg diverged"}))
-    assert list(_Tail(path)) == [{"round": 0}]
+# -- small files
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"\xff"])
@@ -100,13 +62,13 @@ def test_a_small_file_that_says_nothing_says_nothing(tmp_path, content):
 
 
 def test_only_a_living_server_half_is_at_work(tmp_path):
-    assert not _is_serving(tmp_path)
+    assert not is_serving(tmp_path)
     gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
     gone.wait()
     (tmp_path / SERVING).write_text(json.dumps({"process": gone.pid}))
-    assert not _is_serving(tmp_path)
+    assert not is_serving(tmp_path)
     (tmp_path / SERVING).write_text(json.dumps({"process": os.getpid()}))
-    assert not _is_serving(tmp_path)  # a process, but no server half: the number is somebody else's by now
+    assert not is_serving(tmp_path)  # a process, but no server half: the number is somebody else's by now
     assert not _is_alive(gone.pid)
 
 
@@ -115,7 +77,7 @@ def test_a_run_is_followed_to_its_outcome(tmp_path):
     (tmp_path / STATUS).write_text(json.dumps({"waiting": "2 of 3 sites are connected"}))
     (tmp_path / OUTCOME).write_text(json.dumps({"stopped": None}))
     said, seen = [], []
-    outcome = _follow(tmp_path, iter(_Tail(tmp_path / "metrics.jsonl")), said.append, seen.append)
+    outcome = _follow(tmp_path, RecordTail(tmp_path / "metrics.jsonl"), said.append, seen.append)
     assert outcome == {"stopped": None}
     assert said == ["Waiting: 2 of 3 sites are connected."]
     assert [record["round"] for record in seen] == [0, 1]
@@ -125,12 +87,12 @@ def test_a_server_half_that_died_has_no_outcome(tmp_path):
     gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
     gone.wait()
     (tmp_path / SERVING).write_text(json.dumps({"process": gone.pid}))
-    assert _follow(tmp_path, iter(()), print, print) is None
+    assert _follow(tmp_path, RecordTail(tmp_path / "none"), print, print) is None
 
 
 def test_a_server_half_that_never_begins_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(operate, "START_TIMEOUT", 0.05)
-    assert _follow(tmp_path, iter(()), print, print) is None
+    assert _follow(tmp_path, RecordTail(tmp_path / "none"), print, print) is None
 
 
 def test_two_who_watch_a_run_submit_it_once(server, monkeypatch):

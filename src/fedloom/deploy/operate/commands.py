@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import subprocess
 import time
@@ -26,6 +25,8 @@ from fedloom.deploy.participant_folder import OUTCOME, RUN, SERVER_FILE, SERVING
 from fedloom.deploy.provision.certificates import days_left, expiry_warnings
 from fedloom.deploy.provision.signature import fingerprint
 from fedloom.deploy.settings import OPENED, READY, load_server, load_site
+from fedloom.runs.folder.metrics_file import METRICS
+from fedloom.runs.folder.record_tail import RecordTail
 
 START_TIMEOUT = 120.0
 """Seconds in which the server half must have started."""
@@ -55,12 +56,12 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False) -> Path:
     settings, run_folder = load_server(folder), folder / RUN
     if new and run_folder.exists():
         say(f"The last run is kept in {_put_aside(run_folder)}.")
-    records = _records(run_folder / "metrics.jsonl")
+    records = RecordTail(run_folder / METRICS)
     tries, reached = 0, -1  # tries since the last finished round
     while tries < MAX_RESUBMISSIONS:
         _wait_for_server(folder)
         with _submission_lock(folder):
-            if not _is_serving(run_folder):
+            if not is_serving(run_folder):
                 (run_folder / OUTCOME).unlink(missing_ok=True)
                 (run_folder / SERVING).unlink(missing_ok=True)
                 _submit(folder)
@@ -85,7 +86,7 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False) -> Path:
 
 def _put_aside(run_folder: Path) -> Path:
     """Rename the folder of a run that has ended, to ``run-1``, ``run-2`` and so on."""
-    if _is_serving(run_folder):
+    if is_serving(run_folder):
         raise FedloomError(f"the run in {run_folder} is at work: end it with fedloom deploy stop, or wait for its end.")
     number = 1
     while (kept := run_folder.with_name(f"{run_folder.name}-{number}")).exists():
@@ -139,7 +140,7 @@ def _wait_until_serving(run_folder: Path) -> None:
         time.sleep(0.05)
 
 
-def _is_serving(run_folder: Path) -> bool:
+def is_serving(run_folder: Path) -> bool:
     """Whether the server half of the run is running."""
     process = read_json(run_folder / SERVING).get("process")
     return process is not None and not (run_folder / OUTCOME).exists() and _is_alive(int(process))
@@ -155,62 +156,36 @@ def _is_alive(process: int) -> bool:
         return True
 
 
-def _follow(run_folder: Path, records: Iterator[dict[str, Any]], say: Say, observe: Observer) -> Any:
+def _follow(run_folder: Path, records: RecordTail, say: Say, observe: Observer) -> Any:
     """Show a run's rounds as they end; the outcome, or None if the server half died."""
     shown, started = "", time.monotonic()
     while True:
-        for record in records:
-            observe(record)
+        _show(records, observe)
         waiting = read_json(run_folder / STATUS).get("waiting", "")
         if waiting and waiting != shown:
             shown = waiting
             say(f"Waiting: {waiting}.")
         outcome = read_json(run_folder / OUTCOME)
         if outcome:
-            for record in records:
-                observe(record)
+            _show(records, observe)
             return outcome
         if (run_folder / SERVING).exists():
-            if not _is_serving(run_folder) and not (run_folder / OUTCOME).exists():
+            if not is_serving(run_folder) and not (run_folder / OUTCOME).exists():
                 return None
         elif time.monotonic() - started > START_TIMEOUT:
             return None
         time.sleep(0.1)
 
 
+def _show(records: RecordTail, observe: Observer) -> None:
+    for record in records.new():
+        if "round" in record:  # the last line may say why the run stopped
+            observe(record)
+
+
 def _last_round(run_folder: Path) -> int:
     """The last round in the metrics."""
-    return max((record["round"] for record in _Tail(run_folder / "metrics.jsonl")), default=-1)
-
-
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a run's rounds, each once; the iterator ends when there is no new one and can be used again."""
-    return iter(_Tail(path))
-
-
-class _Tail:
-    """The new complete lines of a file at each pass; a repeated round appears again."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.place = path, 0
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self
-
-    def __next__(self) -> dict[str, Any]:
-        try:
-            with open(self.path, "rb") as file:
-                if file.seek(0, os.SEEK_END) < self.place:  # the file was cut back to the last checkpoint
-                    self.place = 0
-                file.seek(self.place)
-                line = file.readline()
-        except OSError:
-            raise StopIteration from None
-        if not line.endswith(b"\n"):
-            raise StopIteration
-        self.place += len(line)
-        record: dict[str, Any] = json.loads(line)
-        return record if "round" in record else next(self)
+    return max((record["round"] for record in RecordTail(run_folder / METRICS).new() if "round" in record), default=-1)
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -237,13 +212,13 @@ def status(folder: Path) -> dict[str, Any]:
             online = [keys[node.key] for node in control(folder).nodes() if node.online and node.key in keys]
         except flower.connection_errors():
             process = None
-    records = list(_Tail(folder / RUN / "metrics.jsonl"))
+    records = [record for record in RecordTail(folder / RUN / METRICS).new() if "round" in record]
     return {
         "running": process,
         "sites": {name: name in online for name in names},
         "revoked": revoked_sites(folder, server),
         **_certificate_state(folder),
-        "at_work": _is_serving(folder / RUN),
+        "at_work": is_serving(folder / RUN),
         "waiting": read_json(folder / RUN / STATUS).get("waiting", ""),
         "round": records[-1]["round"] if records else None,
         "metrics": records[-1]["metrics"] if records else {},

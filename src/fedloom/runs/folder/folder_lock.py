@@ -7,15 +7,19 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from fedloom.core.errors import FedloomError
 
 LOCK = ".lock"
+CLOCK_SLACK = 60.0
+"""Seconds by which a clock may have been set while a process held a folder."""
 _held: set[FileIO] = set()
 
 
@@ -53,6 +57,39 @@ def _take(path: Path, folder: Path) -> FileIO:
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file
         file.close()
+
+
+def lock_holder(folder: Path) -> dict[str, Any] | None:
+    """Which process holds a folder, without touching the lock: ``process``, ``host``, ``since``, ``command``.
+
+    None if nobody does. A process of another machine that shares the folder is taken at its word; of this machine's,
+    the number must belong to a process that is older than the lock: numbers are used again.
+    """
+    try:
+        holder = json.loads((folder / LOCK).read_bytes())
+        process, host, since = int(holder["process"]), str(holder["host"]), datetime.fromisoformat(holder["since"])
+        command = str(holder["command"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if host == socket.gethostname() and not _is_holder(process, since.timestamp()):
+        return None
+    return {"process": process, "host": host, "since": since.timestamp(), "command": command}
+
+
+def _is_holder(process: int, since: float) -> bool:
+    """Whether a process of this machine lives and is old enough to have taken a lock at that time."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # another user's
+        pass
+    except (OSError, OverflowError):
+        return False
+    try:
+        ticks = int(Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return True  # a system without /proc
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age < since + CLOCK_SLACK
 
 
 def _holder(path: Path) -> str:

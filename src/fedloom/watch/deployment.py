@@ -1,0 +1,141 @@
+"""What only a deployment knows: its programs, which sites are connected, certificates, the audit log, the outcome."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy import flower
+from fedloom.deploy.audit_log import AUDIT, AuditTrail, read_audit
+from fedloom.deploy.members import member_keys, revoked_sites
+from fedloom.deploy.operate.commands import SITE_STATES, is_serving
+from fedloom.deploy.operate.supervise import control, pid_file
+from fedloom.deploy.participant_folder import OUTCOME, RUN, STATUS, read_json
+from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.provision.certificates import days_left
+from fedloom.deploy.settings import ServerSettings
+from fedloom.watch.log_tail import tail_lines
+
+SITES_EVERY, CERTIFICATES_EVERY = 3.0, 60.0
+"""Seconds for which the list of connected sites, and the days of certificates, are believed."""
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """The programs of a server and their sites at a moment.
+
+    Args:
+        process: The server's process; None if it is not running.
+        serving: Whether the server half of the run is at work.
+        waiting: What it waits for.
+        outcome: How the run ended; empty if it has not.
+        seen: When each site was last heard of, by name; only sites that ever connected.
+        online: The sites that are connected.
+    """
+
+    process: int | None = None
+    serving: bool = False
+    waiting: str = ""
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
+    online: frozenset[str] = frozenset()
+
+
+class DeploymentFolder:
+    """Reads a participant's folder; what changes slowly or costs a call is kept for a few seconds.
+
+    Args:
+        folder: The server's folder or a site's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._asked, self._known = -SITES_EVERY, ServerFacts()
+        self._days_read, self._days = -CERTIFICATES_EVERY, dict[str, int]()
+        self._audit_stamp: tuple[int, int] | None = None
+        self._audit = AuditTrail([], "", "")
+
+    def process(self) -> int | None:
+        """The process that keeps this participant's programs running; None if there is none."""
+        return pid_file(self.folder).process()
+
+    def server(self, settings: ServerSettings) -> ServerFacts:
+        """The facts of a server; the SuperLink is asked for its nodes every few seconds."""
+        run = self.folder / RUN
+        if time.monotonic() - self._asked > SITES_EVERY:
+            self._known = self._connections(settings)
+            self._asked = time.monotonic()
+        known, process = self._known, self.process()
+        outcome = read_json(run / OUTCOME)
+        waiting = read_json(run / STATUS).get("waiting", "")
+        return ServerFacts(
+            process=None if known.process is None else process,
+            serving=is_serving(run),
+            waiting=printable_line(waiting, 300) if isinstance(waiting, str) else "",
+            outcome=outcome if isinstance(outcome, dict) else {},
+            seen=known.seen,
+            online=known.online if process is not None else frozenset(),
+        )
+
+    def _connections(self, settings: ServerSettings) -> ServerFacts:
+        process = self.process()
+        if process is None:
+            return ServerFacts()
+        names = settings.everyone
+        keys = {key: names[client] for key, client in member_keys(self.folder, settings).items()}
+        try:
+            nodes = [node for node in control(self.folder).nodes() if node.key in keys]
+        except flower.connection_errors():
+            return ServerFacts()
+        return ServerFacts(
+            process=process,
+            seen={keys[node.key]: node.seen for node in nodes if node.seen},
+            online=frozenset(keys[node.key] for node in nodes if node.online),
+        )
+
+    def certificate_days(self) -> dict[str, int]:
+        """For how many days certificates are valid, by name; empty if they cannot be read."""
+        if time.monotonic() - self._days_read > CERTIFICATES_EVERY:
+            self._days_read = time.monotonic()
+            try:
+                self._days = days_left(self.folder)
+            except FedloomError:  # a file is missing or damaged: fedloom deploy status says which
+                self._days = {}
+        return self._days
+
+    def audit(self) -> AuditTrail:
+        """The audit log; read again when it has changed."""
+        try:
+            found = (self.folder / AUDIT).lstat()
+        except OSError:
+            return AuditTrail([], "", "")
+        stamp = found.st_size, found.st_mtime_ns
+        if stamp != self._audit_stamp:
+            self._audit, self._audit_stamp = read_audit(self.folder), stamp
+        return self._audit
+
+    def troubles(self, settings: ServerSettings) -> dict[str, str]:
+        """Why sites may not take part, by name: revoked, or refused when they connected last."""
+        refused = {
+            name: str(entry.get("reason", "refused"))
+            for name, entry in self.sites_in_audit().items()
+            if entry.get("what") == "site refused"
+        }
+        return refused | dict.fromkeys(revoked_sites(self.folder, settings), "revoked")
+
+    def last_words(self) -> str:
+        """What a site's process said last."""
+        last = tail_lines(self.folder / "logs" / "site.log")[-1:]
+        return SITE_STATES.get(last[0], last[0]) if last else ""
+
+    def sites_in_audit(self) -> dict[str, dict[str, Any]]:
+        """The last word on each site in the audit log: connected with its sizes and version, or refused."""
+        return {
+            str(entry["site"]): entry
+            for entry in self.audit().entries
+            if "site" in entry and entry.get("what") in ("site connected", "site refused")
+        }

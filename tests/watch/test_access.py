@@ -1,0 +1,98 @@
+"""Who may see a page: by the name in the request, by the user of this machine, or by the token."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+
+import pytest
+
+from fedloom.core.errors import FedloomError
+from fedloom.watch.access import TOKEN, Access, is_readable_by_all, make_token, read_token, user_of_connection
+
+SECRET = "a-token-of-twenty-characters"  # noqa: S105
+NOBODY = (("127.0.0.1", 1), ("127.0.0.1", 2))
+
+
+@pytest.mark.parametrize(("host", "fine"), [
+    ("127.0.0.1:8711", True), ("localhost", True), ("LOCALHOST:80", True), ("[::1]:8711", True), ("10.0.0.7:1", True),
+    ("fl.example.org:8711", True), ("evil.example", False), ("evil.example:8711", False), ("", False),
+    ("localhost.evil.example", False), ("127.0.0.1.evil.example", False), ("[evil.example]", False),
+])  # fmt: skip
+def test_only_addresses_and_the_own_name_are_hosts(host, fine):
+    assert Access("fl.example.org", "", True, True).is_host(host) is fine
+
+
+def test_without_a_name_an_empty_host_is_none():
+    assert not Access("", "", True, True).is_host(":8711")
+
+
+def basic(password: str) -> str:
+    return "Basic " + base64.b64encode(f"any:{password}".encode()).decode()
+
+
+@pytest.mark.parametrize(("header", "fine"), [
+    (f"Bearer {SECRET}", True), (basic(SECRET), True), (f"bearer  {SECRET} ", True),
+    ("", False), ("Bearer ", False), (f"Bearer {SECRET}x", False), (basic("wrong"), False), ("Basic %%%", False),
+    ("Basic /w==", False), (f"Token {SECRET}", False),
+])  # fmt: skip
+def test_other_machines_need_the_token(header, fine):
+    assert Access("", SECRET, True, loopback=False).admits(header, *NOBODY) is fine
+
+
+def test_without_a_token_nobody_from_elsewhere_is_admitted():
+    access = Access("", "", True, loopback=False)
+    assert not access.admits("Bearer ", *NOBODY)
+    assert not access.admits("", *NOBODY)
+
+
+def test_a_private_folder_is_for_its_owner():
+    access = Access("", SECRET, everybody=False, loopback=True)
+    assert not access.admits("", *NOBODY)  # a connection that nobody of this machine has
+    assert access.admits(f"Bearer {SECRET}", *NOBODY)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        if user_of_connection(client.getsockname(), server.getsockname()) is None:
+            pytest.skip("this system does not say whose a connection is")
+        assert access.admits("", client.getsockname(), server.getsockname())
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_the_system_says_whose_a_connection_is(family):
+    address = "127.0.0.1" if family == socket.AF_INET else "::1"
+    try:
+        server = socket.create_server((address, 0), family=family)
+    except OSError:
+        pytest.skip(f"this machine has no {address}")
+    with server, socket.create_connection(server.getsockname()[:2]) as client:
+        found = user_of_connection(client.getsockname()[:2], server.getsockname()[:2])
+    if found is None:
+        pytest.skip("this system does not say whose a connection is")
+    assert found == os.getuid()
+
+
+def test_a_token_is_made_once_and_only_the_owner_may_read_it(tmp_path):
+    assert read_token(tmp_path) == ""
+    token = make_token(tmp_path)
+    assert make_token(tmp_path) == read_token(tmp_path) == token
+    assert len(token) >= 32
+    assert (tmp_path / TOKEN).stat().st_mode & 0o777 == 0o600
+    (tmp_path / TOKEN).chmod(0o640)
+    with pytest.raises(FedloomError, match="nobody else may read: chmod 600"):
+        read_token(tmp_path)
+
+
+def test_a_token_that_is_too_short_or_a_link_is_refused(tmp_path):
+    (tmp_path / TOKEN).touch(mode=0o600)
+    with pytest.raises(FedloomError, match="no token of 20 or more"):
+        read_token(tmp_path)
+    (tmp_path / TOKEN).unlink()
+    (tmp_path / TOKEN).symlink_to("/etc/hostname")
+    with pytest.raises(FedloomError, match="must be a file of yours"):
+        read_token(tmp_path)
+
+
+def test_the_mode_of_the_folder_says_who_may_read(tmp_path):
+    for mode, fine in ((0o755, True), (0o700, False), (0o750, False), (0o704, False)):
+        tmp_path.chmod(mode)
+        assert is_readable_by_all(tmp_path) is fine
