@@ -53,7 +53,7 @@ class WatchServer(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self.reader.read()  # what is wrong with the folder is said before the server is there
         try:
-            super().__init__((address, port), _Handler)
+            super().__init__((address, port), WatchRequest)
         except (OSError, OverflowError) as error:
             raise FedloomError(_bind_sentence(address, port, error)) from None
         if context is not None:  # the handshake is made by the request's own thread
@@ -72,12 +72,15 @@ class WatchServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class WatchRequest(BaseHTTPRequestHandler):
+    """Answers one request to a page."""
+
     server: WatchServer
     timeout = SLOWEST
     server_version, sys_version = "fedloom", ""
 
     def do_GET(self) -> None:
+        """Answer a request for the page, its events, the health or the numbers."""
         path = self.path.partition("?")[0]
         own, peer = self.request.getsockname(), self.client_address
         if not self.server.access.is_host(self.headers.get("Host", "")):
