@@ -28,6 +28,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from fedloom.core.errors import FedloomError
+from fedloom.deploy.server_clock import ServerClock, request_time
 
 log = logging.getLogger("fedloom")
 VERSION = "1.41.0"
@@ -430,6 +431,7 @@ class SiteTransport:
 
     def _work(self, token: str, answer: Callable[[bytes], bytes]) -> None:
         from flwr.app import Message
+        from flwr.app.message import message as flower_message
         from flwr.common.constant import SubStatus
         from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
         from flwr.supercore.inflatable import inflatable_utils
@@ -444,6 +446,7 @@ class SiteTransport:
         alive.start()
         try:
             message, context, _, _ = flower.pull_task_input(client)
+            _replace(flower_message, "now", lambda: request_time(message))
             flower.push_message(client, Message(_record(answer(_data(message))), reply_to=message), context)
             flower.push_task_output(client, context, SubStatus.COMPLETED, "")
         finally:
@@ -456,9 +459,10 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
     import httpx
     from flwr.proto.fleet_pb2 import DeactivateNodeRequest
     from flwr.supercore import heartbeat
+    from flwr.supercore.date import now
     from flwr.supercore.inflatable import inflatable_utils
     from flwr.supercore.run import RunNotRunningException
-    from flwr.supernode import fleet_http_connection, start_client_internal
+    from flwr.supernode import fleet_http_connection, node_auth_http_interceptor, start_client_internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
@@ -469,12 +473,16 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
                 context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
             context.load_cert_chain(certificate, key)
             super().__init__(base_url, verify=context, **rest)
+            self._client.event_hooks = {"response": [clock.learn]}
 
         def ActivateNode(self, request: Any) -> Any:  # noqa: N802
             """Connect; first disconnect a node that was killed and that the SuperLink still takes for connected."""
+            ahead = clock.ahead
             try:
                 answer = super().ActivateNode(request)
             except httpx.HTTPStatusError:
+                if clock.ahead != ahead:  # it was signed with a time that the server does not accept
+                    return self.ActivateNode(request)
                 if not known.is_file():
                     raise
                 with contextlib.suppress(ValueError, httpx.HTTPError):
@@ -485,6 +493,7 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
                 known.write_text(str(answer.node_id))
             return answer
 
+    clock = ServerClock(now)
     known = Path(key).parent / "flower" / "node"
     known.parent.mkdir(exist_ok=True)
     delay = PollDelay()
@@ -504,6 +513,7 @@ def run_supernode(certificate: str, key: str, arguments: Sequence[str]) -> None:
             raise RuntimeError("its run has ended") from None
 
     _replace(fleet_http_connection, "FleetHttpClient", Certified)
+    _replace(node_auth_http_interceptor, "now", clock.now)
     for module in (fleet_http_connection, heartbeat):
         _replace(module, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)
     _replace(start_client_internal, "time", SimpleNamespace(sleep=short_sleep))

@@ -15,6 +15,8 @@ RUN = "run"
 """The folder of the deployed run, in the server's folder."""
 SERVING, OUTCOME, STATUS, CROSS_SITE = "serving.json", "outcome.json", "status.json", "cross_site.json"
 """Files in the run's folder: the server half's process, how it ended, what it waits for, and cross-site scores."""
+REFUSED = "refused.json"
+"""In the run's folder: the sites that may not take part in it, with the reasons."""
 SITES = "sites.json"
 """In the run's folder: the names of its training sites."""
 

@@ -163,7 +163,7 @@ SSL = "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificat
         ("httpx.ConnectError: [SSL: WRONG_VERSION_NUMBER] wrong version number", "does not use TLS"),
         ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca", "did not accept this site's certificate"),
         ("Client error '400 Bad Request' for url", "did not accept this site's certificate"),
-        ("Invalid SuperNode authentication", "does not know this site's key"),
+        ("Invalid SuperNode authentication", "does not know this site's key, or this machine's clock is off"),
         ("httpx.ConnectError: [Errno 111] Connection refused", "the connection was refused"),
         ("[Errno -2] Name or service not known", "no machine has that name"),
         ("the runtime version is incompatible", "different versions of Flower"),

@@ -258,6 +258,7 @@ def test_a_site_cannot_say_who_belongs_to_the_fleet(door, path):
 @pytest.mark.parametrize(
     "path",
     [
+        "/v1/sites", "/v1/site/",
         "/", "/health", "/docs", "/openapi.json", "/v1/fleet", "/v1/fleet/", "/v1/fleets/x", "/V1/FLEET/x",
         "/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/pull-messages", "/v1/runtime/create-task",
     ],

@@ -6,6 +6,7 @@ process. A program that dies is started again, and its errors are explained.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import shutil
@@ -20,16 +21,17 @@ import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log, flower
 from fedloom.deploy.operate.admission import Admission, register_members
+from fedloom.deploy.operate.ask_server import ServerContact, SiteRefused, check_dates
 from fedloom.deploy.operate.expiry_watch import ExpiryWatch
 from fedloom.deploy.operate.programs import (
     PidFile,
     Program,
     check_free,
-    connection_problem,
     is_listening,
     start_program,
     wait_until_ready,
 )
+from fedloom.deploy.operate.reception import open_reception
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.provision.certificates import check_certificates
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
@@ -74,6 +76,7 @@ def run_server(folder: Path, say: Say) -> None:
     pids = pid_file(folder)
     pids.take("this server")
     programs: list[Program] = []
+    desk = contextlib.ExitStack()
     try:
         _stop_on_sigterm()
         check_free(settings.port, "port in deploy.toml")
@@ -84,6 +87,7 @@ def run_server(folder: Path, say: Say) -> None:
         audit_log.append(folder, "server started", version=fedloom.__version__)
         admitted = register_members(folder, settings, control(folder))
         if settings.proxy:
+            desk.enter_context(open_reception(folder, say))
             programs.append(_start_nginx(folder, settings))
         say(f"The server is ready: {admitted} sites may connect to {settings.host}:{settings.port}.")
         restart = [lambda: _restart_superlink(folder), lambda: _start_nginx(folder, load_server(folder))]
@@ -96,6 +100,7 @@ def run_server(folder: Path, say: Say) -> None:
         expiry = ExpiryWatch(folder, say)
         _watch(programs, restart, say, [admission.apply_changes, expiry.check])
     finally:
+        desk.close()
         for program in reversed(programs):
             program.stop()
         pids.leave()
@@ -163,25 +168,32 @@ def run_site(folder: Path, say: Say) -> None:
             f"server = '{settings.server}' in {folder / SITE_FILE} has no port: write it as host:port, for instance "
             "fl.example.org:8443."
         )
-    check_certificates(folder)
+    check_dates(folder, settings)
     check_signature(folder)
     pids = pid_file(folder)
     pids.take(f"site {settings.name}")
     programs: list[Program] = []
+
+    def take_renewed() -> None:
+        for program in programs[1:]:
+            program.stop()  # it is started again, with the new certificate
+
+    contact = ServerContact(folder, settings, say, take_renewed)
     try:
         _stop_on_sigterm()
         check_free(settings.port, "port in site.toml")
+        contact.check()
         programs.append(_start_site_process(folder))
         audit_log.append_changed_settings(folder, SITE_FILE)
         audit_log.append(folder, "site started", version=fedloom.__version__)
-        programs.append(_start_supernode(folder, settings, say))
+        programs.append(_start_supernode(folder, settings, contact, say))
         wait_until_ready(programs[0], lambda: READY in programs[0].output(), _site_error)
         say(f"Site {settings.name} is connected to {settings.server}.")
         _watch(
             programs,
-            [lambda: _start_site_process(folder), lambda: _start_supernode(folder, settings, say)],
+            [lambda: _start_site_process(folder), lambda: _start_supernode(folder, settings, contact, say)],
             say,
-            [ExpiryWatch(folder, say).check],
+            [ExpiryWatch(folder, say).check, contact.check],
             together=True,
         )
     finally:
@@ -200,7 +212,7 @@ def _start_site_process(folder: Path) -> Program:
     return program
 
 
-def _start_supernode(folder: Path, settings: SiteSettings, say: Say = log.warning) -> Program:
+def _start_supernode(folder: Path, settings: SiteSettings, contact: ServerContact, say: Say) -> Program:
     command = flower.supernode_command(folder.resolve(), settings.server, settings.port)
     log_file = folder / "logs" / "supernode.log"
     program = start_program("Flower's SuperNode", command, log_file, flower.environment(folder / "flower"), folder)
@@ -209,14 +221,16 @@ def _start_supernode(folder: Path, settings: SiteSettings, say: Say = log.warnin
     def ready() -> bool:
         output = program.output()
         if flower.NODE_RETRIES in output and not waits:
-            waits.append(connection_problem(settings.server) or "it does not admit this site yet")
+            waits.append(contact.problem() or "it does not admit this site yet")
             say(
                 f"Site {settings.name} cannot reach the server at {settings.server} yet: {waits[0]}. It keeps trying; "
                 "the address is `server` in site.toml."
             )
+        contact.check()
         return flower.NODE_READY in output
 
     def explain(output: str) -> str:
+        contact.problem()  # it raises the server's own reason, if there is one
         return f"site {settings.name} cannot connect to {settings.server}: {connection_error(output)}"
 
     wait_until_ready(program, ready, explain, flower.NODE_FAILED, math.inf)  # the server may start after its sites
@@ -229,14 +243,15 @@ def _site_error(output: str) -> str:
 
 
 CONNECTION_ERRORS = {
-    "certificate has expired": "a certificate has expired: ask the operator for a new folder.",
+    "certificate has expired": "a certificate has expired: ask the operator for a renewed one.",
     "certificate is not yet valid": "a certificate is not valid yet: set this machine's clock.",
     "certificate is not valid for": "the server's certificate is for another address: check `server` in site.toml.",
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not from this site's authority (ca.crt): get a folder of "
     "this deployment from its operator.",
-    "Invalid SuperNode authentication": "the server does not know this site's key: the operator must register it.",
+    "Invalid SuperNode authentication": "the server does not know this site's key, or this machine's clock is off: ask "
+    "the operator.",
     "No SuperNode found": "the server does not know this site's key: the operator must register it.",
-    "code: 2004": "the server does not know this site's key: the operator must register it.",
+    "code: 2004": "the server does not know this site's key, or another machine uses it now: ask the operator.",
     "400 Bad Request": "the server did not accept this site's certificate: get a folder of this deployment from its "
     "operator.",
     "WRONG_VERSION_NUMBER": "the server does not use TLS: check `server` in site.toml.",
@@ -292,6 +307,8 @@ def _watch(
         try:
             for place in places:
                 programs[place] = restart[place]()
+        except SiteRefused:
+            raise
         except FedloomError as why:  # a server that has just restarted may not have registered its sites yet
             say(f"{why} It will be tried again.")
 

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from fedloom.deploy.members import revocations
+from fedloom.deploy.participant_folder import read_json
 from fedloom.deploy.settings import ServerSettings
 
 CONFIG, FOLDER = "nginx.conf", "proxy"
 """The proxy's configuration, and the folder for its pid, logs and temporary files."""
 ACCESS_LOG, ERROR_LOG, PID = f"{FOLDER}/access.log", f"{FOLDER}/error.log", f"{FOLDER}/nginx.pid"
+RECEPTION_PATH, RECEPTION = "/v1/site", "flower/reception.json"
+"""Where sites ask about themselves, and the file of port and secret with which the server answers
+(``operate/reception.py``)."""
 OVERHEAD = 1.05
 """The factor by which Flower's envelope may enlarge a message; a megabyte is added to that."""
 
@@ -92,13 +97,24 @@ http {
         }
 
         # One path, written plainly. What has to be decoded or tidied up first is not a call of Flower's.
-        if ($request_uri !~ "^/v1/fleet/[a-z-]+$") {
+        if ($request_uri !~ "^/v1/(fleet/[a-z-]+|site)$") {
             return 404;
         }
 
         # Only the operator registers and removes nodes.
         location = /v1/fleet/register-node { return 403; }
         location = /v1/fleet/unregister-node { return 403; }
+
+        # Why a site may not join, which Flower does not say.
+        location = @RECEPTION_PATH@ {
+            limit_except POST { deny all; }
+            client_max_body_size 64k;
+            proxy_pass http://127.0.0.1:@RECEPTION_PORT@;
+            proxy_set_header X-Secret "@RECEPTION_SECRET@";
+            proxy_set_header X-Site-Name $site;
+            proxy_set_header X-Site-Serial $ssl_client_serial;
+            proxy_set_header X-Site-Address $remote_addr;
+        }
 
         location /v1/fleet/ {
             limit_except POST { deny all; }
@@ -127,15 +143,21 @@ http {
 def write_proxy_config(folder: Path, settings: ServerSettings) -> None:
     """Write ``nginx.conf`` into the server's folder, which may have changed."""
     (folder / FOLDER).mkdir(exist_ok=True)
-    (folder / CONFIG).write_text(nginx_config(settings, [one.serial for one in revocations(folder)]))
+    path, serials = folder / CONFIG, [one.serial for one in revocations(folder)]
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(nginx_config(settings, serials, read_json(folder / RECEPTION)))
 
 
-def nginx_config(settings: ServerSettings, revoked: Sequence[str] = ()) -> str:
+def nginx_config(
+    settings: ServerSettings, revoked: Sequence[str] = (), reception: Mapping[str, object] = MappingProxyType({})
+) -> str:
     """The text of ``nginx.conf``; paths are relative to the server's folder.
 
     Args:
         settings: The server's settings.
         revoked: The serial numbers of revoked certificates.
+        reception: The port and the secret of the server's reception, if it is open.
     """
     values = {
         "ACCESS_LOG": ACCESS_LOG,
@@ -145,6 +167,9 @@ def nginx_config(settings: ServerSettings, revoked: Sequence[str] = ()) -> str:
         "LISTEN": listen_on(settings.host, settings.port),
         "MEGABYTES": str(math.ceil(settings.max_megabytes * OVERHEAD) + 1),
         "PID": PID,
+        "RECEPTION_PATH": RECEPTION_PATH,
+        "RECEPTION_PORT": str(reception.get("port", 1)),
+        "RECEPTION_SECRET": str(reception.get("secret", "")),
         "REVOKED": "\n        ".join(f'"{serial}" 1;' for serial in revoked),
     }
     text = _TEMPLATE

@@ -24,7 +24,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower import ServerTransport
 from fedloom.deploy.members import MemberKeys
-from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, RUN, SERVING, SITES, STATUS
+from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, REFUSED, RUN, SERVING, SITES, STATUS, read_json
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
@@ -82,7 +82,8 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
     places = range(len(made.sites), len(settings.sites))  # a site's folder names those who were there before it
     roster.digests |= {made.with_sites(settings.sites[:place]).digest for place in places}
     roster.reason = keys.reason
-    roster.audit = partial(audit_log.append, folder)
+    (run / REFUSED).unlink(missing_ok=True)
+    roster.audit = partial(_record_site, folder)
     roster.wait_for_all(lambda text: _write(run / STATUS, {"waiting": text}))
     missing = [
         f"{name} ({roster.absence(client, 'never connected')})"
@@ -104,6 +105,15 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
     history = play(prepared, run, [], engine)
     _finish(prepared.composition, engine, roster, settings, run)
     return history, engine.take_exclusions()
+
+
+def _record_site(folder: Path, what: audit_log.What, **facts: Any) -> None:
+    """Record that a site was connected or refused: in the audit log, and where the site itself hears of it."""
+    audit_log.append(folder, what, **facts)
+    refused = {name: why for name, why in read_json(folder / RUN / REFUSED).items() if name != facts["site"]}
+    if what == "site refused":
+        refused[facts["site"]] = facts["reason"]
+    _write(folder / RUN / REFUSED, refused)
 
 
 def _settings_of_run(folder: Path, made: Blueprint) -> ServerSettings:

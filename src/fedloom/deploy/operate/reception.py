@@ -1,0 +1,185 @@
+"""What the server tells its sites beside Flower: the time, renewed certificates, and why a site is refused.
+
+Flower tells a site that it may not join, and not why. So a site also asks here, before it joins and every few seconds
+after that, through nginx, which knows by the site's certificate who asks. What sites tell is in ``flower/sites.json``,
+for ``fedloom deploy status``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import fedloom
+from fedloom.deploy import audit_log
+from fedloom.deploy.members import site_serial
+from fedloom.deploy.participant_folder import KEYS, REFUSED, RUN, read_json
+from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.provision.certificates import write_secret
+from fedloom.deploy.provision.membership import RENEWED, SITE_FILES
+from fedloom.deploy.provision.proxy import RECEPTION
+from fedloom.deploy.settings import load_server
+from fedloom.runs.folder.atomic_write import write_atomic
+
+VISITS = "flower/sites.json"
+LEASE = 30.0
+"""Seconds for which a machine that has asked counts as the site's; another one with the same keys is refused."""
+LARGEST = 1 << 16
+"""Most bytes of a site's question."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a site said last: when, from which address and machine, its versions, and how far its clock is ahead."""
+
+    seen: float
+    address: str
+    machine: str
+    fedloom: str
+    flower: str
+    torch: str
+    clock_ahead: float
+    refused: str = ""
+
+
+class Reception:
+    """Answers the questions of sites.
+
+    Args:
+        folder: The server's folder.
+        say: Gets lines for the operator.
+    """
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self.folder, self.say = folder, say
+        self.visits: dict[str, Visit] = {}
+        self.copies: dict[str, str] = {}
+        self.lock = threading.Lock()
+
+    def answer(self, site: str, serial: str, address: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a site's question.
+
+        Args:
+            site: The name in its certificate.
+            serial: The serial number of its certificate.
+            address: The address from which it asks.
+            asked: What it tells about itself.
+        """
+        with self.lock:
+            now = time.time()
+            told = {
+                name: printable_line(str(asked.get(name, "")), 100)
+                for name in ("machine", "fedloom", "flower", "torch")
+            }
+            ahead = asked.get("time")
+            visit = Visit(now, address, **told, clock_ahead=ahead - now if isinstance(ahead, float) else 0.0)
+            refused, holder = self._refusal(site, visit, str(asked.get("node_key", ""))), self.visits.get(site)
+            if refused and _is_held(holder, visit):  # a copy: the site itself goes on
+                self._record_copy(site, visit)
+            else:
+                self.visits[site] = replace(visit, refused=refused)
+            write_atomic(self.folder / VISITS, json.dumps({n: asdict(v) for n, v in self.visits.items()}).encode())
+            left_out = read_json(self.folder / RUN / REFUSED).get(site, "")
+            return {"time": now, "refused": refused, "left_out": left_out} | self._renewed_files(site, serial)
+
+    def _refusal(self, site: str, visit: Visit, node_key: str) -> str:
+        """Why a site may not take part; empty if it may."""
+        if site not in load_server(self.folder).everyone:
+            return f"the server has no site '{site}': its operator must add it (fedloom deploy add {site})."
+        if visit.fedloom != fedloom.__version__:
+            return (
+                f"this site runs fedloom {visit.fedloom}, but the server runs {fedloom.__version__}: pip install "
+                f"'fedloom[deploy]=={fedloom.__version__}'."
+            )
+        if visit.flower != (flower := version("flwr")):
+            return f"this site has Flower {visit.flower}, but the server has {flower}: pip install flwr=={flower}."
+        if node_key.strip() != (self.folder / KEYS / f"{site}.pub").read_text().strip():
+            return (
+                "its node.key is not the one that the server knows: this is an old folder, or one of another "
+                "deployment; take the last one from the operator."
+            )
+        holder = self.visits.get(site)
+        if holder is not None and _is_held(holder, visit):
+            since = int(visit.seen - holder.seen)
+            return (
+                f"another machine uses the keys of {site} right now (at {holder.address}, {since} s ago): stop the one "
+                "of the two that is a copy; if you did not make it, tell the operator to revoke the site."
+            )
+        return ""
+
+    def _record_copy(self, site: str, visit: Visit) -> None:
+        """Tell the operator of a machine that has the keys of a site that is connected, once per machine."""
+        if self.copies.get(site) == visit.machine:
+            return
+        self.copies[site] = visit.machine
+        reason = f"another machine, at {visit.address}, uses the site's keys"
+        audit_log.append(self.folder, "site refused", site=site, reason=reason)
+        self.say(f"Site {site}: {reason} while it is connected; it is refused. Revoke {site} if that is a stranger.")
+
+    def _renewed_files(self, site: str, serial: str) -> dict[str, Any]:
+        """A site's renewed files, if it does not use them yet."""
+        place = self.folder / RENEWED / site
+        if not (place / SITE_FILES[0]).is_file() or serial.upper() == site_serial(self.folder, site):
+            return {}
+        return {"renewed": {name: (place / name).read_text() for name in SITE_FILES}}
+
+
+def _is_held(holder: Visit | None, visit: Visit) -> bool:
+    """Whether another machine is the site's at this moment."""
+    return (
+        holder is not None
+        and not holder.refused
+        and holder.machine != visit.machine
+        and visit.seen - holder.seen < LEASE
+    )
+
+
+@contextlib.contextmanager
+def open_reception(folder: Path, say: Callable[[str], None]) -> Iterator[Reception]:
+    """Answer sites' questions, in a thread, on a loopback port that nginx passes them to.
+
+    nginx adds a secret, without which nobody of this machine is answered.
+    """
+    desk, secret = Reception(folder, say), secrets.token_hex(32)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            text = self.rfile.read(min(length, LARGEST))
+            data, status = b"", 403
+            if secrets.compare_digest(self.headers.get("X-Secret", ""), secret):
+                try:
+                    who = [self.headers.get(f"X-Site-{name}", "") for name in ("Name", "Serial", "Address")]
+                    data, status = json.dumps(desk.answer(who[0], who[1], who[2], json.loads(text))).encode(), 200
+                except (ValueError, TypeError, AttributeError):
+                    status = 400
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing: nginx's log has every call."""
+
+    path = folder / RECEPTION
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        write_secret(path, json.dumps({"port": server.server_port, "secret": secret}).encode())
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        try:
+            yield desk
+        finally:
+            server.shutdown()
+            thread.join()
+            path.unlink(missing_ok=True)
