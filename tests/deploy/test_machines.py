@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import tomli_w
@@ -19,6 +24,7 @@ import torch
 pytest.importorskip("flwr", reason="Flower is not installed: no real deployment is tried")
 
 from fedloom.core.errors import FedloomError
+from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.operate import supervise
 from fedloom.deploy.operate.commands import read_json, status, stop
 from fedloom.deploy.operate.programs import Program, start_program, wait_until_ready
@@ -27,6 +33,7 @@ from fedloom.deploy.provision.certificates import make_node_key
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import SiteSettings, load_server, load_site, to_toml
 from support.deployment import SITES, exclusions, final_row, free_ports, simulate, values, without
+from support.other_user import descendants, listening_ports, try_as_nobody
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,7 +41,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: the proxy is not tried"),
 ]
 FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
-ROUNDS = 6
+ROUNDS = 9
 GIVEN = values("scaffold", ROUNDS, eval_every=ROUNDS, local={"epochs": 60})
 """Long enough to be killed in: a second or so per round."""
 
@@ -49,6 +56,7 @@ class Machines:
         init(run_file, folder / "deploy", SITES, port=port, control_port=control_port, rehearsal=True,
              first_site_port=first)  # fmt: skip
         self.root, self.port = folder / "deploy", port
+        self.made = {str(path) for path in self.root.rglob("*") if path.is_file()}
         self.programs: list[Program] = []
 
     def start(self, *command: str, until: str) -> Program:
@@ -68,13 +76,14 @@ class Machines:
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    one = Machines(tmp_path_factory.mktemp("machines"))
-    try:
-        one.start("server", "server", until="ready")
-        yield one
-    finally:
-        one.close()
+def machines() -> Iterator[Machines]:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to other users
+        one = Machines(Path(folder))
+        try:
+            one.start("server", "server", until="ready")
+            yield one
+        finally:
+            one.close()
 
 
 def intruder(machines: Machines, folder: Path) -> tuple[Path, SiteSettings]:
@@ -87,8 +96,10 @@ def intruder(machines: Machines, folder: Path) -> tuple[Path, SiteSettings]:
 
 
 def refusal(folder: Path, settings: SiteSettings) -> str:
+    """What Flower's own node says; what the server tells a site before that is in operate/test_ask_server.py."""
+    silent: Any = SimpleNamespace(check=lambda: None, problem=lambda: "")
     with pytest.raises(FedloomError) as error:
-        supervise._start_supernode(folder, settings).stop()
+        supervise._start_supernode(folder, settings, silent, lambda _: None).stop()
     return str(error.value)
 
 
@@ -154,17 +165,101 @@ def rounds_done(run: Path) -> int:
         return -1
 
 
-def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines) -> None:
-    """kill -9 at a site's process, at the server half and at the SuperLink, each in the middle of a round."""
+@pytest.fixture(scope="module")
+def running(machines: Machines) -> Program:
+    """The command that watches the run, whose sites are connected."""
     for name in SITES:
         machines.start("client", name, until="connected")
+    return machines.start("run", "server", until="Waiting")
+
+
+def wait_for_round(running: Program, run: Path, number: int) -> None:
+    while rounds_done(run) < number:
+        assert not running.has_ended, running.output()
+        time.sleep(0.05)
+
+
+def attacks(folder: Path) -> list[dict[str, object]]:
+    """The calls by which who reaches Flower's APIs owns a deployment, as its own clients make them."""
+    import httpx
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.common.serde import fab_to_proto
+    from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, RegisterNodeRequest, StartRunRequest
+    from flwr.proto.runtime_pb2 import AcquireTaskRequest, GetNodesRequest, PullTaskInputRequest
+    from flwr.supercore.control import ControlHttpClient
+    from flwr.supercore.fab import Fab
+    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+    from flwr.supercore.runtime import RuntimeHttpClient
+
+    calls: list[dict[str, object]] = []
+
+    def record(request: httpx.Request) -> httpx.Response:
+        headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
+        calls.append({"path": request.url.path, "headers": headers, "body": request.content.hex()})
+        return httpx.Response(200, content=b"")
+
+    def client(kind: type, name: str) -> Any:
+        one = kind.from_server_address("localhost", True, None, [RuntimeVersionHttpInterceptor(component_name=name)])
+        one._client = httpx.Client(transport=httpx.MockTransport(record))
+        return one
+
+    bundle = build_fab_from_disk(write_app(folder, folder))
+    operator, program = client(ControlHttpClient, "flwr CLI"), client(RuntimeHttpClient, "SuperExec")
+    operator.StartRun(StartRunRequest(fab=fab_to_proto(Fab(hashlib.sha256(bundle).hexdigest(), bundle, {}))))
+    operator.ListRuns(ListRunsRequest())
+    operator.ListNodes(ListNodesRequest())
+    operator.RegisterNode(RegisterNodeRequest(public_key=b"key"))
+    for kind in ("flwr-serverapp", "flwr-clientapp"):
+        program.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
+    program.PullTaskInput(PullTaskInputRequest())
+    program.GetNodes(GetNodesRequest())
+    return calls
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody: another user of the machine is not tried")
+def test_another_user_of_the_machine_gets_nowhere(machines: Machines, running: Program, tmp_path: Path) -> None:
+    """Whoever made the folders open, and while a run is going on: no call, no socket, no file and no token is his."""
     run = machines.root / "server" / "run"
-    victims = {
-        1: lambda: process_of(f"fedloom.deploy.site.process {machines.root / 'north'}"),
-        2: lambda: int(read_json(run / "serving.json")["process"]),
-        3: lambda: process_of(f"flower-superlink --host 127.0.0.1 --port {load_link(machines)}"),
+    wait_for_round(running, run, 1)
+    folders = [machines.root / name for name in ("server", *SITES)]
+    for folder in [machines.root.parent, machines.root, *folders]:
+        folder.chmod(0o755)
+    processes = descendants({program.process.pid for program in machines.programs})
+    before = SuperLinkControl(folders[0]).nodes()
+    wanted = {
+        "calls": attacks(tmp_path),
+        "ports": listening_ports(processes),
+        "sockets": [str(path) for folder in folders for path in folder.rglob("*.sock")],
+        "files": [str(path) for folder in folders for path in folder.rglob("*") if path.is_file()],
+        "processes": sorted(processes),
     }
-    watcher = machines.start("run", "server", until="Waiting")
+    assert len(wanted["sockets"]) == 4
+    assert len(wanted["ports"]) == 2
+    got = try_as_nobody(wanted)
+    assert got["user"] == 65534
+    assert [one for one in got["answers"] if isinstance(one[3], int) and one[3] < 400] == []
+    link = load_server(folders[0]).link_port
+    assert {status for port, scheme, _, status in got["answers"] if (port, scheme) == (link, "https")} == {403}
+    assert got["connected"] == []
+    keys = {path for path in machines.made if path.endswith((".key", "nginx.conf"))}
+    assert len(keys) == 8
+    assert set(got["read"]) <= machines.made - keys  # what init wrote, and no secret, log or model
+    assert len(got["commands"]) >= 10
+    assert not [command for command in got["commands"] if re.search("[0-9a-f]{32}", command)]
+    assert got["environments"] == []
+    after = SuperLinkControl(folders[0]).nodes()
+    assert [node.key for node in after] == [node.key for node in before]
+
+
+def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines, running: Program) -> None:
+    """kill -9 at a site's process, at the server half and at the SuperLink, each in the middle of a round."""
+    run, watcher = machines.root / "server" / "run", running
+    first = max(1, rounds_done(run) + 1)
+    victims = {
+        first: lambda: process_of(f"fedloom.deploy.site.process {machines.root / 'north'}"),
+        first + 1: lambda: int(read_json(run / "serving.json")["process"]),
+        first + 2: lambda: process_of(f"fedloom.deploy.flower.superlink {machines.root / 'server'}"),
+    }
     end = time.monotonic() + 240
     while not watcher.has_ended:
         assert time.monotonic() < end, status(machines.root / "server")
@@ -179,7 +274,3 @@ def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines) 
     torch.testing.assert_close(final_row(run), there.row, rtol=1e-5, atol=1e-7)
     assert (run / "report.html").is_file()
     assert all((machines.root / name / "model" / "model.safetensors").is_file() for name in SITES)
-
-
-def load_link(machines: Machines) -> int:
-    return load_server(machines.root / "server").control_port

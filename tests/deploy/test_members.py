@@ -12,7 +12,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
 
 from fedloom.deploy import members
-from fedloom.deploy.flower import public_key
+from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.members import MemberKeys, Revocation, member_keys, save_revocations, site_serial, stamp
 from fedloom.deploy.provision.certificates import Authority, make_node_key
 from fedloom.deploy.settings import ServerSettings, to_toml

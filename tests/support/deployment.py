@@ -22,9 +22,12 @@ import tomli_w
 from torch import Tensor
 
 from fedloom.core.selector import Choice, Pool
-from fedloom.deploy import flower
+from fedloom.deploy.flower.control import SuperLinkControl
+from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.operate import commands as operate
 from fedloom.deploy.operate import supervise
+from fedloom.deploy.operate.admission import register_members
+from fedloom.deploy.operate.ask_server import ServerContact
 from fedloom.deploy.operate.programs import Program
 from fedloom.deploy.participant_folder import SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -83,7 +86,7 @@ class Deployment:
         self.server = self.folders["server"]
         self.usual = load_server(self.server)
         self.link: Program = supervise._start_superlink(self.server, load_server(self.server))
-        supervise._register(self.server, load_server(self.server))
+        register_members(self.server, load_server(self.server), SuperLinkControl(self.server))
         self.nodes: dict[str, Program] = {}
         self.sites: dict[str, SiteProcess] = {}
         self.answers: dict[str, AnswerFunction] = {}
@@ -91,13 +94,15 @@ class Deployment:
             threading.Thread(target=self._serve, args=(name,), daemon=True).start()
 
     def _serve(self, name: str) -> None:
-        flower.SiteTransport(load_site(self.folders[name]).port).serve(lambda data: self.answers[name](data))
+        SiteTransport(self.folders[name]).serve(lambda data: self.answers[name](data))
 
     def connect(self, *names: str) -> None:
         """Start the SuperNodes of some sites that are not up."""
         for name in names:
             if name not in self.nodes or self.nodes[name].has_ended:
-                self.nodes[name] = supervise._start_supernode(self.folders[name], load_site(self.folders[name]))
+                folder, settings = self.folders[name], load_site(self.folders[name])
+                contact = ServerContact(folder, settings, lambda _: None, lambda: None)
+                self.nodes[name] = supervise._start_supernode(folder, settings, contact, lambda _: None)
 
     def disconnect(self, name: str) -> None:
         """Kill a site's SuperNode, which has no time to say goodbye."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.selector import Choice
-from fedloom.deploy.flower import NodeInfo, ReceivedMessage
+from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.deployed_engine import DeployedEngine

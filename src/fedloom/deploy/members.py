@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.flower import public_key
+from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.participant_folder import KEYS, SERVER_FILE
 from fedloom.deploy.settings import ServerSettings
 from fedloom.runs.folder.atomic_write import write_atomic

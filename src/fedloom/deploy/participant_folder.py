@@ -13,6 +13,8 @@ KEYS = "keys"
 """The folder of the sites' public keys and certificates, in the server's folder."""
 RUN = "run"
 """The folder of the deployed run, in the server's folder."""
+FLOWER = "flower"
+"""The folder of Flower's files, the sockets of the participant's programs, and its process number."""
 SERVING, OUTCOME, STATUS, CROSS_SITE = "serving.json", "outcome.json", "status.json", "cross_site.json"
 """Files in the run's folder: the server half's process, how it ended, what it waits for, and cross-site scores."""
 REFUSED = "refused.json"
@@ -33,6 +35,14 @@ def role_of(folder: Path) -> Role:
         f"{folder} is not a participant's folder: it has neither {SERVER_FILE} nor {SITE_FILE}; give deploy/server or "
         "a site's folder, as fedloom deploy init made them."
     )
+
+
+def make_private(path: Path) -> Path:
+    """Make a folder, if there is none, that only its owner can enter; the folder."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+    return path
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -58,6 +58,11 @@ class ServerSettings(Settings):
     """Whether every site's model is evaluated on every site's data at the end; models then leave their sites."""
 
     @property
+    def link_port(self) -> int:
+        """The SuperLink's own port."""
+        return self.control_port if self.proxy else self.port
+
+    @property
     def everyone(self) -> list[str]:
         """All sites by client number; the evaluator is the last."""
         return [*self.sites, *([self.evaluator] if self.evaluator else [])]
@@ -123,7 +128,7 @@ class SiteSettings(Settings):
     """The site's number in the federation; the evaluator's is the number of training sites."""
     server: str = "127.0.0.1:8443"
     port: int = Field(default=9094, ge=1, le=65535)
-    """A loopback port of this machine, between Flower's SuperNode and the site's process."""
+    """Not used any more: the site's own programs talk over a Unix socket. ``site.toml`` of earlier versions has it."""
     policy: PolicySettings = PolicySettings()
     data: SiteData = SiteData()
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy import flower
 from fedloom.deploy.audit_log import AUDIT, AuditTrail, read_audit
+from fedloom.deploy.flower.control import SuperLinkControl
+from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.members import member_keys, revoked_sites
 from fedloom.deploy.operate.commands import SITE_STATES, is_serving
-from fedloom.deploy.operate.supervise import control, pid_file
+from fedloom.deploy.operate.supervise import pid_file
 from fedloom.deploy.participant_folder import OUTCOME, RUN, STATUS, read_json
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.provision.certificates import days_left
@@ -88,8 +89,8 @@ class DeploymentFolder:
         names = settings.everyone
         keys = {key: names[client] for key, client in member_keys(self.folder, settings).items()}
         try:
-            nodes = [node for node in control(self.folder).nodes() if node.key in keys]
-        except flower.connection_errors():
+            nodes = [node for node in SuperLinkControl(self.folder).nodes() if node.key in keys]
+        except connection_errors():
             return ServerFacts()
         return ServerFacts(
             process=process,

@@ -13,7 +13,8 @@ from fedloom.core.errors import FedloomError
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 pytest.importorskip("flwr", reason="Flower is not installed: no nodes are registered")
 
-from fedloom.deploy.flower import NodeInfo, public_key
+from fedloom.deploy.flower.control import public_key
+from fedloom.deploy.flower.server_transport import NodeInfo
 from fedloom.deploy.operate import admission
 from fedloom.deploy.operate.admission import Admission, register_members, wait_until_admitted
 from fedloom.deploy.operate.programs import PidFile

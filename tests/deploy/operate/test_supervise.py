@@ -16,7 +16,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: nothing is supervis
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy import flower
+from fedloom.deploy.flower import release
 from fedloom.deploy.operate import programs, supervise
 from fedloom.deploy.operate.supervise import CONNECTION_ERRORS, connection_error, pid_file
 from fedloom.deploy.provision import certificates, folders
@@ -69,7 +69,7 @@ def refusal(work: Any, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("who", "key", "file"), [
-    ("server", "port", "deploy.toml"), ("server", "control_port", "deploy.toml"), ("north", "port", "site.toml")
+    ("server", "port", "deploy.toml"), ("server", "control_port", "deploy.toml")
 ])  # fmt: skip
 def test_a_port_that_is_taken_is_named_before_anything_is_started(deploy, monkeypatch, who, key, file):
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/sbin/nginx")
@@ -99,7 +99,7 @@ def test_without_the_proxy_a_server_is_for_one_machine_only(deploy):
     folders.init(run_file, deploy, ["north", "south"], host="fl.example.org")
     change(deploy / "server", proxy=False)
     said = refusal(supervise.run_server, deploy / "server")
-    assert said.startswith("proxy = false and host = fl.example.org: without the proxy anyone with ca.crt could")
+    assert said.startswith("proxy = false and host = fl.example.org: without the proxy nobody asks for the sites' cert")
     assert said.endswith("set proxy = true.")
 
 
@@ -142,7 +142,7 @@ def test_without_flower_nothing_is_deployed(deploy, monkeypatch, work):
         "deployment needs Flower, which is not installed: pip install 'fedloom[deploy]'."
     )
     monkeypatch.setattr(metadata, "version", lambda _: "2.0.0")
-    assert f"needs Flower {flower.VERSION}, but 2.0.0 is installed" in refusal(work, deploy / "server")
+    assert f"needs Flower {release.VERSION}, but 2.0.0 is installed" in refusal(work, deploy / "server")
 
 
 # -- what Flower says, in words

@@ -219,9 +219,20 @@ def test_a_key_of_another_certificate_is_refused(copy):
 def test_a_file_that_is_missing_or_unreadable_is_named(copy, name, unreadable):
     (copy / "a" / name).unlink()
     if unreadable is not None:
-        (copy / "a" / name).write_bytes(unreadable)
+        write_secret(copy / "a" / name, unreadable)
     with pytest.raises(FedloomError, match=f"a/{name} (cannot be read|is no)"):
         check_certificates(copy / "a")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
+@pytest.mark.parametrize("name", ["server/server.key", "a/client.key", "a/node.key"])
+def test_a_key_that_other_users_can_read_is_refused(copy, name, mode):
+    (copy / name).chmod(mode)
+    with pytest.raises(FedloomError) as why:
+        check_certificates((copy / name).parent)
+    assert str(why.value) == (
+        f"{copy / name} is open to other users of this machine (mode {mode:o}): chmod 600 {copy / name}"
+    )
 
 
 def test_a_host_that_the_certificate_does_not_name_is_refused(copy):

@@ -18,7 +18,7 @@ from fedloom.deploy.settings import load_server, load_site
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
 
-from fedloom.deploy.flower import public_key
+from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.provision import certificates, key_request, membership
 from fedloom.deploy.provision.certificates import check_certificates, days_left
 from fedloom.deploy.provision.signature import check_signature, fingerprint

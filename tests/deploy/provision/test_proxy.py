@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import re
 import shutil
@@ -20,10 +19,16 @@ from pathlib import Path
 
 import pytest
 
-from fedloom.deploy import flower
 from fedloom.deploy.members import Revocation, save_revocations, site_serial
-from fedloom.deploy.provision.proxy import ACCESS_LOG, ERROR_LOG, listen_on, nginx_config, write_proxy_config
-from fedloom.deploy.settings import ServerSettings
+from fedloom.deploy.provision.proxy import (
+    ACCESS_LOG,
+    ERROR_LOG,
+    SECRET_HEADER,
+    listen_on,
+    nginx_config,
+    write_proxy_config,
+)
+from fedloom.deploy.settings import ServerSettings, load_server
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 
@@ -439,27 +444,23 @@ def test_a_server_for_this_machine_alone_listens_on_loopback_alone(host, where):
 
 
 def test_every_blank_of_the_proxys_settings_is_filled():
-    text = nginx_config(ServerSettings(sites=["a"], port=1234, control_port=5678, max_megabytes=100))
+    text = nginx_config(ServerSettings(sites=["a"], port=1234, control_port=5678, max_megabytes=100), "known")
     assert not re.search("@[A-Z_]+@", text)
     assert "listen 127.0.0.1:1234 ssl;" in text
     assert "server 127.0.0.1:5678;" in text
     assert "client_max_body_size 106m;" in text
-
-
-def flwr(home: Path, *words: str | Path) -> tuple[int, str]:
-    """How one of Flower's own commands ended, and what it said."""
-    environment = flower.environment(home)
-    program = shutil.which("flwr", path=environment["PATH"])
-    done = subprocess.run([program, *words], env=environment, capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stdout + done.stderr
+    assert f'proxy_set_header {SECRET_HEADER} "known";' in text
 
 
 @needs_nginx
 @pytest.mark.slow
 @pytest.mark.xdist_group("deployment")
 def test_an_outsider_with_the_authoritys_certificate_can_neither_join_nor_submit_a_run(tmp_path):
-    """Against a real SuperLink, behind the proxy of real folders; the operator, on loopback, can."""
+    """Against a real SuperLink, behind the proxy of real folders; the operator, over its socket, can."""
     pytest.importorskip("flwr", reason="flwr is not installed: no SuperLink is started")
+    from fedloom.deploy.flower.control import SuperLinkControl, public_key
+    from fedloom.deploy.flower.release import environment
+    from fedloom.deploy.flower.superlink import superlink_command
     from fedloom.deploy.provision import folders
     from fedloom.deploy.provision.certificates import make_node_key
 
@@ -467,33 +468,23 @@ def test_an_outsider_with_the_authoritys_certificate_can_neither_join_nor_submit
     port, behind = free_port(), free_port()
     out = tmp_path / "deploy"
     folders.init(tmp_path / "run.toml", out, ["a"], port=port, control_port=behind, first_site_port=free_port())
-    server, operator, outsider = out / "server", tmp_path / "operator", tmp_path / "outsider"
-    (server / "flower").mkdir()
-    flower.write_connection(operator, behind, server / "ca.crt")
-    flower.write_connection(outsider, port, server / "ca.crt")
+    server = out / "server"
     make_node_key(tmp_path / "own.key", tmp_path / "own.pub")
-    app = flower.write_app(outsider, tmp_path)
-
-    link = start_program(
-        flower.superlink_command(server, behind), behind, tmp_path / "link.log", env=flower.environment(operator)
-    )
+    write_proxy_config(server, load_server(server))
+    link = start_program(superlink_command(server), behind, tmp_path / "link.log", env=environment(server / "flower"))
     with link, nginx(server, port):
-        code, said = flwr(operator, "supernode", "register", server / "keys/a.pub", flower.LINK)
-        assert code == 0, said
-        for words in (("supernode", "register", tmp_path / "own.pub"), ("run", app)):
-            code, said = flwr(outsider, *words, flower.LINK)
-            assert code != 0, said
-            assert "Successfully" not in said
-        door = Door(out, port, [])
-        assert door.ask("/v1/fleet/activate-node", body=b"")[0] == 401  # a site reaches it, and must sign
-        for path in ("/v1/control/register-node", "/v1/control/start-run", "/v1/fleet/register-node"):
-            assert door.ask(path)[0] in (403, 404)
-        code, said = flwr(operator, "supernode", "list", flower.LINK, "--format", "json")
-        assert code == 0, said
-        assert len(json.loads(said)["nodes"]) == 1
+        operator = SuperLinkControl(server)
+        operator.register(public_key(server / "keys" / "a.pub"))
+        outside, behind_it = Door(out, port, []), Door(out, behind, [])
+        calls = ("/v1/control/register-node", "/v1/control/start-run", "/v1/runtime/acquire-task")
+        for path in (*calls, "/v1/fleet/register-node"):
+            assert outside.ask(path, outside.context(None))[0] == 400  # who shows no certificate
+            assert outside.ask(path)[0] in (403, 404)  # a site
+            assert behind_it.ask(path, outside.context(None))[0] == 403  # a user of the server's machine
+        assert outside.ask("/v1/fleet/activate-node", body=b"")[0] == 401  # a site reaches it, and must sign
+        assert behind_it.ask("/v1/fleet/activate-node", body=b"")[0] == 403  # not past the proxy
+        assert [node.key for node in operator.nodes()] == [public_key(server / "keys" / "a.pub")]
     log = (tmp_path / "link.log").read_text()
     assert log.count("ControlServicer.RegisterNode]") == 1
     assert "ControlServicer.StartRun" not in log
-    refusals = (server / ACCESS_LOG).read_text()
-    for call in ("register-node", "start-run"):  # they got as far as the proxy, and no farther
-        assert f'site=- certificate="NONE" from=127.0.0.1 "POST /v1/control/{call} HTTP/1.1" 400' in refusals
+    assert (server / "nginx.conf").stat().st_mode & 0o077 == 0

@@ -24,7 +24,7 @@ from fedloom.core.declarations import Statistic
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.deploy.explain import explain
-from fedloom.deploy.flower import ReceivedMessage
+from fedloom.deploy.flower.server_transport import ReceivedMessage
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.site.state import SiteState

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fedloom
-from fedloom.deploy.flower import NodeInfo, ReceivedMessage
+from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage
 from fedloom.deploy.protocol.blueprint import ClientSizes
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.roster import Roster

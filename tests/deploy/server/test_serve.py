@@ -16,7 +16,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.schema import ClientSizes
 from fedloom.deploy import saved_model as saved
 from fedloom.deploy.audit_log import AUDIT, read_audit
-from fedloom.deploy.flower import public_key
+from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import prepare_deployed_run, serve

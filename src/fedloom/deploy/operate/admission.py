@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy import flower, members
+from fedloom.deploy import members
+from fedloom.deploy.flower.control import SuperLinkControl
+from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.operate.programs import PidFile
 from fedloom.deploy.participant_folder import read_json
 from fedloom.deploy.settings import ServerSettings, load_server
@@ -26,7 +28,7 @@ TAKEN = 30.0
 """Seconds in which a running server must have applied a change."""
 
 
-def register_members(folder: Path, settings: ServerSettings, link: flower.SuperLinkControl) -> int:
+def register_members(folder: Path, settings: ServerSettings, link: SuperLinkControl) -> int:
     """Let the SuperLink have the nodes of the sites that may take part, and no others; how many there are."""
     keys, nodes = set(members.member_keys(folder, settings)), link.nodes()
     for node in nodes:
@@ -50,14 +52,14 @@ class Admission:
     def __init__(
         self,
         folder: Path,
-        link: Callable[[], flower.SuperLinkControl],
+        link: Callable[[], SuperLinkControl],
         reload_proxy: Callable[[ServerSettings], None] | None,
         say: Callable[[str], None],
     ) -> None:
         self.folder, self.link, self.reload_proxy, self.say = folder, link, reload_proxy, say
         self.stamp = members.stamp(folder)
         self.sites = set(load_server(folder).everyone) - set(members.revoked_sites(folder, load_server(folder)))
-        self.passing: tuple[type[Exception], ...] = (FedloomError, *flower.connection_errors())
+        self.passing: tuple[type[Exception], ...] = (FedloomError, *connection_errors())
         self.problem, self.tried_at = "", 0.0
         self._record()
 

@@ -10,18 +10,31 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy import audit_log, flower
+from fedloom.deploy import audit_log
+from fedloom.deploy.flower.control import SuperLinkControl, write_app
+from fedloom.deploy.flower.local_socket import connection_errors
+from fedloom.deploy.flower.release import check_flower
+from fedloom.deploy.flower.server_half import MODULE as SERVER_HALF
 from fedloom.deploy.members import member_keys, revoked_sites
 from fedloom.deploy.operate.programs import is_listening
-from fedloom.deploy.operate.supervise import control, link_port, pid_file
-from fedloom.deploy.participant_folder import OUTCOME, RUN, SERVER_FILE, SERVING, STATUS, read_json, role_of
+from fedloom.deploy.operate.supervise import pid_file
+from fedloom.deploy.participant_folder import (
+    FLOWER,
+    OUTCOME,
+    RUN,
+    SERVER_FILE,
+    SERVING,
+    STATUS,
+    make_private,
+    read_json,
+    role_of,
+)
 from fedloom.deploy.provision.certificates import days_left, expiry_warnings
 from fedloom.deploy.provision.signature import fingerprint
 from fedloom.deploy.settings import OPENED, READY, load_server, load_site
@@ -52,7 +65,7 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False) -> Path:
     Returns:
         The run's folder.
     """
-    flower.check_flower()
+    check_flower()
     settings, run_folder = load_server(folder), folder / RUN
     if new and run_folder.exists():
         say(f"The last run is kept in {_put_aside(run_folder)}.")
@@ -96,7 +109,7 @@ def _put_aside(run_folder: Path) -> Path:
 
 
 def _wait_for_server(folder: Path) -> None:
-    port, end = link_port(load_server(folder)), time.monotonic() + START_TIMEOUT
+    port, end = load_server(folder).link_port, time.monotonic() + START_TIMEOUT
     while not is_listening(port):
         if pid_file(folder).process() is None:
             raise FedloomError(f"the server is not running: start it with  fedloom deploy server {folder}")
@@ -106,24 +119,11 @@ def _wait_for_server(folder: Path) -> None:
 
 
 def _submit(folder: Path) -> None:
-    home = folder / "flower"
     audit_log.append_changed_settings(folder, SERVER_FILE)
     audit_log.append(folder, "run submitted")
-    (folder / RUN).mkdir(exist_ok=True)
-    command = flower.run_command(flower.write_app(home, folder))
-    try:
-        done = subprocess.run(  # noqa: S603
-            command, env=flower.environment(home), capture_output=True, text=True, timeout=START_TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise FedloomError(
-            f"Flower did not accept the run within {START_TIMEOUT:g} s: see {folder / 'logs'}."
-        ) from None
-    number = flower.run_id(done.stdout)
-    if number is None:
-        output = " ".join((done.stdout + done.stderr).split())[-300:]
-        raise FedloomError(f"Flower did not accept the run: {output}")
-    (home / "run").write_text(number)
+    home = make_private(folder / FLOWER)
+    make_private(folder / RUN)
+    (home / "run").write_text(SuperLinkControl(folder).start(write_app(home, folder)))
 
 
 @contextlib.contextmanager
@@ -149,7 +149,7 @@ def is_serving(run_folder: Path) -> bool:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-        return b"flwr-serverapp" in Path(f"/proc/{process}/cmdline").read_bytes()
+        return SERVER_HALF.encode() in Path(f"/proc/{process}/cmdline").read_bytes()
     except ProcessLookupError:
         return False
     except OSError:
@@ -209,8 +209,8 @@ def status(folder: Path) -> dict[str, Any]:
     online: list[str] = []
     if process is not None:
         try:
-            online = [keys[node.key] for node in control(folder).nodes() if node.online and node.key in keys]
-        except flower.connection_errors():
+            online = [keys[node.key] for node in SuperLinkControl(folder).nodes() if node.online and node.key in keys]
+        except connection_errors():
             process = None
     records = [record for record in RecordTail(folder / RUN / METRICS).new() if "round" in record]
     return {
@@ -242,7 +242,7 @@ def stop(folder: Path) -> bool:
     if pid_file(folder).process() is not None:
         audit_log.append(folder, "stop requested")
     if role_of(folder) == "server" and pid_file(folder).process() is not None and number.exists():
-        with contextlib.suppress(*flower.connection_errors()):  # the run or the SuperLink may have ended
-            control(folder).stop(number.read_text())
+        with contextlib.suppress(*connection_errors()):  # the run or the SuperLink may have ended
+            SuperLinkControl(folder).stop(number.read_text())
         number.unlink(missing_ok=True)
     return pid_file(folder).stop()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.deploy.participant_folder import make_private
 
 STARTING = 120.0
 """Seconds in which a program must be ready."""
@@ -66,13 +67,14 @@ class Program:
 def start_program(
     name: str, command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
 ) -> Program:
-    """Start a program that ends when this process ends, however it ends."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    """Start a program that ends when this process ends, however it ends, and whose files only its owner can read."""
+    make_private(log.parent)
     began = log.stat().st_size if log.exists() else 0
     with open(log, "ab") as file:
         process = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment), cwd=folder,
             preexec_fn=_end_with_parent if sys.platform == "linux" else None, start_new_session=True,
+            umask=0o077,
         )  # fmt: skip
     return Program(name, process, log, began)
 
@@ -185,7 +187,7 @@ class PidFile:
         """Record this process as the user of the folder."""
         if self.process() is not None:
             raise FedloomError(f"{what} is already running (process {self.process()}): fedloom deploy stop ends it.")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         self.path.write_text(f"{os.getpid()} {_start_time(os.getpid())}")
 
     def stop(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import shutil
 import signal
 import sys
@@ -19,7 +20,12 @@ from typing import NoReturn
 
 import fedloom
 from fedloom.core.errors import FedloomError
-from fedloom.deploy import audit_log, flower
+from fedloom.deploy import audit_log
+from fedloom.deploy.flower.control import SuperLinkControl
+from fedloom.deploy.flower.local_socket import connection_errors
+from fedloom.deploy.flower.release import check_flower, environment
+from fedloom.deploy.flower.superlink import superlink_command
+from fedloom.deploy.flower.supernode import NODE_FAILED, NODE_READY, NODE_RETRIES, supernode_command
 from fedloom.deploy.operate.admission import Admission, register_members
 from fedloom.deploy.operate.ask_server import ServerContact, SiteRefused, check_dates
 from fedloom.deploy.operate.expiry_watch import ExpiryWatch
@@ -32,7 +38,7 @@ from fedloom.deploy.operate.programs import (
     wait_until_ready,
 )
 from fedloom.deploy.operate.reception import open_reception
-from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
+from fedloom.deploy.participant_folder import FLOWER, SERVER_FILE, SITE_FILE, make_private
 from fedloom.deploy.provision.certificates import check_certificates
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import write_proxy_config
@@ -49,7 +55,7 @@ TOO_SOON, TOO_OFTEN = 30.0, 8
 
 def pid_file(folder: Path) -> PidFile:
     """The file that records which process uses a participant's folder."""
-    return PidFile(folder / "flower" / "process")
+    return PidFile(folder / FLOWER / "process")
 
 
 def run_server(folder: Path, say: Say) -> None:
@@ -59,7 +65,7 @@ def run_server(folder: Path, say: Say) -> None:
         folder: The server's folder.
         say: Gets lines for the user.
     """
-    flower.check_flower()
+    check_flower()
     settings = load_server(folder)
     check_certificates(folder)
     check_signature(folder)
@@ -70,8 +76,8 @@ def run_server(folder: Path, say: Say) -> None:
         )
     if not settings.proxy and settings.host not in ("127.0.0.1", "localhost"):
         raise FedloomError(
-            f"proxy = false and host = {settings.host}: without the proxy anyone with ca.crt could register nodes and "
-            "start runs, so that is for one machine only; set proxy = true."
+            f"proxy = false and host = {settings.host}: without the proxy nobody asks for the sites' "
+            "certificates, so that is for one machine only; set proxy = true."
         )
     pids = pid_file(folder)
     pids.take("this server")
@@ -85,7 +91,7 @@ def run_server(folder: Path, say: Say) -> None:
         programs.append(_start_superlink(folder, settings))
         audit_log.append_changed_settings(folder, SERVER_FILE)
         audit_log.append(folder, "server started", version=fedloom.__version__)
-        admitted = register_members(folder, settings, control(folder))
+        admitted = register_members(folder, settings, SuperLinkControl(folder))
         if settings.proxy:
             desk.enter_context(open_reception(folder, say))
             programs.append(_start_nginx(folder, settings))
@@ -96,7 +102,7 @@ def run_server(folder: Path, say: Say) -> None:
             write_proxy_config(folder, changed)
             programs[1].process.send_signal(signal.SIGHUP)
 
-        admission = Admission(folder, lambda: control(folder), reload_nginx if settings.proxy else None, say)
+        admission = Admission(folder, lambda: SuperLinkControl(folder), reload_nginx if settings.proxy else None, say)
         expiry = ExpiryWatch(folder, say)
         _watch(programs, restart, say, [admission.apply_changes, expiry.check])
     finally:
@@ -108,25 +114,14 @@ def run_server(folder: Path, say: Say) -> None:
             audit_log.append(folder, "server stopped", reason=_reason())
 
 
-def link_port(settings: ServerSettings) -> int:
-    """The SuperLink's own port."""
-    return settings.control_port if settings.proxy else settings.port
-
-
-def control(folder: Path) -> flower.SuperLinkControl:
-    """The control API of a server's SuperLink."""
-    return flower.SuperLinkControl(link_port(load_server(folder)), folder / "ca.crt")
-
-
 def _start_superlink(folder: Path, settings: ServerSettings) -> Program:
-    home, port = folder / "flower", link_port(settings)
-    flower.write_connection(home, port, folder / "ca.crt")
-    command = flower.superlink_command(folder.resolve(), port)
-    program = start_program(
-        "Flower's SuperLink", command, folder / "logs" / "superlink.log", flower.environment(home), folder
-    )
+    home = make_private(folder / FLOWER)
+    command = superlink_command(folder.resolve())
+    program = start_program("Flower's SuperLink", command, folder / "logs" / "superlink.log", environment(home), folder)
     wait_until_ready(
-        program, lambda: is_listening(port), lambda output: f"Flower's SuperLink did not start: {_last_line(output)}"
+        program,
+        lambda: is_listening(settings.link_port),
+        lambda output: f"Flower's SuperLink did not start: {_last_line(output)}",
     )
     return program
 
@@ -135,8 +130,8 @@ def _restart_superlink(folder: Path) -> Program:
     settings = load_server(folder)  # sites may have been added
     program = _start_superlink(folder, settings)
     try:
-        register_members(folder, settings, control(folder))
-    except flower.connection_errors() as why:
+        register_members(folder, settings, SuperLinkControl(folder))
+    except connection_errors() as why:
         program.stop()
         raise FedloomError(f"the sites could not be registered ({type(why).__name__}).") from None
     return program
@@ -145,9 +140,7 @@ def _restart_superlink(folder: Path) -> Program:
 def _start_nginx(folder: Path, settings: ServerSettings) -> Program:
     write_proxy_config(folder, settings)  # deploy.toml may have changed
     command = ["nginx", "-p", str(folder.resolve()), "-c", PROXY_FILE, "-g", "daemon off;"]
-    program = start_program(
-        "nginx", command, folder / "logs" / "nginx.log", flower.environment(folder / "flower"), folder
-    )
+    program = start_program("nginx", command, folder / "logs" / "nginx.log", os.environ, folder)
     wait_until_ready(
         program, lambda: is_listening(settings.port), lambda output: f"nginx did not start: {_last_line(output)}"
     )
@@ -161,7 +154,7 @@ def run_site(folder: Path, say: Say) -> None:
         folder: The site's folder.
         say: Gets lines for the user.
     """
-    flower.check_flower()
+    check_flower()
     settings = load_site(folder)
     if not settings.server.rpartition(":")[2].isdigit():
         raise FedloomError(
@@ -181,7 +174,6 @@ def run_site(folder: Path, say: Say) -> None:
     contact = ServerContact(folder, settings, say, take_renewed)
     try:
         _stop_on_sigterm()
-        check_free(settings.port, "port in site.toml")
         contact.check()
         programs.append(_start_site_process(folder))
         audit_log.append_changed_settings(folder, SITE_FILE)
@@ -207,33 +199,33 @@ def run_site(folder: Path, say: Say) -> None:
 def _start_site_process(folder: Path) -> Program:
     command = [sys.executable, "-m", "fedloom.deploy.site.process", str(folder.resolve())]
     log_file = folder / "logs" / "site.log"
-    program = start_program("the site's process", command, log_file, flower.environment(folder / "flower"), folder)
+    program = start_program("the site's process", command, log_file, environment(folder / FLOWER), folder)
     wait_until_ready(program, lambda: OPENED in program.output(), _site_error)
     return program
 
 
 def _start_supernode(folder: Path, settings: SiteSettings, contact: ServerContact, say: Say) -> Program:
-    command = flower.supernode_command(folder.resolve(), settings.server, settings.port)
+    command = supernode_command(folder.resolve())
     log_file = folder / "logs" / "supernode.log"
-    program = start_program("Flower's SuperNode", command, log_file, flower.environment(folder / "flower"), folder)
+    program = start_program("Flower's SuperNode", command, log_file, environment(folder / FLOWER), folder)
     waits: list[str] = []
 
     def ready() -> bool:
         output = program.output()
-        if flower.NODE_RETRIES in output and not waits:
+        if NODE_RETRIES in output and not waits:
             waits.append(contact.problem() or "it does not admit this site yet")
             say(
                 f"Site {settings.name} cannot reach the server at {settings.server} yet: {waits[0]}. It keeps trying; "
                 "the address is `server` in site.toml."
             )
         contact.check()
-        return flower.NODE_READY in output
+        return NODE_READY in output
 
     def explain(output: str) -> str:
         contact.problem()  # it raises the server's own reason, if there is one
         return f"site {settings.name} cannot connect to {settings.server}: {connection_error(output)}"
 
-    wait_until_ready(program, ready, explain, flower.NODE_FAILED, math.inf)  # the server may start after its sites
+    wait_until_ready(program, ready, explain, NODE_FAILED, math.inf)  # the server may start after its sites
     return program
 
 

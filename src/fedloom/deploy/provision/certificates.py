@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shlex
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -180,7 +182,7 @@ def check_certificates(folder: Path) -> None:
         return
     _check_pair(folder / SITE, folder / SITE_KEY, folder / AUTHORITY)
     try:
-        load_ssh_private_key(_bytes(folder / NODE_KEY), None)
+        load_ssh_private_key(key_bytes(folder / NODE_KEY), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise FedloomError(f"{folder / NODE_KEY} is not a private key in OpenSSH's format: copy it again.") from None
 
@@ -255,7 +257,7 @@ def _check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
 
 def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
-        key = load_pem_private_key(_bytes(path), None)
+        key = load_pem_private_key(key_bytes(path), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise FedloomError(f"{path} is not a private key in PEM format: copy it again.") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -277,6 +279,17 @@ def _certificate(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(_bytes(path))
     except ValueError:
         raise FedloomError(f"{path} is not a certificate in PEM format: copy it again.") from None
+
+
+def key_bytes(path: Path) -> bytes:
+    """The content of a private key's file; refused if others than its owner can read it."""
+    data = _bytes(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise FedloomError(
+            f"{path} is open to other users of this machine (mode {mode:o}): chmod 600 {shlex.quote(str(path))}"
+        )
+    return data
 
 
 def _bytes(path: Path) -> bytes:

@@ -1,8 +1,9 @@
 """The reverse proxy between sites and the SuperLink: the text of an ``nginx.conf``.
 
-Flower's SuperLink answers everyone who can reach it: anyone with ``ca.crt`` could register a node or submit a run. So
-it listens on loopback, and sites connect to this proxy. The proxy requires a certificate of the deployment's authority
-and passes on only the calls of nodes (Flower's path ``/v1/fleet/``), without dots, escapes or queries.
+Sites connect to this proxy, and the SuperLink listens on loopback. The proxy requires a certificate of the
+deployment's authority and passes on only the calls of nodes (Flower's path ``/v1/fleet/``), without dots, escapes or
+queries. It adds a secret to each call, without which the SuperLink answers nobody on that port
+(``flower/superlink.py``).
 
 ``nginx -p FOLDER -c nginx.conf -g 'daemon off;'`` runs it, as root or not; it writes only below ``FOLDER/proxy``.
 """
@@ -11,12 +12,14 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import os
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from fedloom.deploy.members import revocations
-from fedloom.deploy.participant_folder import read_json
+from fedloom.deploy.participant_folder import FLOWER, make_private, read_json
 from fedloom.deploy.settings import ServerSettings
 
 CONFIG, FOLDER = "nginx.conf", "proxy"
@@ -25,6 +28,8 @@ ACCESS_LOG, ERROR_LOG, PID = f"{FOLDER}/access.log", f"{FOLDER}/error.log", f"{F
 RECEPTION_PATH, RECEPTION = "/v1/site", "flower/reception.json"
 """Where sites ask about themselves, and the file of port and secret with which the server answers
 (``operate/reception.py``)."""
+SECRET, SECRET_HEADER = f"{FLOWER}/proxy.secret", "X-Fedloom-Proxy"
+"""The file of the secret that the proxy and the SuperLink share, and the header in which the proxy sends it."""
 OVERHEAD = 1.05
 """The factor by which Flower's envelope may enlarge a message; a megabyte is added to that."""
 
@@ -121,6 +126,7 @@ http {
             proxy_pass https://superlink;
             proxy_http_version 1.1;
             proxy_set_header Connection "";
+            proxy_set_header @SECRET_HEADER@ "@SECRET@";
             proxy_ssl_verify on;
             proxy_ssl_trusted_certificate ca.crt;
             proxy_ssl_name localhost;
@@ -140,22 +146,40 @@ http {
 """
 
 
+def proxy_secret(folder: Path) -> str:
+    """The secret that the proxy and the SuperLink of a server's folder share; made the first time."""
+    path = make_private(folder / FLOWER) / Path(SECRET).name
+    if not path.exists():
+        write_private(path, secrets.token_hex(32))
+    return path.read_text()
+
+
 def write_proxy_config(folder: Path, settings: ServerSettings) -> None:
-    """Write ``nginx.conf`` into the server's folder, which may have changed."""
-    (folder / FOLDER).mkdir(exist_ok=True)
-    path, serials = folder / CONFIG, [one.serial for one in revocations(folder)]
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_text(nginx_config(settings, serials, read_json(folder / RECEPTION)))
+    """Write ``nginx.conf`` with its secrets, so that only its owner can read it."""
+    make_private(folder / FOLDER)
+    revoked, reception = [one.serial for one in revocations(folder)], read_json(folder / RECEPTION)
+    write_private(folder / CONFIG, nginx_config(settings, proxy_secret(folder), revoked, reception))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can ever read, at once or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
 
 
 def nginx_config(
-    settings: ServerSettings, revoked: Sequence[str] = (), reception: Mapping[str, object] = MappingProxyType({})
+    settings: ServerSettings,
+    secret: str = "",
+    revoked: Sequence[str] = (),
+    reception: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
     """The text of ``nginx.conf``; paths are relative to the server's folder.
 
     Args:
         settings: The server's settings.
+        secret: What the SuperLink knows the proxy's calls by.
         revoked: The serial numbers of revoked certificates.
         reception: The port and the secret of the server's reception, if it is open.
     """
@@ -171,6 +195,8 @@ def nginx_config(
         "RECEPTION_PORT": str(reception.get("port", 1)),
         "RECEPTION_SECRET": str(reception.get("secret", "")),
         "REVOKED": "\n        ".join(f'"{serial}" 1;' for serial in revoked),
+        "SECRET": secret,
+        "SECRET_HEADER": SECRET_HEADER,
     }
     text = _TEMPLATE
     for name, value in values.items():

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from fedloom.core.message import Message
-from fedloom.deploy.flower import POLL, PollDelay, ReceivedMessage, ServerTransport
+from fedloom.deploy.flower.polling import POLL, PollDelay
+from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
 from fedloom.deploy.protocol.wire import (

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 
 import fedloom
 from fedloom.data.schema import ClientSizes
-from fedloom.deploy.flower import POLL, NodeInfo, ReceivedMessage, ServerTransport
+from fedloom.deploy.flower.polling import POLL
+from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, printable_line, unpack
 from fedloom.deploy.settings import ServerSettings
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log
-from fedloom.deploy.flower import ServerTransport
+from fedloom.deploy.flower.server_transport import ServerTransport
 from fedloom.deploy.members import MemberKeys
 from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, REFUSED, RUN, SERVING, SITES, STATUS, read_json
 from fedloom.deploy.protocol.blueprint import Blueprint

@@ -27,7 +27,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.nested_keys import select_prefix
 from fedloom.core.threads import single_thread
-from fedloom.deploy import flower
+from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
@@ -245,7 +245,7 @@ def main(folder: Path) -> None:
     log.info("site %s: %s samples", site.settings.name, parts)
     print(OPENED, flush=True)
     with single_thread():
-        flower.SiteTransport(site.settings.port).serve(site.answer, _once(lambda: print(READY, flush=True)))
+        SiteTransport(folder).serve(site.answer, _once(lambda: print(READY, flush=True)))
 
 
 if __name__ == "__main__":
