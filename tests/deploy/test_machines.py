@@ -222,7 +222,7 @@ def test_another_user_of_the_machine_gets_nowhere(machines: Machines, running: P
     run = machines.root / "server" / "run"
     wait_for_round(running, run, 1)
     folders = [machines.root / name for name in ("server", *SITES)]
-    for folder in [machines.root.parent, machines.root, *folders]:
+    for folder in [machines.root.parent, machines.root, machines.root / "authority", *folders]:
         folder.chmod(0o755)
     processes = descendants({program.process.pid for program in machines.programs})
     before = SuperLinkControl(folders[0]).nodes()
@@ -230,7 +230,7 @@ def test_another_user_of_the_machine_gets_nowhere(machines: Machines, running: P
         "calls": attacks(tmp_path),
         "ports": listening_ports(processes),
         "sockets": [str(path) for folder in folders for path in folder.rglob("*.sock")],
-        "files": [str(path) for folder in folders for path in folder.rglob("*") if path.is_file()],
+        "files": [str(path) for path in machines.root.rglob("*") if path.is_file() and path.parent != machines.root],
         "processes": sorted(processes),
     }
     assert len(wanted["sockets"]) == 4
@@ -242,7 +242,7 @@ def test_another_user_of_the_machine_gets_nowhere(machines: Machines, running: P
     assert {status for port, scheme, _, status in got["answers"] if (port, scheme) == (link, "https")} == {403}
     assert got["connected"] == []
     keys = {path for path in machines.made if path.endswith((".key", "nginx.conf"))}
-    assert len(keys) == 8
+    assert len(keys) == 9
     assert set(got["read"]) <= machines.made - keys  # what init wrote, and no secret, log or model
     assert len(got["commands"]) >= 10
     assert not [command for command in got["commands"] if re.search("[0-9a-f]{32}", command)]
