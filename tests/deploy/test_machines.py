@@ -26,12 +26,13 @@ pytest.importorskip("flwr", reason="Flower is not installed: no real deployment 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.operate import supervise
-from fedloom.deploy.operate.commands import read_json, status, stop
+from fedloom.deploy.operate.commands import read_json, stop
 from fedloom.deploy.operate.programs import Program, start_program, wait_until_ready
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.provision.certificates import make_node_key
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import SiteSettings, load_server, load_site, to_toml
+from fedloom.watch.status_reader import StatusReader
 from support.deployment import SITES, exclusions, final_row, free_ports, simulate, values, without
 from support.other_user import descendants, listening_ports, try_as_nobody
 
@@ -262,7 +263,7 @@ def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines, 
     }
     end = time.monotonic() + 240
     while not watcher.has_ended:
-        assert time.monotonic() < end, status(machines.root / "server")
+        assert time.monotonic() < end, StatusReader(machines.root / "server").read()
         for after in [after for after in victims if rounds_done(run) >= after]:
             time.sleep(0.5)
             os.kill(victims.pop(after)(), signal.SIGKILL)

@@ -150,15 +150,28 @@ def run(
 
 
 @app.command()
-def status(folder: Folder, as_json: o.Json = False) -> None:
-    """Show the state of a participant: its programs, and at the server the sites, the run and excluded answers."""
-    from fedloom.deploy.operate.commands import status as find
+def status(
+    folder: Folder,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again when it changes, until Ctrl-C; plain lines in a pipe.")
+    ] = False,
+    as_json: o.Json = False,
+) -> None:
+    """Show the state of a participant: its programs, and at the server the sites, the run and excluded answers.
 
-    found = find(folder)
-    if as_json:
-        say(json.dumps(found))
+    [b]fedloom watch[/b] shows the same in a browser.
+    """
+    from fedloom.cli.status_view import show_status, status_lines, status_values
+    from fedloom.deploy.participant_folder import role_of
+    from fedloom.watch.status_reader import StatusReader
+
+    role_of(folder)
+    reader = StatusReader(folder)
+    if watch:
+        _run_until_stopped(lambda: show_status(reader, as_json))
         return
-    for line in _status_lines(found):
+    found = reader.read()
+    for line in [json.dumps(status_values(found))] if as_json else status_lines(found):
         say(line)
 
 
@@ -300,51 +313,6 @@ def _run_until_stopped(work: Any) -> None:
         work()
     except KeyboardInterrupt:
         say("stopped", err=True)
-
-
-def _status_lines(found: dict[str, Any]) -> list[str]:
-    running = f"running (process {found['running']})" if found["running"] else "not running"
-    if "site" in found:
-        last = [f"last: {line}" for line in found["last"]]
-        model = "its final model is saved: fedloom predict" if found["model"] else "no final model yet"
-        return [f"site {found['site']}: {running}", *last, model, *_certificate_lines(found)]
-    lines = [f"server: {running}"]
-    lines += [f"  {name}: {_site_state(found, name)}" for name in found["sites"]]
-    lines += _certificate_lines(found)
-    if found["waiting"]:
-        lines.append(f"waiting: {found['waiting']}")
-    if found["round"] is not None:
-        lines.append(f"run: {'at work' if found['at_work'] else 'not at work'}, {found['round']} rounds done")
-    for name, value in found["metrics"].items():
-        what = name.split("/")
-        if not {"loss", "withheld_recall"} & set(what) and (len(what) == 3 or what[-1] == "mean"):
-            lines.append(f"  {name}: {value:.4g}")
-    for one in found["excluded"][-10:]:
-        lines.append(f"  round {one['round']}: {one['name']} left out of '{one['what']}': {one['reason']}")
-    if "error" in found["outcome"]:
-        lines.append(f"the run stopped: {found['outcome']['error']}")
-    elif found["outcome"].get("stopped"):
-        lines.append(f"the run stopped: {found['outcome']['stopped']}")
-    elif found["outcome"]:
-        lines.append("the run is finished")
-        for one in found["outcome"].get("excluded", ()):
-            lines.append(f"  at the end: {one['name']} left out of '{one['what']}': {one['reason']}")
-    return lines
-
-
-def _site_state(found: dict[str, Any], name: str) -> str:
-    if name in found["revoked"]:
-        return f"revoked at {found['revoked'][name]}"
-    return "connected" if found["sites"][name] else "not connected"
-
-
-def _certificate_lines(found: dict[str, Any]) -> list[str]:
-    """How long certificates are valid, warnings, and the fingerprint by which people compare their folders."""
-    if found["warnings"]:
-        lines = list(found["warnings"])
-    else:
-        lines = [f"certificates: valid for {min(found['days_left'].values())} more days"]
-    return [*lines, f"authority: {found['authority']}"] if found["authority"] else lines
 
 
 def _report(folder: Path, as_json: bool) -> None:

@@ -17,7 +17,8 @@ from fedloom.deploy.operate.commands import SITE_STATES, is_serving
 from fedloom.deploy.operate.supervise import pid_file
 from fedloom.deploy.participant_folder import OUTCOME, RUN, STATUS, read_json
 from fedloom.deploy.protocol.wire import printable_line
-from fedloom.deploy.provision.certificates import days_left
+from fedloom.deploy.provision.certificates import days_left, expiry_warnings
+from fedloom.deploy.provision.signature import fingerprint
 from fedloom.deploy.settings import ServerSettings
 from fedloom.watch.log_tail import tail_lines
 
@@ -46,6 +47,15 @@ class ServerFacts:
     online: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Certificates:
+    """The days for which certificates are valid, by name; warnings; and the authority's fingerprint."""
+
+    days: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    authority: str = ""
+
+
 class DeploymentFolder:
     """Reads a participant's folder; what changes slowly or costs a call is kept for a few seconds.
 
@@ -56,7 +66,7 @@ class DeploymentFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._asked, self._known = -SITES_EVERY, ServerFacts()
-        self._days_read, self._days = -CERTIFICATES_EVERY, dict[str, int]()
+        self._certificates_read, self._certificates = -CERTIFICATES_EVERY, Certificates()
         self._audit_stamp: tuple[int, int] | None = None
         self._audit = AuditTrail([], "", "")
 
@@ -98,15 +108,16 @@ class DeploymentFolder:
             online=frozenset(keys[node.key] for node in nodes if node.online),
         )
 
-    def certificate_days(self) -> dict[str, int]:
-        """For how many days certificates are valid, by name; empty if they cannot be read."""
-        if time.monotonic() - self._days_read > CERTIFICATES_EVERY:
-            self._days_read = time.monotonic()
+    def certificates(self) -> Certificates:
+        """How long a participant's certificates are valid, warnings, and its authority's fingerprint."""
+        if time.monotonic() - self._certificates_read > CERTIFICATES_EVERY:
+            self._certificates_read = time.monotonic()
             try:
-                self._days = days_left(self.folder)
-            except FedloomError:  # a file is missing or damaged: fedloom deploy status says which
-                self._days = {}
-        return self._days
+                warnings = tuple(expiry_warnings(self.folder).values())
+                self._certificates = Certificates(days_left(self.folder), warnings, fingerprint(self.folder))
+            except FedloomError as why:  # a file is missing or damaged
+                self._certificates = Certificates(warnings=(str(why),))
+        return self._certificates
 
     def audit(self) -> AuditTrail:
         """The audit log; read again when it has changed."""
@@ -126,7 +137,11 @@ class DeploymentFolder:
             for name, entry in self.sites_in_audit().items()
             if entry.get("what") == "site refused"
         }
-        return refused | dict.fromkeys(revoked_sites(self.folder, settings), "revoked")
+        return refused | {name: f"revoked at {since}" for name, since in self.revoked(settings).items()}
+
+    def revoked(self, settings: ServerSettings) -> dict[str, str]:
+        """Since when sites are revoked, by name."""
+        return revoked_sites(self.folder, settings)
 
     def last_words(self) -> str:
         """What a site's process said last."""

@@ -44,7 +44,7 @@
     by("phase").className = `pill ${status.phase}`;
     by("state").textContent = stateWords();
     say("reason", status.trouble ? "" : status.reason);
-    say("trouble", [status.trouble, ...status.notes].filter((text) => text).join(" · "));
+    say("trouble", [status.trouble, ...status.warnings, ...status.notes].filter((text) => text).join(" · "));
     const share = status.rounds && status.round !== null ? Math.min(1, status.round / status.rounds) : 0;
     by("bar").style.width = `${100 * share}%`;
     by("bar").parentNode.hidden = status.rounds === null;

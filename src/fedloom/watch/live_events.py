@@ -61,7 +61,14 @@ class LiveEvents:
 def page_status(status: Status, now: float) -> dict[str, Any]:
     """A status as the page gets it."""
     values = asdict(status)
-    for name in ("left_out", "left_out_counts", "metrics", "outcome"):  # the page has the rounds themselves
+    for name in (
+        "left_out",
+        "left_out_counts",
+        "metrics",
+        "outcome",
+        "authority",
+        "revoked",
+    ):  # the page has the rounds themselves
         del values[name]
     latest = {curve.name: status.metrics[curve.name] for curve in status.curves if curve.name in status.metrics}
     return {**values, "latest": latest, "trouble": status.trouble(now)}

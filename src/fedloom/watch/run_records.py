@@ -84,11 +84,12 @@ class RunRecords:
 
     def _take_left_out(self, number: int, record: dict[str, Any]) -> None:
         failed = {"what": "update", "reason": "its upload failed"}
-        lost = [{"name": client, **failed} for client in _list(record.get("lost"))]
+        lost = [{"name": client, "client": client, **failed} for client in _list(record.get("lost"))]
         for one in (*_list(record.get("excluded")), *lost):
             if isinstance(one, dict):
                 name, what, reason = (printable_line(str(one.get(k, "")), 300) for k in ("name", "what", "reason"))
-                found = LeftOut(number, name, what, reason)
+                client = one.get("client")
+                found = LeftOut(number, name, what, reason, client if isinstance(client, int) else None)
                 self.left_out.append(found)
                 self.left_out_counts[name, found.reason_class] += 1
 

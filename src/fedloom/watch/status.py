@@ -27,12 +27,13 @@ REASON_CLASSES = {
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A client that was left out of a round, of what, and why."""
+    """A client that was left out of a round, of what, why, and its number."""
 
     round: int
     name: str
     what: str
     reason: str
+    client: int | None = None
 
     @property
     def reason_class(self) -> str:
@@ -106,13 +107,19 @@ class Status:
         patience: For how many seconds without a round it counts as working, at least.
         participants: Its clients or sites; with very many only some.
         clients: How many there are.
-        left_out: The last answers that were left out.
+        left_out: The answers that were left out.
         left_out_counts: How often each client was left out, by name and class of reasons.
         versions: Versions of software that made it.
         certificates: For how many days certificates are valid, by name.
+        warnings: What is wrong with certificates, or soon will be.
+        authority: The fingerprint of the deployment's authority.
+        revoked: Since when sites are revoked, by name.
+        serving: Whether the server half of a deployed run is at work.
+        last_words: What a site's process said last.
         audit: The state of the audit log; empty if there is none.
         notes: What is odd about the folder.
         outcome: How a deployed run ended, as its server half wrote it.
+        has_model: Whether a site has its final model.
     """
 
     kind: Kind
@@ -138,9 +145,15 @@ class Status:
     left_out_counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     certificates: Mapping[str, int] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    authority: str = ""
+    revoked: Mapping[str, str] = field(default_factory=dict)
+    serving: bool = False
+    last_words: str = ""
     audit: str = ""
     notes: Sequence[str] = ()
     outcome: Mapping[str, Any] = field(default_factory=dict)
+    has_model: bool = False
 
     def stall(self, now: float) -> str:
         """Why a run that is at work seems to hang; empty if it does not."""

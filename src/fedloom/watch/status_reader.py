@@ -35,8 +35,6 @@ INTERVAL = 0.5
 """Seconds for which a reading is believed."""
 MOST_CLIENTS = 200
 """Participants of a status, at most: those that were left out most often, then by number."""
-MOST_LEFT_OUT = 200
-"""Left-out answers of a status, at most."""
 
 
 class StatusReader:
@@ -117,10 +115,12 @@ class StatusReader:
             patience=settings.deadline + settings.join_timeout if settings else Status.patience,
             participants=_worst_first(participants),
             clients=len(participants),
-            left_out=records.left_out[-MOST_LEFT_OUT:],
+            left_out=list(records.left_out),
             left_out_counts=dict(records.left_out_counts),
             versions=_versions(config),
-            certificates=deployment.certificate_days() if deployment else {},
+            **_certificate_facts(deployment),
+            revoked=deployment.revoked(settings) if deployment and settings else {},
+            serving=facts.serving if facts else False,
             audit=_audit_words(deployment.audit()) if deployment else "",
             notes=[f"{records.tail.damaged} lines of {METRICS} are not records."] if records.tail.damaged else [],
             outcome=facts.outcome if facts else {},
@@ -192,7 +192,7 @@ class StatusReader:
         ]
 
     def _sites(self, deployment: DeploymentFolder, settings: ServerSettings, facts: ServerFacts) -> list[Participant]:
-        records, days, words = self.records, deployment.certificate_days(), deployment.sites_in_audit()
+        records, days, words = self.records, deployment.certificates().days, deployment.sites_in_audit()
         troubles, found = deployment.troubles(settings), []
         for client, name in enumerate(settings.everyone):
             entry = words.get(name, {})
@@ -216,6 +216,7 @@ class StatusReader:
     # -- a site
 
     def _site_status(self, deployment: DeploymentFolder) -> Status:
+        self._read_config()
         name, process, said = load_site(self.folder).name, deployment.process(), deployment.last_words()
         return Status(
             kind="site",
@@ -225,10 +226,11 @@ class StatusReader:
             reason=said or ("" if process else f"it is not running: fedloom deploy client {self.folder} starts it."),
             process=process,
             last_record=_modified(self.folder / "logs" / "site.log"),
-            versions=_versions(read_toml(self.folder / "config.toml")),
-            certificates=deployment.certificate_days(),
+            versions=_versions(self._config),
+            **_certificate_facts(deployment),
             audit=_audit_words(deployment.audit()),
-            outcome={"model": (self.folder / "model").exists()},
+            last_words=said,
+            has_model=(self.folder / "model").exists(),
         )
 
 
@@ -298,6 +300,13 @@ def _worst_first(participants: list[Participant]) -> list[Participant]:
         if len(participants) > MOST_CLIENTS
         else participants
     )
+
+
+def _certificate_facts(deployment: DeploymentFolder | None) -> dict[str, Any]:
+    if deployment is None:
+        return {}
+    found = deployment.certificates()
+    return {"certificates": found.days, "warnings": found.warnings, "authority": found.authority}
 
 
 def _audit_words(trail: AuditTrail) -> str:

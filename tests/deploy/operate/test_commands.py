@@ -1,4 +1,4 @@
-"""Following a run from its folder, and saying how a participant stands, without anything running."""
+"""Following a run from its folder, and stopping, without anything running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from fedloom.deploy.operate.commands import (
     _is_alive,
     is_serving,
     read_json,
-    status,
     stop,
 )
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml
@@ -122,51 +121,7 @@ def test_a_run_without_a_server_is_refused_with_the_command_to_start_it(server):
         operate.run(server, pytest.fail, pytest.fail)
 
 
-# -- how a participant stands
-
-
-def test_a_site_that_never_ran(site):
-    found = status(site)
-    assert {name: found[name] for name in ("site", "running", "last", "model")} == {
-        "site": "south", "running": None, "last": [], "model": False,
-    }  # fmt: skip
-    assert "ca.crt cannot be read" in found["warnings"][0]  # this folder has settings only
-
-
-def test_a_site_that_ran(site):
-    (site / "logs").mkdir()
-    (site / "logs" / "site.log").write_bytes(b"site: open\n\xffround 3: update\n")
-    (site / "model").mkdir()
-    found = status(site)
-    assert found["last"] == ["\ufffdround 3: update"]
-    assert found["model"]
-
-
-def test_a_server_that_is_down_tells_of_its_run(server, tmp_path):
-    pytest.importorskip("cryptography", reason="cryptography is not installed: no keys are made")
-    from fedloom.deploy.provision.certificates import make_node_key
-
-    (server / "keys").mkdir()
-    make_node_key(tmp_path / "node.key", server / "keys" / "north.pub")
-    one = {"client": 0, "name": "north", "what": "update", "reason": "reply/row has numbers that are not finite"}
-    rounds = [{"round": 1, "metrics": {"a": 1.0}}, {"round": 2, "metrics": {"a": 2.0}, "excluded": [one]}]
-    (server / RUN / "metrics.jsonl").write_bytes(lines(*rounds))
-    (server / RUN / OUTCOME).write_text(json.dumps({"error": "round 3 was abandoned"}))
-    found = status(server)
-    assert found.pop("days_left") == {}
-    assert "ca.crt cannot be read" in found.pop("warnings")[0]
-    assert found == {
-        "authority": "",
-        "revoked": {},
-        "running": None,
-        "sites": {"north": False},
-        "at_work": False,
-        "waiting": "",
-        "round": 2,
-        "metrics": {"a": 2.0},
-        "excluded": [{"round": 2, **one}],
-        "outcome": {"error": "round 3 was abandoned"},
-    }
+# -- stopping
 
 
 def test_stopping_what_does_not_run_does_nothing(site, server):
@@ -176,9 +131,8 @@ def test_stopping_what_does_not_run_does_nothing(site, server):
     assert sorted(path for folder in (site, server) for path in folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize("ask", [status, stop])
-def test_a_folder_of_nobody_is_named(tmp_path, ask):
+def test_a_folder_of_nobody_is_named(tmp_path):
     with pytest.raises(
         FedloomError, match=r"is not a participant's folder: it has neither deploy\.toml nor site\.toml"
     ):
-        ask(tmp_path)
+        stop(tmp_path)

@@ -21,7 +21,6 @@ from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.flower.release import check_flower
 from fedloom.deploy.flower.server_half import MODULE as SERVER_HALF
-from fedloom.deploy.members import member_keys, revoked_sites
 from fedloom.deploy.operate.programs import is_listening
 from fedloom.deploy.operate.supervise import pid_file
 from fedloom.deploy.participant_folder import (
@@ -35,9 +34,7 @@ from fedloom.deploy.participant_folder import (
     read_json,
     role_of,
 )
-from fedloom.deploy.provision.certificates import days_left, expiry_warnings
-from fedloom.deploy.provision.signature import fingerprint
-from fedloom.deploy.settings import OPENED, READY, load_server, load_site
+from fedloom.deploy.settings import OPENED, READY, load_server
 from fedloom.runs.folder.metrics_file import METRICS
 from fedloom.runs.folder.record_tail import RecordTail
 
@@ -186,54 +183,6 @@ def _show(records: RecordTail, observe: Observer) -> None:
 def _last_round(run_folder: Path) -> int:
     """The last round in the metrics."""
     return max((record["round"] for record in RecordTail(run_folder / METRICS).new() if "round" in record), default=-1)
-
-
-def status(folder: Path) -> dict[str, Any]:
-    """The state of a participant: its process, and for the server also the sites and the run."""
-    process = pid_file(folder).process()
-    if role_of(folder) == "site":
-        settings = load_site(folder)
-        log_file = folder / "logs" / "site.log"
-        last = log_file.read_text(errors="replace").splitlines()[-1:] if log_file.exists() else []
-        last = [SITE_STATES.get(line, line) for line in last]
-        return {
-            "site": settings.name,
-            "running": process,
-            "last": last,
-            "model": (folder / "model").exists(),
-            **_certificate_state(folder),
-        }
-    server = load_server(folder)
-    names = server.everyone
-    keys = {key: names[client] for key, client in member_keys(folder, server).items()}
-    online: list[str] = []
-    if process is not None:
-        try:
-            online = [keys[node.key] for node in SuperLinkControl(folder).nodes() if node.online and node.key in keys]
-        except connection_errors():
-            process = None
-    records = [record for record in RecordTail(folder / RUN / METRICS).new() if "round" in record]
-    return {
-        "running": process,
-        "sites": {name: name in online for name in names},
-        "revoked": revoked_sites(folder, server),
-        **_certificate_state(folder),
-        "at_work": is_serving(folder / RUN),
-        "waiting": read_json(folder / RUN / STATUS).get("waiting", ""),
-        "round": records[-1]["round"] if records else None,
-        "metrics": records[-1]["metrics"] if records else {},
-        "excluded": [{"round": record["round"], **one} for record in records for one in record.get("excluded", ())],
-        "outcome": read_json(folder / RUN / OUTCOME),
-    }
-
-
-def _certificate_state(folder: Path) -> dict[str, Any]:
-    """How long a participant's certificates are valid, warnings, and its authority's fingerprint."""
-    try:
-        warnings = list(expiry_warnings(folder).values())
-        return {"days_left": days_left(folder), "warnings": warnings, "authority": fingerprint(folder)}
-    except FedloomError as why:  # a file is missing or damaged
-        return {"days_left": {}, "warnings": [str(why)], "authority": ""}
 
 
 def stop(folder: Path) -> bool:
