@@ -46,6 +46,14 @@ class ClientGraphs(Protocol):
         """For each client, the ids of the same nodes, which are the same at all clients."""
 
     @property
+    def id_hashes(self) -> Sequence[Tensor] | None:
+        """For each client, salted hashes of the ids of its nodes, after one that only depends on the salt.
+
+        It is for clients that do not know each other's nodes: anchors are found by comparing hashes. None where anchors
+        are known, as in a simulation.
+        """
+
+    @property
     def most_anchors(self) -> int:
         """How many anchors the client with the most of them has."""
 

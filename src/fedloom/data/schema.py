@@ -93,6 +93,8 @@ class DataSchema(BaseModel):
     std: tuple[float, ...] = ()
     row_normalise: bool = False
     """Whether the features of a graph's nodes are divided by their row's sum."""
+    matches_nodes: bool = False
+    """Whether sites find the nodes that their graphs share, by salted hashes of their ids."""
     symbols: bool = False
     """Whether inputs are indices of symbols or words, from 0 to classes - 1."""
     plan: ColumnPlan | None = None
@@ -109,7 +111,7 @@ class DataSchema(BaseModel):
     def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what earlier versions do not know, where it is not used: ``inputs``, the plan, the units..."""
         values: dict[str, Any] = handler(self)
-        unused = [key for key in ("inputs", "reason") if not values[key]]
+        unused = [key for key in ("inputs", "reason", "matches_nodes") if not values[key]]
         unused += [key for key in ("plan", "target_mean", "target_std", "flows") if values[key] is None]
         return {key: value for key, value in values.items() if key not in unused}
 

@@ -35,6 +35,7 @@ from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import method_from_config, task_from_config
+from fedloom.tasks.graphs.deployment import hide_anchors
 
 SELECTION, WORK, SCORING = "selection", "work", "scoring"
 """The purposes of messages to sites."""
@@ -216,7 +217,10 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         settings: The server's settings; they say whether there is an evaluator and a cross-site evaluation.
     """
     if isinstance(source, RunConfig):
-        source = prepare(task_from_config(source), method_from_config(source), source)
+        task, algorithm = task_from_config(source), method_from_config(source)
+        if algorithm.on_graphs:
+            hide_anchors(task)  # sites find them by hashes
+        source = prepare(task, algorithm, source)
     run, rounds, federation = source.composition, source.config.rounds, source.composition.task.federation
     with single_thread():
         engine, records, final = _dry_run(run, min(rounds, 2))

@@ -79,6 +79,9 @@ class SiteData(Settings):
     path: str | None = None
     target: str = "label"
     ignore: list[str] = Field(default_factory=list)
+    salt: str = ""
+    """For methods whose sites share nodes of a graph: a secret that the sites agree on, and that the server need not
+    know; ids of nodes are hashed with it."""
 
 
 class RequiredStep(Settings):

@@ -133,6 +133,8 @@ class Graphs:
         """Each client's anchors as local numbers, in the order of their global ids."""
         self.anchor_ids = [graph.nodes[graph.anchors] for graph in clients]
         """The same as global ids."""
+        self.id_hashes: list[Tensor] | None = None
+        """Of clients that do not know each other's nodes: a hash of the salt and one of each of its nodes."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graphs:
         self._added = {}
@@ -173,6 +175,11 @@ class Graphs:
         """The block of a batch whose copies lie in one block; -1 where they lie in several."""
         low, high = (bisect_right(self._starts, int(end)) - 1 for end in torch.aminmax(x))
         return low if low == high else -1
+
+    def hide_anchors(self) -> None:
+        """Let clients find their anchors by hashes, as the sites of a deployment do; ids stand for their hashes."""
+        salt = torch.zeros(1, dtype=torch.int64)
+        self.id_hashes = [torch.cat([salt, graph.nodes + 1]) for graph in self._blocks[: self.clients]]
 
     def augment(self, client: int, edges: Tensor) -> None:
         """Set the edges (2×m local numbers) that a client adds to its graph, in place of earlier ones."""

@@ -158,6 +158,8 @@ class SiteSource:
     path: Path
     target: str = "label"
     ignore: Sequence[str] = ()
+    salt: str = ""
+    """What ids of nodes are hashed with; the same at all sites, and unknown to the server."""
 
     def names(self, schema: DataSchema) -> tuple[str, ...]:
         """The names of all clients in this site's task."""

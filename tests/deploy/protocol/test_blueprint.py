@@ -328,14 +328,12 @@ def test_a_site_with_its_own_piece_of_a_graph_trains_as_its_client_does_in_the_s
         assert all(expected[name].numpy().tobytes() == found[name].numpy().tobytes() for name in expected)
 
 
-def test_a_method_whose_clients_share_nodes_can_only_be_rehearsed(tmp_path):
+def test_a_method_whose_clients_share_nodes_is_rehearsed_too(tmp_path):
     save_graph(clubs(), tmp_path / "clubs.npz")
     assert len(split_graph(clubs(), 2).graphs.anchors[0])
     run = on_graph(tmp_path / "clubs.npz", "fedgala")
     run = run.model_copy(update={"task": run.task.model_copy(update={"clients": 2})})
     blueprint = Blueprint.of(run, SITES[:2])
-    assert blueprint.schema.kind == "rehearsal"
-    assert equals_simulation(blueprint)
-    own = SiteSettings(name="north", client=0, data=SiteData(path="clubs.npz"))
-    with pytest.raises(FedloomError, match="site north: task own-graph with method fedgala cannot use"):
-        blueprint.site_task(own, tmp_path)
+    assert blueprint.schema.matches_nodes
+    site = blueprint.site_task(rehearsal_settings(0), tmp_path)
+    assert [len(some) for some in site.federation.graphs.id_hashes] == [n + 1 for n in site.federation.points]

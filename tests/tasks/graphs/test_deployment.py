@@ -1,17 +1,29 @@
 """A site's own graph under a run's schema, and graphs that do not fit it."""
 
+import hashlib
+import hmac
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.data.schema import ClientSizes
+from fedloom.deploy.explain import explanation_text
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.rounds.jobs import Job
+from fedloom.runs.resolve_config import resolve
 from fedloom.tasks.graphs.read import save_graph
+from support.graph_sites import SALT, GraphSites, graph_run, write_pieces
+from support.local_transport import NAMES, quick, simulate
 from support.site_tasks import blueprint_of, check_refused, south
 from support.small_graphs import clubs
 from support.small_tables import write_rows
+
+pytestmark = pytest.mark.usefixtures(quick.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +83,66 @@ def test_graphs_that_do_not_fit_are_refused(graph, tmp_path):
     nobody = {"train": torch.zeros(38, dtype=torch.bool), "test": source.parts["test"]}
     save_graph(replace(source, parts=nobody), tmp_path / "untrained.npz")
     check_refused(graph, south("untrained.npz"), tmp_path, "untrained.npz has no labelled node to train on")
+
+
+# -- nodes that sites share, found by salted hashes
+
+
+@pytest.mark.parametrize("method", ["fedgala", "fedgalap"])
+def test_sites_with_their_own_graphs_find_their_anchors_and_compute_what_the_simulator_does(
+    method: str, tmp_path: Path
+) -> None:
+    save_graph(clubs(), tmp_path / "clubs.npz")
+    sites = GraphSites(graph_run(tmp_path / "clubs.npz", method), tmp_path)
+    there, here = simulate(sites.plan), sites.play()
+    graphs = sites.plan.prepared.composition.task.federation.graphs
+    assert max(map(len, graphs.anchors)) > 0
+    for client in range(3):
+        kept = sites.state(client)
+        found = kept["gala/anchors"][0] if kept["gala/anchors"].dim() == 2 else kept["gala/anchors"]
+        assert set(found[found >= 0].tolist()) == set(graphs.anchors[client].tolist())
+    assert here.row is not None
+    assert there.row is not None
+    torch.testing.assert_close(here.row, there.row, rtol=1e-5, atol=1e-7)
+    for mine, theirs in zip(here.records, there.records, strict=True):
+        assert mine["metrics"] == pytest.approx(theirs["metrics"], rel=1e-5)
+    sent = b"".join(one.answer for one in sites.transport.sent)
+    assert b"paper" not in sent
+
+
+def test_the_hashes_of_a_site_are_those_of_hmac(tmp_path: Path) -> None:
+    save_graph(clubs(), tmp_path / "clubs.npz")
+    sites = GraphSites(graph_run(tmp_path / "clubs.npz"), tmp_path)
+    task = sites.sites[1].runtime.scoring.task
+    hashes, ids = task.federation.graphs.id_hashes[1], task.federation.graphs.original(1)
+    assert len(hashes) == len(ids) + 1
+    assert int(hashes.min()) >= 0
+    first = sites.plan.prepared.composition.task.federation.graphs.original(1).nodes[0]
+    digest = hmac.new(SALT.encode(), f"node paper {int(first)}".encode(), hashlib.sha256).digest()
+    assert int(hashes[1]) == int.from_bytes(digest[:8], "big") >> 1
+
+
+def test_sites_with_different_salts_are_told_so(tmp_path: Path) -> None:
+    save_graph(clubs(), tmp_path / "clubs.npz")
+    sites = GraphSites(graph_run(tmp_path / "clubs.npz"), tmp_path, (SALT, SALT, SALT + "!"))
+    with pytest.raises(FedloomError, match="the sites' salts differ"):
+        sites.play()
+
+
+@pytest.mark.parametrize(("salt", "ids", "said"), [("short", True, "set salt in \\[data\\]"), (SALT, False, "no ids")])
+def test_a_site_without_ids_or_salt_is_told_what_to_do(salt: str, ids: bool, said: str, tmp_path: Path) -> None:
+    save_graph(clubs(), tmp_path / "clubs.npz")
+    run = graph_run(tmp_path / "clubs.npz")
+    write_pieces(run, tmp_path)
+    made = Blueprint.of(resolve(run), NAMES)
+    path = tmp_path / ("north.npz" if ids else "clubs.npz")
+    settings = SiteSettings(name="north", client=0, data=SiteData(path=str(path), salt=salt))
+    with pytest.raises(FedloomError, match=f"site north: .*{said}"):
+        made.site_task(settings, tmp_path)
+
+
+def test_explain_says_that_hashes_leave_a_site(tmp_path: Path) -> None:
+    save_graph(clubs(), tmp_path / "clubs.npz")
+    text = explanation_text(resolve(graph_run(tmp_path / "clubs.npz")))
+    assert "salted hashes of the ids of its nodes" in text
+    assert "which of the site's nodes another site has too" in text

@@ -46,6 +46,7 @@ from fedloom.runs.resolve_config import method_from_config, resolve, task_from_c
 from fedloom.runs.start_model import with_start
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
+from fedloom.tasks.graphs.deployment import hide_anchors
 from fedloom.tasks.registry import task_builder
 from fedloom.training.execution import decide
 from fedloom.training.local_trainer import LocalTrainer
@@ -202,7 +203,7 @@ class Blueprint:
         if problem is not None:
             raise FedloomError(f"site {settings.name}: {problem} (then make the deployment again).")
         data = settings.data
-        site = SiteSource(settings.name, client, _data_path(settings, folder), data.target, data.ignore)
+        site = SiteSource(settings.name, client, _data_path(settings, folder), data.target, data.ignore, data.salt)
         return self._with_initial_model(self._deployment.site_task(task_settings(config), schema, site, self.communal))
 
     def runtime(self, task: Task) -> ClientRuntime:
@@ -248,6 +249,8 @@ class Blueprint:
     def _rehearsal_task(self, settings: SiteSettings | None = None) -> Task:
         """The simulated task with the sites' names; for an evaluator, with its global test set as one more client."""
         task = task_from_config(self.config)
+        if self.schema.matches_nodes:
+            hide_anchors(task)
         federation = replace(cast(Federation, task.federation), names=self.sites)
         if settings is not None and settings.client == len(self.sites):
             federation = _with_evaluator(federation, settings.name)

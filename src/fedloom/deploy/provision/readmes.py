@@ -53,6 +53,7 @@ SITE_NOTES = {
     "folder of flows.",
     "target": "The column to predict.",
     "ignore": "Columns to leave out, for instance a patient number.",
+    "salt": "For methods whose sites share nodes of a graph: a secret that the sites agree on. Do not tell the server.",
 }
 _UNSET = {
     "evaluator": '"site-x"',

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.client_graphs import ClientGraph
+from fedloom.core.errors import FedloomError
 
 
 def anchor_means(embeddings: Tensor, ids: Sequence[Tensor]) -> Tensor:
@@ -50,3 +51,30 @@ def anchor_edges(anchors: Tensor, chosen: Tensor) -> Tensor:
     """The edges from anchors to their chosen nodes: 2×m local numbers; two anchors may choose each other."""
     there = chosen >= 0
     return torch.stack([anchors[there], chosen[there]])
+
+
+def match_hashes(hashes: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Which nodes several clients hold, found by the hashes of their ids.
+
+    ``hashes`` has a row per client: a hash that only depends on the salt, those of its nodes, and -1 for no node.
+
+    Returns:
+        The local numbers of each client's anchors in the order of their hashes, clients × most anchors, with -1 for
+        none; and the hashes of each client's anchors.
+    """
+    if len(set(hashes[:, 0].tolist())) > 1:
+        raise FedloomError(
+            "the sites' salts differ, so no node of one is found at another: set the same salt in [data] of every "
+            "site.toml."
+        )
+    nodes = hashes[:, 1:]
+    found, times = torch.unique(nodes[nodes >= 0], return_counts=True)
+    is_shared = torch.isin(nodes, found[times > 1])
+    mine = []
+    for row, some in zip(nodes, is_shared, strict=True):
+        numbers = some.nonzero().flatten()
+        mine.append(numbers[row[numbers].argsort()])
+    table = torch.full((len(nodes), max(map(len, mine))), -1)
+    for place, numbers in enumerate(mine):
+        table[place, : len(numbers)] = numbers
+    return table, [row[numbers] for row, numbers in zip(nodes, mine, strict=True)]

@@ -34,13 +34,14 @@ from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavgexit import FedAvgExit
-from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, nearest_nodes
+from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes
 from fedloom.methods.fedgala.autoencoder import reconstruction, sample_non_edges
 
 STRUCTURE, TASK = 0, 1
 """The phases in which clients train."""
-MODEL, CHOSEN = "gala/row", "gala/chosen"
-"""What a client keeps: its last model of phase 1, and the node that each of its anchors is joined to."""
+MODEL, CHOSEN, ANCHORS = "gala/row", "gala/chosen", "gala/anchors"
+"""What a client keeps: its last model of phase 1, the node that each of its anchors is joined to, and in a deployment
+which of its nodes are anchors."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,19 @@ class FedGala(FedAvgExit):
         "ask": Scalar("asks for the embeddings of shared nodes"),
         "draw": Scalar("asks to join shared nodes to others"),
         "anchors": Statistic("mean embeddings of nodes that sites share"),
+        "match": Scalar("asks for salted hashes of node ids; the largest number of nodes of a site"),
+        "shared": Statistic("which of the site's nodes another site has too"),
     }
     sends: ClassVar[Declared] = {
         **FedAvgExit.sends,
         "anchors": Statistic("its embeddings of nodes that sites share", single=True),
+        "hashes": Statistic("salted hashes of the ids of its nodes", single=True),
     }
     keeps: ClassVar[Kept] = {
         **FedAvgExit.keeps,
         "gala/row": "the model that the site trained last",
         "gala/chosen": "the edges that the site drew into its graph",
+        "gala/anchors": "which of its nodes another site has too",
     }
     weights: Literal["samples", "samples-points"] = "samples-points"
     first_tolerance: float = 1e-3
@@ -131,13 +136,21 @@ class FedGala(FedAvgExit):
 
     def add_edges(self, context: ServerContext, ids: list[int]) -> Round:
         """Phase 2: clients send their anchors' embeddings, the server their means, and clients add edges."""
-        if self.augment == "own":
-            yield Wave(ids, Message({"draw": torch.tensor(True)}), turn=1)
+        if self.augment == "none":
+            return {}
+        graphs, shared, turn = graphs_of(context.task), dict[str, Tensor](), 0
+        anchor_ids = graphs.anchor_ids
+        if graphs.id_hashes is not None:
+            most = torch.as_tensor(context.task.federation.points).max()
+            replies = yield Wave(ids, Message({"match": most}), turn=1)
+            table, found = match_hashes(replies["hashes"])
+            ids, turn, shared = replies.ids, 1, {"shared": table}
+            anchor_ids = [found[ids.index(client)] if client in ids else table[:0] for client in context.clients]
         if self.augment == "anchors":
-            replies = yield Wave(ids, Message({"ask": torch.tensor(True)}), turn=1)
-            graphs, ids = graphs_of(context.task), replies.ids
-            means = anchor_means(replies["anchors"], [graphs.anchor_ids[client] for client in ids])
-            yield Wave(ids, Message({"draw": torch.tensor(True)}, {"anchors": means}), turn=2)
+            replies = yield Wave(ids, Message({"ask": torch.tensor(True)}, shared), turn=turn + 1)
+            means = anchor_means(replies["anchors"], [anchor_ids[client] for client in replies.ids])
+            ids, turn, shared = replies.ids, turn + 1, {"anchors": means}
+        yield Wave(ids, Message({"draw": torch.tensor(True)}, shared), turn=turn + 1)
         return {}
 
     # -- the clients' half
@@ -146,12 +159,18 @@ class FedGala(FedAvgExit):
         graphs = graphs_of(cohort.task)
         if cohort.task.federation.clients != graphs.clients:
             return  # centralised training: no client's own graph
+        if CHOSEN not in cohort.state and graphs.id_hashes is not None:
+            return  # its anchors are not known yet
         chosen = cohort.kept_rows(CHOSEN, torch.full((len(cohort), graphs.most_anchors), -1))
-        for client, mine in zip(cohort.ids, chosen, strict=True):
-            anchors = graphs.anchors[client]
-            graphs.augment(client, anchor_edges(anchors, mine[: len(anchors)]))
+        for place, client in enumerate(cohort.ids):
+            anchors = self.anchors(cohort, place)
+            graphs.augment(client, anchor_edges(anchors, chosen[place, : len(anchors)]))
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        if "match" in message:
+            return self.hash_ids(cohort, int(message["match"]))
+        if "shared" in message:
+            cohort.keep(ANCHORS, message["shared"])
         if "ask" in message:
             return self.embed_anchors(cohort)
         if "draw" in message:
@@ -161,23 +180,44 @@ class FedGala(FedAvgExit):
             cohort.keep(MODEL, reply.tensors["row"])
         return reply
 
+    def hash_ids(self, cohort: Cohort, most: int) -> Reply:
+        """The hashes of the ids of the clients' nodes, as many entries for everyone."""
+        hashes = graphs_of(cohort.task).id_hashes
+        if hashes is None:
+            raise FedloomError(f"the nodes of task {cohort.task.name} have no ids that could be hashed.")
+        rows, mine = torch.full((len(cohort), most + 1), -1), [hashes[client][: most + 1] for client in cohort.ids]
+        for place, some in enumerate(mine):
+            rows[place, : len(some)] = some
+        return Reply({"hashes": rows}, bytes=torch.tensor([some.nbytes for some in mine]))
+
+    def anchors(self, cohort: Cohort, place: int) -> Tensor:
+        """The local numbers of a client's anchors: as the task says, or as the server found by hashes."""
+        graphs = graphs_of(cohort.task)
+        if graphs.id_hashes is None:
+            return graphs.anchors[cohort.ids[place]]
+        mine = cohort.state[ANCHORS][place]
+        return mine[mine >= 0]
+
+    def most_anchors(self, cohort: Cohort) -> int:
+        """How many anchors the client with the most of them has."""
+        graphs = graphs_of(cohort.task)
+        return graphs.most_anchors if graphs.id_hashes is None else cohort.state[ANCHORS].shape[1]
+
     def embed_anchors(self, cohort: Cohort) -> Reply:
         """The embeddings of the clients' anchors under their own last models."""
-        graphs = graphs_of(cohort.task)
-        embeddings = torch.zeros(len(cohort), graphs.most_anchors, cohort.task.federation.classes)
-        for place, client in enumerate(cohort.ids):
-            embeddings[place, : len(graphs.anchors[client])] = self.node_embeddings(cohort, place)[
-                graphs.anchors[client]
-            ]
-        sizes = torch.tensor([len(graphs.anchors[client]) for client in cohort.ids])
+        embeddings = torch.zeros(len(cohort), self.most_anchors(cohort), cohort.task.federation.classes)
+        anchors = [self.anchors(cohort, place) for place in range(len(cohort))]
+        for place, mine in enumerate(anchors):
+            embeddings[place, : len(mine)] = self.node_embeddings(cohort, place)[mine]
+        sizes = torch.tensor([len(mine) for mine in anchors])
         return Reply({"anchors": embeddings}, bytes=sizes * embeddings.shape[2] * embeddings.element_size())
 
     def join_anchors(self, cohort: Cohort, message: Message) -> Reply:
         """Join each anchor to the node nearest to its mean embedding, or to its own."""
         graphs = graphs_of(cohort.task)
-        chosen = torch.full((len(cohort), graphs.most_anchors), -1)
+        chosen = torch.full((len(cohort), self.most_anchors(cohort)), -1)
         for place, client in enumerate(cohort.ids):
-            anchors, z = graphs.anchors[client], self.node_embeddings(cohort, place)
+            anchors, z = self.anchors(cohort, place), self.node_embeddings(cohort, place)
             targets = message["anchors"][place, : len(anchors)] if "anchors" in message else z[anchors]
             chosen[place, : len(anchors)] = nearest_nodes(graphs.graph(client), anchors, z, targets)
         cohort.keep(CHOSEN, chosen)

@@ -6,6 +6,7 @@ hold a client's graph has a single node without features in its place.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,9 @@ from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph, with_parts
 from fedloom.tasks.graphs.read import node_features, read_graph
 
+LEAST_SALT = 16
+"""The fewest characters of a salt."""
+
 
 @dataclass(frozen=True)
 class RemoteGraphFederation(GraphFederation):
@@ -47,16 +51,16 @@ class RemoteGraphFederation(GraphFederation):
 
 @dataclass(frozen=True)
 class GraphDeployment:
-    """Deploys a graph task. If clients share nodes and the method uses them, it can only be rehearsed."""
+    """Deploys a graph task. If the method uses nodes that sites share, they are found by salted hashes of their ids."""
 
     def schema(self, task: Task, settings: TaskSettings, algorithm: Algorithm, sites: tuple[str, ...]) -> DataSchema:
         """Features and classes of the nodes."""
         graphs = _graphs(task.federation)
-        shares_nodes = any(len(anchors) for anchors in graphs.anchors)
         path = Path(settings.path or "")
         return column_schema(task, sites).model_copy(
             update={
-                "kind": "rehearsal" if algorithm.on_graphs and shares_nodes else "graph",
+                "kind": "graph",
+                "matches_nodes": algorithm.on_graphs,
                 "shape": (graphs.features,),
                 "dtype": "float32",
                 "features": tuple(node_features(path)) if settings.path is not None and path.is_dir() else (),
@@ -95,6 +99,8 @@ class GraphDeployment:
             labels, test = global_test["labels"], global_test["test"]
         clients = len(everyone)
         graphs = Graphs([_placeholder(width)] * clients, whole)
+        if schema.matches_nodes:
+            graphs.hide_anchors()
         federation = RemoteGraphFederation(
             columns={
                 "x": torch.arange(graphs.copies),
@@ -128,6 +134,9 @@ class GraphDeployment:
         names, width = site.names(schema), source.graph.features.width
         blocks = [source.graph if client == site.client else _placeholder(width) for client in range(len(names))]
         graphs = Graphs(blocks, _placeholder(width))
+        if schema.matches_nodes:
+            hashes = _hash_ids(source, site)
+            graphs.id_hashes = [hashes if client == site.client else hashes[:2] for client in range(len(names))]
         own = graphs.positions(site.client)
         train, valid, test = (own[parts[part]] for part in ("train", "valid", "test"))
         labels = torch.zeros(graphs.copies, dtype=torch.int64)
@@ -155,6 +164,34 @@ class GraphDeployment:
             f"task {name} is about nodes of graphs, which are not predicted one by one from a file: a node's class "
             "depends on its neighbours."
         )
+
+
+def hide_anchors(task: Task) -> None:
+    """Let the clients of a simulated graph task find the nodes that they share by hashes, as sites do.
+
+    Args:
+        task: The task; one without graphs stays as it is.
+    """
+    if isinstance(task.federation, GraphFederation):
+        task.federation.graphs.hide_anchors()
+
+
+def _hash_ids(source: LabelledGraph, site: SiteSource) -> Tensor:
+    """A hash that only depends on the sites' salt, and one of each node's id: HMAC-SHA256, cut to 63 bits."""
+    with site.errors():
+        if not source.ids:
+            raise FedloomError(
+                f"{site.path.name} has no ids: sites find the nodes that they share by these; add an array 'ids' with "
+                "one per node."
+            )
+        if len(site.salt) < LEAST_SALT:
+            raise FedloomError(
+                "this method finds the nodes that sites share by hashes of their ids: set salt in [data] to a secret "
+                f"of at least {LEAST_SALT} characters that all sites have agreed on."
+            )
+    texts = ["fedloom: the sites have one salt", *(f"node {one}" for one in source.ids)]
+    digests = [hmac.digest(site.salt.encode(), text.encode("utf-8", "surrogatepass"), "sha256") for text in texts]
+    return torch.tensor([int.from_bytes(digest[:8]) >> 1 for digest in digests])
 
 
 def _graphs(federation: FederationView) -> Graphs:

@@ -40,6 +40,8 @@ class LabelledGraph:
     """Self-loops that were left out."""
     repeated: int = 0
     """Edges that were listed again in the same direction, and left out."""
+    ids: tuple[str, ...] = ()
+    """The nodes' own ids, by which several clients may know them; empty where a file has none."""
 
     def __len__(self) -> int:
         return len(self.graph)

@@ -7,6 +7,7 @@ PyTorch Geometric downloads becomes one with ``save_graph(graph_of(data), path)`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,8 @@ def save_graph(source: LabelledGraph, path: str | Path) -> None:
     plain = {name: tensor.numpy() for name, tensor in arrays.items()}
     if source.class_names:
         plain["class_names"] = np.array(source.class_names)
+    if source.ids:
+        plain["ids"] = np.array(source.ids)
     if source.owner is not None:
         plain["client"] = np.array(source.owners)[source.owner.numpy()]
     write_arrays(Path(path).expanduser(), plain)
@@ -93,7 +96,7 @@ def _npz(path: Path, name: str, mask: int, normalise: bool | None) -> LabelledGr
         labels[arrays["unlabelled_nodes"]] = -1
     masks = {part: arrays.get(f"{'val' if part == 'valid' else part}_mask") for part in PARTS}
     found = {part: select_mask(value, mask, name) for part, value in masks.items() if value is not None}
-    return labelled_graph(
+    source = labelled_graph(
         arrays["edge_index"],
         _features(arrays, name),
         labels,
@@ -103,6 +106,14 @@ def _npz(path: Path, name: str, mask: int, normalise: bool | None) -> LabelledGr
         class_names=[str(label) for label in arrays.get("class_names", ())],
         name=name,
     )
+    return replace(source, ids=_ids(arrays["ids"], len(source), name)) if "ids" in arrays else source
+
+
+def _ids(values: np.ndarray, nodes: int, name: str) -> tuple[str, ...]:
+    ids = tuple(str(value) for value in values.reshape(-1).tolist())
+    if len(ids) != nodes or len(set(ids)) < nodes:
+        raise FedloomError(f"{name}: {nodes} nodes and {len(set(ids))} different ids: give each node its own.")
+    return ids
 
 
 def _features(arrays: dict[str, np.ndarray], name: str) -> Any:
@@ -167,7 +178,7 @@ def _folder(folder: Path, normalise: bool | None, wanted: Sequence[str] = ()) ->
                 )
             edges[side, place] = number[key]
     features = order_features([name for name in header if name not in _NO_FEATURES], wanted, "nodes.csv")
-    return labelled_graph(
+    source = labelled_graph(
         edges,
         _feature_matrix(rows, header, features),
         np.array([row[header.index("label")] for row in rows]),
@@ -176,6 +187,7 @@ def _folder(folder: Path, normalise: bool | None, wanted: Sequence[str] = ()) ->
         normalise=normalise,
         name=folder.name,
     )
+    return replace(source, ids=tuple(ids))
 
 
 def _read_rows(path: Path, needed: list[str]) -> tuple[list[str], list[list[str]]]:
