@@ -121,7 +121,9 @@ def change_answer(
 
 
 def blueprint(spec: str = "fedavg", **changes: Any) -> Blueprint:
-    return Blueprint.of(resolve(with_method({**TINY, **changes}, spec)), NAMES)
+    values = with_method({**TINY, **changes}, spec)
+    clients = values["task"]["clients"]
+    return Blueprint.of(resolve(values), NAMES if clients == 3 else [f"site-{number}" for number in range(clients)])
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Plan:
     @staticmethod
     def of(spec: str = "fedavg", **changes: Any) -> Plan:
         made = blueprint(spec, **changes)
-        settings = SiteSettings(name=NAMES[0], client=0, data=SiteData(rehearsal=True))
+        settings = SiteSettings(name=made.sites[0], client=0, data=SiteData(rehearsal=True))
         task = made.site_task(settings, Path())  # a rehearsal's task is the same for all sites, and the simulator's
         return Plan(made, made.runtime(task), prepare(task, method_from_config(made.config), made.config))
 
@@ -146,9 +148,11 @@ class Local:
 
     def __init__(self, plan: Plan, folder: Path, **settings: Any) -> None:
         self.plan, self.folder, self.policy = plan, folder, PolicySettings()
-        self.settings = ServerSettings(sites=NAMES, **{"deadline": 0.25, "join_timeout": 0.1, **settings})
-        self.sites = {client: self.site(client) for client in range(3)}
-        self.transport = LocalTransport({client: self.answer_function(client) for client in range(3)})
+        self.names = plan.blueprint.sites
+        self.settings = ServerSettings(sites=list(self.names), **{"deadline": 0.25, "join_timeout": 0.1, **settings})
+        everyone = range(len(self.names))
+        self.sites = {client: self.site(client) for client in everyone}
+        self.transport = LocalTransport({client: self.answer_function(client) for client in everyone})
         self.run = folder / "run"
         self.method: Algorithm | None = None
         """A method that the config does not name."""
@@ -159,8 +163,10 @@ class Local:
 
     def site(self, client: int) -> SiteProcess:
         """A site's process, over whatever its disk has."""
-        settings = SiteSettings(name=NAMES[client], client=client, data=SiteData(rehearsal=True), policy=self.policy)
-        folder = self.folder / NAMES[client]
+        settings = SiteSettings(
+            name=self.names[client], client=client, data=SiteData(rehearsal=True), policy=self.policy
+        )
+        folder = self.folder / self.names[client]
         return SiteProcess(folder, settings, self.plan.blueprint, self.plan.runtime, SiteState(folder / "kept"))
 
     def answer_function(self, client: int) -> Callable[[bytes], bytes]:
@@ -168,7 +174,7 @@ class Local:
 
     def state_files(self, client: int) -> dict[str, bytes]:
         """What lies on a site's disk."""
-        return {path.name: path.read_bytes() for path in (self.folder / NAMES[client] / "kept").iterdir()}
+        return {path.name: path.read_bytes() for path in (self.folder / self.names[client] / "kept").iterdir()}
 
     def state(self, client: int) -> dict[str, Tensor]:
         """The kept state that counts, as the server's next request would name it."""
@@ -178,9 +184,9 @@ class Local:
     def server(self) -> tuple[Prepared, DeployedEngine]:
         """A server's half, begun anew over its folder, as a process that starts does."""
         made, begun = self.plan.blueprint, (self.run / "config.toml").exists()
-        checkpoint = load_checkpoint(self.run, 3) if begun else None
+        checkpoint = load_checkpoint(self.run, len(self.names)) if begun else None
         self.run.mkdir(parents=True, exist_ok=True)
-        self.roster = Roster(self.transport, self.settings, node_keys(3), made.digest, made.digest)
+        self.roster = Roster(self.transport, self.settings, node_keys(len(self.names)), made.digest, made.digest)
         self.roster.wait_for_all(lambda _: None)
         prepared = prepare_deployed_run(made, self.roster, self.settings)
         run = prepared.composition

@@ -194,7 +194,7 @@ def fail_if_stopped(reasons: Mapping[str, str | None]) -> None:
     """
     stopped = {label: reason for label, reason in reasons.items() if reason}
     for label, reason in stopped.items():
-        typer.echo(f"{label} stopped: {reason}", err=True)
+        say(f"{label} stopped: {reason}", err=True)
     if stopped:
         raise typer.Exit(STOPPED)
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml, validate
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
+from fedloom.rounds.screening import FACTOR
 
 OPENED, READY = "site: open", "site: ready"
 """Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""
@@ -52,6 +53,11 @@ class ServerSettings(Settings):
     """The largest accepted message of a site."""
     max_norm: float | None = Field(default=None, gt=0)
     """The largest Euclidean distance between a site's model and the one it was sent; others are dropped."""
+    max_ratio: float = Field(default=FACTOR, gt=1)
+    """How many times as large as usual a tensor of a site's reply may be; larger ones are dropped. Usual is the median
+    of the other sites of the round or, if that is larger, of the rounds before."""
+    max_share: float = Field(default=0.5, gt=0, le=1)
+    """The largest share of all training samples that one of three or more sites may count with."""
     max_samples: int = Field(default=1_000_000_000, ge=1)
     """The most training samples that a site may announce."""
     cross_site: bool = False

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import fedloom as fl
 from fedloom.conformance.any_method import task_for
 from fedloom.core.message import Message
+from fedloom.data.schema import ClientSizes
 from fedloom.deploy.protocol.message_validation import LARGEST, ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import reply_form
+from fedloom.deploy.protocol.score_validation import ScoreBounds
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.channel import Channel
@@ -36,7 +38,7 @@ GOOD = {
     "trained/loss": torch.tensor([0.3], dtype=torch.float64),
 }
 CHANGES = partial(Channel(fl.FedAvg()).changes, message=Message({"row": RECEIVED}))
-EXPECTED = ExpectedAnswer("run", "ticket", 1, 4, 30, reply_form(GOOD), CHANGES)
+EXPECTED = ExpectedAnswer("run", "ticket", 1, 4, ClientSizes(30, 0, 8, 38), reply_form(GOOD), CHANGES)
 
 
 def refusal(tensors=None, answer=ANSWER, expected=EXPECTED, server=SERVER, **changes) -> str:
@@ -277,6 +279,6 @@ def test_what_methods_really_send_is_taken(method):
         result = runtime.do(Job(kind, 4, [1], [0], measure=True), message, {})  # type: ignore[arg-type]
         sent = {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
         changes = partial(runtime.channel.changes, message=message) if kind == "update" else None
-        samples = int(task.federation.train.sizes[1])
+        sizes, scores = ClientSizes.of(task.federation, 1), ScoreBounds.of(task)
         for form in (reply_form(result), None):
-            check_answer(ANSWER, sent, ExpectedAnswer("run", "ticket", 1, 4, samples, form, changes), SERVER)
+            check_answer(ANSWER, sent, ExpectedAnswer("run", "ticket", 1, 4, sizes, form, changes, scores), SERVER)

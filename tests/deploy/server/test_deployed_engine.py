@@ -336,7 +336,7 @@ SAMPLES = 334
             f"samples is {SAMPLES + 1}, but the site announced {SAMPLES}",
             id="other samples than announced",
         ),
-        pytest.param(change_tensors(steps=to(-1)), "steps must be between 0 and 1,000,000,000", id="steps"),
+        pytest.param(change_tensors(steps=to(-1)), "steps must be between 0 and 80", id="steps"),
         pytest.param(lambda sent: change_answer(sent, round=1), "it answers another round", id="wrong round"),
         pytest.param(lambda sent: change_answer(sent, run="other"), "it answers another run", id="wrong run"),
         pytest.param(

@@ -252,3 +252,26 @@ def test_who_connects_and_who_is_refused_is_recorded():
         ("site connected", NAMES[2], 12, "site", "version", "train", "valid", "test", "points"),
     ]
     assert sorted(recorded)[2:] == [("site refused", NAMES[1], None, "site", "reason")]
+
+
+def test_sizes_that_change_are_said():
+    transport, everyone = roster()
+    everyone.present()
+    assert everyone.take_remarks() == []
+    transport.meddle, transport.since[1] = answer_with(1, train=20), 2.0
+    everyone.present()
+    said = "announces 20 training, 0 validation and 5 test samples instead of 11 training, 0 validation and 5"
+    assert everyone.take_remarks() == [(1, f"{said} test samples")]
+    assert everyone.take_remarks() == []
+
+
+def test_a_huge_claim_counts_with_as_much_as_all_others():
+    transport, everyone = roster()
+    transport.meddle = answer_with(1, train=10**9)
+    everyone.wait_for_all(lambda _: None)
+    assert everyone.sizes[1].train == 10**9
+    assert everyone.counted == everyone.sizes | {1: ClientSizes(22, 0, 5, 15)}
+    assert everyone.take_remarks() == [
+        (1, "announces 1,000,000,000 training samples; 22 of them count (max_share = 0.5)")
+    ]
+    assert everyone.take_remarks() == []  # once

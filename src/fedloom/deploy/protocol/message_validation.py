@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedloom.data.schema import ClientSizes
+from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite, printable_line
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import VALIDATION
@@ -33,17 +35,21 @@ MOST_STEPS = 1_000_000_000
 class ExpectedAnswer:
     """What the server knows of an answer before it arrives.
 
-    ``samples`` is the number of training samples that the site announced, ``form`` the form of the answer (None if
-    unknown), ``changes`` finds the change of the model in a reply's tensors (None if the answer has no reply).
+    ``sizes`` are what the site announced, ``form`` is the form of the answer (None if unknown), ``changes`` finds the
+    change of the model in a reply's tensors (None if the answer has no reply), ``scores`` is what is known of the
+    task's scores, ``counts`` are the names of replies that count samples, ``most_steps`` is more than any site trains.
     """
 
     run: str
     ticket: str
     client: int
     round: int
-    samples: int
+    sizes: ClientSizes
     form: ReplyForm | None
     changes: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None
+    scores: ScoreBounds | None = None
+    counts: tuple[str, ...] = ()
+    most_steps: int = MOST_STEPS
 
 
 def check_answer(
@@ -61,9 +67,12 @@ def check_answer(
         if f"{part}counts" in tensors:
             _check_sums(tensors, part)
     if "samples" in tensors:
-        _check_samples(_whole_number(tensors, "samples"), expected.samples, settings.max_samples)
-    if "steps" in tensors and not 0 <= _whole_number(tensors, "steps") <= MOST_STEPS:
-        raise RejectedMessage(f"steps must be between 0 and {MOST_STEPS:,}")
+        _check_samples(_whole_number(tensors, "samples"), expected.sizes.train, settings.max_samples)
+    if "steps" in tensors and not 0 <= _whole_number(tensors, "steps") <= expected.most_steps:
+        raise RejectedMessage(f"steps must be between 0 and {expected.most_steps:,}")
+    if expected.scores is not None:
+        check_scores(tensors, expected.sizes, expected.scores)
+    _check_reply_counts(tensors, expected)
     if "bytes" in tensors:
         sent = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("reply/"))
         if not 0 <= _whole_number(tensors, "bytes") <= 2 * sent:  # a sparse reply costs a number and its place
@@ -147,6 +156,15 @@ def _check_samples(said: int, announced: int, most: int) -> None:
         raise RejectedMessage(f"samples is {said:,}; it must be between 1 and {most:,}")
     if said != announced:
         raise RejectedMessage(f"samples is {said:,}, but the site announced {announced:,}")
+
+
+def _check_reply_counts(tensors: Mapping[str, Tensor], expected: ExpectedAnswer) -> None:
+    """Check the replies that count samples: a site has no more than it announced."""
+    sizes = expected.sizes
+    most = max(sizes.points, sizes.train + sizes.valid + sizes.test)
+    for name in (f"reply/{name}" for name in expected.counts if f"reply/{name}" in tensors):
+        if bool((tensors[name] < 0).any()) or float(tensors[name].double().sum()) > most:
+            raise RejectedMessage(f"{name} counts more samples than the {most:,} that the site announced")
 
 
 def _check_changes(

@@ -17,13 +17,16 @@ from torch import Tensor
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation
+from fedloom.data.schema import ClientSizes
 from fedloom.deploy.protocol.message_validation import ReplyForm
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.rounds.jobs import Job
+from fedloom.rounds.jobs import Job, Tensors
 from fedloom.training.local_trainer import LocalTrainer
 
 log = logging.getLogger("fedloom")
 
+STEPS_ROOM = 10
+"""How many times as many steps as a rehearsal suggests are still plausible."""
 REHEARSAL_SAMPLES = 2
 """Samples of a client in a rehearsal; layers that normalise over a batch need two."""
 
@@ -33,11 +36,11 @@ def reply_form(result: Mapping[str, Tensor]) -> ReplyForm:
     return {name: (t.dtype, tuple(t.shape)) for name, t in result.items() if not name.startswith("kept/")}
 
 
-def rehearse(runtime: ClientRuntime, job: Job, message: Message) -> ReplyForm | None:
-    """Do a job of the first client; the form of its answer, or None if the rehearsal fails."""
+def rehearse(runtime: ClientRuntime, job: Job, message: Message) -> Tensors | None:
+    """Do a job of the first client; its result, or None if the rehearsal fails."""
     first = replace(job, ids=[0, 1]) if job.kind == "global" else replace(job, ids=job.ids[:1], places=job.places[:1])
     try:
-        return reply_form(runtime.do(first, message, {}))
+        return runtime.do(first, message, {})
     except Exception as error:  # a user-defined method may raise anything, and it is called out of turn
         log.info("the server cannot rehearse a step of the run (%s): it accepts the form of most answers", error)
         return None
@@ -53,18 +56,33 @@ def majority_form(forms: Sequence[ReplyForm]) -> ReplyForm | None:
 
 
 class ReplyForms:
-    """The forms of answers, each rehearsed once."""
+    """The forms of answers, each rehearsed once; and how many steps a site can have trained."""
 
     def __init__(self, runtime: ClientRuntime) -> None:
-        self.runtime = with_few_samples(runtime)
+        self.work, self.runtime = runtime.setting.work, with_few_samples(runtime)
+        self.rehearsed_steps = 0
         self.found: dict[Hashable, ReplyForm | None] = {}
 
     def of(self, job: Job, message: Message) -> ReplyForm | None:
         """The form of one client's answer to a message; None if it is unknown."""
         key = (job.kind, job.measure, job.turn > 0, *_outline(message))
         if key not in self.found:
-            self.found[key] = rehearse(self.runtime, job, message)
+            result = rehearse(self.runtime, job, message)
+            self.found[key] = None if result is None else reply_form(result)
+            if result is not None and "steps" in result:
+                self.rehearsed_steps = max(self.rehearsed_steps, int(result["steps"].max()))
         return self.found[key]
+
+    def most_steps(self, sizes: ClientSizes) -> int:
+        """More local steps than a site of these sizes trains in one request.
+
+        A rehearsal is one batch of one epoch. Sites may train more often than its client did: a large client of a
+        hybrid method trains twice.
+        """
+        samples, batch = sum(sizes[:3]), self.work.batch_size
+        batches = 1 if batch == 0 else samples // batch + 3  # a part of a batch for each part of the data
+        steps = self.work.steps if self.work.steps is not None else max(1, self.work.epochs) * batches
+        return STEPS_ROOM * (self.rehearsed_steps + 1) * steps
 
 
 def _outline(message: Message) -> list[Hashable]:

@@ -27,6 +27,8 @@ SERVER_NOTES = {
     "retries": "How often a round with too few answers is repeated before the run stops.",
     "max_megabytes": "The largest accepted message of a site; the limit in nginx.conf follows from it.",
     "max_norm": "The largest distance between a site's model and the one it was sent; others are dropped.",
+    "max_ratio": "How many times as large as usual what a site sends may be; what is larger is dropped.",
+    "max_share": "The largest share of all training samples that one of three or more sites may count with.",
     "max_samples": "The most training samples that a site may announce.",
     "cross_site": "Whether every site's model is evaluated on every site's data at the end; models then leave, and "
     "every site must allow it (model = true in [policy] of its site.toml).",

@@ -18,11 +18,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from fedloom.core.declarations import Scalar, Statistic
 from fedloom.core.message import Message
 from fedloom.deploy.flower.polling import POLL, PollDelay
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
+from fedloom.deploy.protocol.score_validation import ScoreBounds
 from fedloom.deploy.protocol.wire import (
     RejectedMessage,
     RequestKind,
@@ -51,6 +53,8 @@ HEADERS = 1 << 16
 """Most bytes that Flower adds to a message."""
 DEADLINES_TO_LIVE = 2
 """A message expires after this many deadlines; until then a late answer is still reported."""
+MEASURED = ("update", "ask", "score", "global", "confusion")
+"""Requests whose answers may hold measurements of the task's score."""
 RESENDS = 2
 """How often a site that restarts gets the same message again in one exchange."""
 
@@ -94,6 +98,10 @@ class DeployedEngine:
     ) -> None:
         self.transport, self.roster, self.tickets, self.settings = transport, roster, tickets, settings
         self.runtime, self.forms = runtime, ReplyForms(runtime)
+        self.score_bounds = ScoreBounds.of(runtime.scoring.task)
+        self.sample_counts = tuple(
+            name for name, one in runtime.algorithm.sends.items() if isinstance(one, Statistic | Scalar) and one.counts
+        )
         self.name, self.limit = roster.run, int(settings.max_megabytes * 1e6)
         transport.limit = self.limit + HEADERS
         self.round = 0
@@ -113,6 +121,7 @@ class DeployedEngine:
         self.roster.wait_for(self.settings.min_clients)
         self.round = round_number
         self.tickets.begin(round_number)
+        self._note_announcements()
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
         """Send each job to its client's site; None for a job without a valid answer."""
@@ -230,7 +239,18 @@ class DeployedEngine:
             changes = None
             if client in received and (self.runtime.steps or self.settings.max_norm is not None):
                 changes = partial(self.runtime.channel.changes, message=received[client])
-            expected = ExpectedAnswer(self.name, request.ticket, client, request.round, sizes.train, form, changes)
+            expected = ExpectedAnswer(
+                self.name,
+                request.ticket,
+                client,
+                request.round,
+                sizes,
+                form,
+                changes,
+                self.score_bounds if request.kind in MEASURED else None,
+                self.sample_counts,
+                self.forms.most_steps(sizes),
+            )
             data = pack(request, tensors)
             self._send(PendingRequest(client, node.number, request, data, expected, time.time()), waiting)
         return waiting
@@ -278,9 +298,22 @@ class DeployedEngine:
             return
         for other in [name for name, one in waiting.items() if one.request.ticket == sent.request.ticket]:
             del waiting[other]  # the same request, sent again
-        results[sent.client] = tensors
+        results[sent.client] = self._with_counted_samples(sent.client, tensors)
         if sent.request.kind == "update":
             self.accepted[sent.client] = sent.request.ticket if answer.keeps else ""
+
+    def _with_counted_samples(self, client: int, tensors: Tensors) -> Tensors:
+        """An answer whose samples and steps are those that its site may count with."""
+        said, counted = self.roster.sizes[client].train, self.roster.counted[client].train
+        if "samples" not in tensors or counted >= said:
+            return tensors
+        samples = torch.full_like(tensors["samples"], counted)
+        return {**tensors, "samples": samples, **{n: t * counted // said for n, t in tensors.items() if n == "steps"}}
+
+    def _note_announcements(self) -> None:
+        """Take into the round's record what must be said of sites' announcements."""
+        for client, text in self.roster.take_remarks():
+            self._exclude(client, "samples", text)
 
     def _check_connections(self, waiting: Pending) -> None:
         """Send again to sites that have restarted, and give up sites that do not return."""

@@ -17,6 +17,7 @@ from fedloom.data.schema import ClientSizes
 from fedloom.deploy.flower.polling import POLL
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, printable_line, unpack
+from fedloom.deploy.server.share_cap import counted_sizes
 from fedloom.deploy.settings import ServerSettings
 
 log = logging.getLogger("fedloom")
@@ -42,6 +43,12 @@ class Roster:
         self.digests = {digest}
         """Digests of blueprints that fit the run; more than one if sites were added."""
         self.sizes: dict[int, ClientSizes] = {}
+        self.counted: dict[int, ClientSizes] = {}
+        """The sizes that sites count with: the announced ones, up to ``max_share``."""
+        self.remarks: list[tuple[int, str]] = []
+        """Who changed what it announced, until an engine takes it into a round's record."""
+        self.cut: dict[int, str] = {}
+        """Whose claim is cut to its share, as it was said last."""
         self.refused: dict[int, str] = {}
         self.reason: Callable[[int], str] = lambda _: ""
         """Why a client's site cannot connect, if the server's folder says so; else empty."""
@@ -49,6 +56,8 @@ class Roster:
         """Called when a site has announced its sizes, or has changed them."""
         self.audit: Callable[..., None] = lambda *_, **__: None
         """Records which site was connected or refused, as :func:`fedloom.deploy.audit_log.append` does."""
+        self.last_sizes: dict[int, ClientSizes] = {}
+        """The last announcement of each site, also of one that was refused since."""
         self.greeted: dict[int, float] = {}
         self.pending: dict[str, tuple[int, NodeInfo, str]] = {}
 
@@ -138,13 +147,33 @@ class Roster:
         sizes = ClientSizes(*counts)
         if sizes.train < 1:
             raise RejectedMessage("it has no training sample")
+        before = self.sizes.get(client, self.last_sizes.get(client))
         changed = self.sizes.get(client) != sizes
-        self.sizes[client] = sizes
+        if before is not None and before != sizes:
+            self.remarks.append((client, f"announces {_sizes_text(sizes)} instead of {_sizes_text(before)}"))
+        self.sizes[client] = self.last_sizes[client] = sizes
+        self.counted = counted_sizes(self.sizes, len(self.settings.sites), self.settings.max_share)
         self.refused.pop(client, None)
         log.info("%s is connected: %s training samples", self.names[client], f"{sizes.train:,}")
         self.audit("site connected", site=self.names[client], version=about["fedloom"], **sizes._asdict())
         if changed:
             self.on_join()
+
+    def take_remarks(self) -> list[tuple[int, str]]:
+        """Return, once, what must be said of sites' announcements: who changed them, and whose claim is cut."""
+        cut = {
+            client: f"announces {said.train:,} training samples; {self.counted[client].train:,} of them count "
+            f"(max_share = {self.settings.max_share:g})"
+            for client, said in self.sizes.items()
+            if self.counted[client].train < said.train
+        }
+        found = self.remarks + [(client, text) for client, text in cut.items() if self.cut.get(client) != text]
+        self.remarks, self.cut = [], cut
+        return found
+
+
+def _sizes_text(sizes: ClientSizes) -> str:
+    return f"{sizes.train:,} training, {sizes.valid:,} validation and {sizes.test:,} test samples"
 
 
 def _count(value: object, part: str, most: int) -> int:

@@ -27,6 +27,7 @@ from fedloom.deploy.members import MemberKeys
 from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, REFUSED, RUN, SERVING, SITES, STATUS, read_json
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.server.deployed_engine import DeployedEngine
+from fedloom.deploy.server.relative_bounds import RelativeBounds
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
@@ -129,10 +130,10 @@ def _settings_of_run(folder: Path, made: Blueprint) -> ServerSettings:
 def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:
     """The run over the server's task, which has sizes and no data; sites that join later change the sizes."""
     config = blueprint.config.model_copy(update={"checkpoint_every": 1})
-    task = blueprint.server_task(roster.sizes)
+    task = blueprint.server_task(roster.counted)
 
     def update_sizes() -> None:
-        federation, new = task.federation, blueprint.server_task(roster.sizes).federation
+        federation, new = task.federation, blueprint.server_task(roster.counted).federation
         for part in ("train", "valid", "test", "counted", "global_test"):
             object.__setattr__(federation, part, getattr(new, part))
         if settings.evaluator is not None:  # the shared model is evaluated on all samples of the evaluator
@@ -147,6 +148,7 @@ def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerS
         scored_together=1,
         quorum=max(settings.min_clients, prepared.config.aggregation.least_clients),
         retries=settings.retries,
+        screen=RelativeBounds(settings.max_ratio),
         present=roster.present,
     )
 

@@ -1,0 +1,90 @@
+"""Bounds on replies relative to each other: what one site sends must be of the size that sites send.
+
+A lie of any size below the absolute limits would spoil the model of all. So every tensor of every reply, declared or
+not, is compared with the usual one: the median of the others in the round or, if that is larger, the median of all
+rounds before, which still knows what is usual where a round has one site or two. What is more than ``factor`` times as
+large is refused: clipping it would leave a liar ``factor`` times the influence of an honest site.
+
+What two sites alone can tell: if one sends much more than the other, and no round came before, nobody can know which of
+them is wrong. The larger one is refused only if it would also outweigh the model that it got.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.declarations import Model, Scalar, Statistic, Update
+from fedloom.core.message import Wave
+from fedloom.rounds.jobs import Tensors
+from fedloom.rounds.reply_norms import change_norms, median_of_others
+from fedloom.rounds.screening import Verdict, received_weights
+
+
+@dataclass(frozen=True)
+class RelativeBounds:
+    """The screen of a deployment.
+
+    Args:
+        factor: How many times as large as usual a tensor of a reply may be.
+    """
+
+    factor: float
+
+    def judge(self, algorithm: Algorithm, wave: Wave, replies: Tensors, before: Mapping[str, Tensor]) -> Verdict:
+        """Find the replies of a wave that are much larger than usual, and what was usual in it."""
+        refused: dict[int, str] = {}
+        found: dict[str, Tensor] = {}
+        for name in replies:
+            declared = algorithm.declaration(name, wave.message)
+            if isinstance(declared, Statistic | Scalar) and declared.counts:
+                continue  # samples may be very unevenly spread: they are compared with what the site announced
+            sizes = change_norms(algorithm, wave.message, replies, name)
+            usual = usual_sizes(algorithm, wave, replies, name, sizes, before.get(name))
+            found[name] = sizes
+            verb = "moved by" if isinstance(declared, Model | Update) else "has the size"
+            for place in (sizes > self.factor * usual).nonzero().flatten().tolist():
+                ratio = float(sizes[place] / usual[place])
+                refused.setdefault(
+                    place,
+                    f"reply/{name} {verb} {float(sizes[place]):.3g}, {ratio:.3g} times the usual "
+                    f"{float(usual[place]):.3g}; at most {self.factor:g} times is allowed (max_ratio)",
+                )
+        fine = torch.tensor([place not in refused for place in range(len(wave.ids))], dtype=torch.bool)
+        return Verdict(refused, {name: median for name, sizes in found.items() if (median := _median(sizes[fine])) > 0})
+
+
+def usual_sizes(
+    algorithm: Algorithm, wave: Wave, replies: Tensors, name: str, sizes: Tensor, before: Tensor | None
+) -> Tensor:
+    """What each client's tensor is compared with; infinity where there is nothing to compare it with.
+
+    Args:
+        algorithm: The method.
+        wave: The wave that was answered.
+        replies: What its clients replied.
+        name: The name of the tensor.
+        sizes: The norm of each client's tensor.
+        before: The usual norms of earlier exchanges; None if there are none.
+    """
+    numbers = replies[name][0].numel() if len(replies[name]) else 0
+    usual = median_of_others(sizes).clamp(min=0.0 if before is None else _median(before))
+    if numbers == 1:  # a single number has no scale of its own: a loss may be 0 at most sites
+        usual = usual.clamp(min=1.0)
+    if before is None and len(sizes) <= 2:
+        model = received_weights(algorithm, name, wave, replies)
+        if model is not None:
+            usual = usual.clamp(min=float(torch.linalg.vector_norm(model.double())))
+    nothing = math.inf if before is None and len(sizes) <= 2 else math.sqrt(numbers)
+    return usual.masked_fill(usual == 0, nothing)
+
+
+def _median(values: Tensor) -> float:
+    """The median of the positive values; 0 if there is none."""
+    positive = values[(values > 0) & values.isfinite()]
+    return float(positive.quantile(0.5)) if len(positive) else 0.0

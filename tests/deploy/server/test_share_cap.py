@@ -1,0 +1,42 @@
+"""No site of three or more counts with more samples than all others together, whatever it claims."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedloom.data.schema import ClientSizes
+from fedloom.deploy.server.share_cap import counted_sizes
+
+
+def sizes(*train: int) -> dict[int, ClientSizes]:
+    return {client: ClientSizes(number, 1, 2, number + 3) for client, number in enumerate(train)}
+
+
+def counted(*train: int, sites: int | None = None, max_share: float = 0.5) -> list[int]:
+    return [one.train for one in counted_sizes(sizes(*train), sites or len(train), max_share).values()]
+
+
+def test_a_claim_counts_up_to_what_all_others_have():
+    assert counted(10**9, 40, 60) == [100, 40, 60]
+    assert counted(100, 40, 60) == [100, 40, 60]
+
+
+def test_honest_sizes_stay_and_so_do_two_sites_and_the_evaluator():
+    assert counted(50, 30, 21) == [50, 30, 21]
+    assert counted(10**9, 1) == [10**9, 1]
+    assert counted(10, 10, 10, 10**6, sites=3) == [10, 10, 10, 10**6]
+    assert counted(10**9, 1, 1, max_share=1.0) == [10**9, 1, 1]
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=3, max_size=12), st.sampled_from([0.5, 0.6, 0.9]))
+def test_the_largest_share_is_the_allowed_one(train, share):
+    found = counted(*train, max_share=share)
+    assert all(1 <= now <= said for now, said in zip(found, train, strict=True))
+    assert max(found) <= max(1, share / (1 - share) * (sum(found) - max(found)) + 1e-6 * sum(train))
+    if max(train) <= share * sum(train):
+        assert found == train
+
+
+def test_other_sizes_are_as_announced():
+    assert counted_sizes(sizes(1000, 1, 1), 3, 0.5)[0] == ClientSizes(2, 1, 2, 1003)
