@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from types import SimpleNamespace
@@ -49,3 +50,63 @@ def test_an_answer_without_a_date_teaches_nothing(date):
 
 def test_an_answer_has_the_time_of_its_request():
     assert request_time(SimpleNamespace(metadata=SimpleNamespace(created_at=NOON.timestamp()))) == NOON
+
+
+SKEWED = """
+import sys
+from datetime import timedelta
+from flwr.supercore import date
+
+here, off = date.now, timedelta(minutes=float(sys.argv.pop(1)))
+date.now = lambda: here() + off
+from pathlib import Path
+from fedloom.deploy.flower.supernode import run_supernode
+run_supernode(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("deployment")
+def test_a_real_superlink_accepts_nodes_whose_clocks_are_minutes_off_and_refuses_a_revoked_one(tmp_path):
+    """Flower itself refuses a clock that is 5 seconds ahead or 305 behind."""
+    pytest.importorskip("flwr", reason="Flower is not installed: no SuperLink is started")
+    from fedloom.deploy.flower.control import SuperLinkControl, public_key
+    from fedloom.deploy.flower.release import environment
+    from fedloom.deploy.flower.superlink import superlink_command
+    from fedloom.deploy.flower.supernode import NODE_FAILED, NODE_READY, supernode_command
+    from fedloom.deploy.operate.admission import register_members
+    from fedloom.deploy.operate.programs import is_listening, start_program, wait_until_ready
+    from fedloom.deploy.provision import folders, membership
+    from fedloom.deploy.settings import load_server
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    minutes = {"ahead": "3", "behind": "-10"}
+    (tmp_path / "run.toml").write_text('[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n')
+    folders.init(tmp_path / "run.toml", tmp_path / "d", list(minutes), proxy=False, port=port)
+    server = tmp_path / "d/server"
+    link = start_program(
+        "link", superlink_command(server), tmp_path / "link.log", environment(server / "flower"), server
+    )
+    programs = [link]
+    try:
+        wait_until_ready(link, lambda: is_listening(port), str)
+        control = SuperLinkControl(server)
+        register_members(server, load_server(server), control)
+        for name, off in minutes.items():
+            site = tmp_path / "d" / name
+            command = supernode_command(site)
+            command = [command[0], "-c", SKEWED, off, *command[3:]]
+            programs.append(start_program(name, command, tmp_path / f"{name}.log", environment(site / "flower"), site))
+        for node in programs[1:]:
+            wait_until_ready(node, lambda node=node: NODE_READY in node.output(), str, NODE_FAILED)
+        assert [one.online for one in control.nodes()] == [True, True]
+        membership.revoke("ahead", server)
+        assert register_members(server, load_server(server), control) == 1
+        assert [one.key for one in control.nodes()] == [public_key(server / "keys/behind.pub")]
+        programs[1].process.wait(60)  # its next call is refused
+        assert not programs[2].has_ended
+    finally:
+        for program in reversed(programs):
+            program.stop()

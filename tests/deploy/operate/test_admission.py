@@ -29,18 +29,25 @@ class Link:
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []
-        self.down = False
+        self.removed: set[int] = set()
+        self.down = self.keeps = False
 
     def nodes(self) -> list[NodeInfo]:
         if self.down:
             raise ConnectionRefusedError("nobody listens")
-        return [NodeInfo(number, key, True, 0.0) for number, key in enumerate(self.keys)]
+        known = enumerate(self.keys)
+        return [NodeInfo(number, key, True, 0.0) for number, key in known if number not in self.removed]
 
     def register(self, key: bytes) -> None:
         self.keys.append(key)
 
     def unregister(self, number: int) -> None:
-        self.keys[number] = b"gone"
+        if not self.keeps:
+            self.removed.add(number)
+        raise ConnectionError("Flower fails on nodes that never connected")
+
+    def members(self) -> set[bytes]:
+        return {node.key for node in self.nodes()}
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +77,15 @@ def test_changes_of_the_folder_reach_the_superlink_and_nginx_once_each(deploy):
     gone = key(deploy, "north")
     desk.apply_changes()
     desk.apply_changes()
-    assert gone not in link.keys
-    assert key(deploy, "south") in link.keys
+    assert gone not in link.members()
+    assert key(deploy, "south") in link.members()
     assert said == ["Site north is revoked: its certificate and its key are refused from now on."]
     assert len(reloaded) == 1
     shutil.rmtree(deploy / "north")
     membership.add("north", deploy)
     membership.add("east", deploy)
     desk.apply_changes()
-    assert {key(deploy, name) for name in ("north", "south", "east")} == set(link.keys) - {b"gone"}
+    assert {key(deploy, name) for name in ("north", "south", "east")} == link.members()
     assert said[1:] == ["Site east may connect from now on.", "Site north may connect from now on."]
     assert reloaded[-1].sites == ["north", "south", "east"]
 
@@ -107,7 +114,7 @@ def test_a_command_waits_until_a_running_server_has_taken_its_change(deploy):
     later = threading.Timer(0.2, desk.apply_changes)
     later.start()
     assert wait_until_admitted(server, PidFile(server / "flower/process"))
-    assert key(deploy, "north") not in link.keys
+    assert key(deploy, "north") not in link.members()
     later.join()
 
 
@@ -119,3 +126,10 @@ def test_a_server_that_does_not_take_a_change_is_reported(deploy, monkeypatch):
     membership.revoke("north", deploy)
     with pytest.raises(FedloomError, match="the server has not applied the change"):
         wait_until_admitted(server, PidFile(server / "flower/process"))
+
+
+def test_a_superlink_that_keeps_a_revoked_node_is_reported(deploy):
+    link = Link()
+    link.keys, link.keeps = [b"a stranger's key"], True
+    with pytest.raises(FedloomError, match="does not remove the nodes of revoked sites"):
+        register_members(deploy / "server", load_server(deploy / "server"), link)

@@ -8,6 +8,7 @@ connections that are open. ``flower/admitted.json`` says which state of the file
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -31,11 +32,14 @@ TAKEN = 30.0
 def register_members(folder: Path, settings: ServerSettings, link: SuperLinkControl) -> int:
     """Let the SuperLink have the nodes of the sites that may take part, and no others; how many there are."""
     keys, nodes = set(members.member_keys(folder, settings)), link.nodes()
-    for node in nodes:
-        if node.key not in keys:
-            link.unregister(node.number)
+    unwanted = [node.number for node in nodes if node.key not in keys]
+    for number in unwanted:
+        with contextlib.suppress(*connection_errors()):  # Flower fails on one that never connected, and removes it
+            link.unregister(number)
     for key in keys - {node.key for node in nodes}:
         link.register(key)
+    if unwanted and set(unwanted) & {node.number for node in link.nodes()}:
+        raise FedloomError("the SuperLink does not remove the nodes of revoked sites: restart the server.")
     return len(keys)
 
 
@@ -74,7 +78,7 @@ class Admission:
             if self.reload_proxy is not None:
                 self.reload_proxy(settings)
         except self.passing as why:
-            text = f"A change of {self.folder} cannot be applied yet: {why}"
+            text = f"A change of {self.folder} cannot be applied yet: {str(why).splitlines()[0]}"
             if text != self.problem:
                 self.say(text)
             self.problem, self.tried_at = text, time.monotonic()
