@@ -14,6 +14,7 @@ from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.members import member_keys, revoked_sites
 from fedloom.deploy.operate.commands import SITE_STATES, is_serving
+from fedloom.deploy.operate.reception import visit_notes
 from fedloom.deploy.operate.supervise import pid_file
 from fedloom.deploy.participant_folder import OUTCOME, RUN, STATUS, read_json
 from fedloom.deploy.protocol.wire import printable_line
@@ -131,13 +132,14 @@ class DeploymentFolder:
         return self._audit
 
     def troubles(self, settings: ServerSettings) -> dict[str, str]:
-        """Why sites may not take part, by name: revoked, or refused when they connected last."""
+        """Why sites may not take part, by name: revoked, or refused when they connected last; or a clock is off."""
         refused = {
             name: str(entry.get("reason", "refused"))
             for name, entry in self.sites_in_audit().items()
             if entry.get("what") == "site refused"
         }
-        return refused | {name: f"revoked at {since}" for name, since in self.revoked(settings).items()}
+        told = {name: note for name, note in visit_notes(self.folder).items() if name in settings.everyone}
+        return refused | told | {name: f"revoked at {since}" for name, since in self.revoked(settings).items()}
 
     def revoked(self, settings: ServerSettings) -> dict[str, str]:
         """Since when sites are revoked, by name."""

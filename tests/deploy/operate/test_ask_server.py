@@ -21,11 +21,11 @@ pytest.importorskip("flwr", reason="Flower is not installed: its version is not 
 
 import fedloom
 from fedloom.deploy.audit_log import read_audit
-from fedloom.deploy.flower import environment
+from fedloom.deploy.flower.release import environment
 from fedloom.deploy.operate import ask_server, reception
 from fedloom.deploy.operate.ask_server import ServerContact, ServerUnreachable, SiteRefused, check_dates, clock_words
 from fedloom.deploy.operate.programs import is_listening, start_program
-from fedloom.deploy.operate.reception import open_reception
+from fedloom.deploy.operate.reception import open_reception, visit_notes
 from fedloom.deploy.participant_folder import read_json
 from fedloom.deploy.provision import certificates, folders, membership
 from fedloom.deploy.provision.certificates import Authority, days_left, public_key_of
@@ -135,7 +135,7 @@ def test_another_version_is_named_with_what_to_install(running, monkeypatch):
     monkeypatch.setattr(ask_server, "_question", lambda folder: question(folder) | {"fedloom": "0.4.0"})
     said = running.refusal("north")
     assert f"this site runs fedloom 0.4.0, but the server runs {fedloom.__version__}: pip install" in said
-    assert "0.4.0" in read_json(running.server / reception.VISITS)["north"]["refused"]
+    assert visit_notes(running.server)["north"].startswith("refused: this site runs fedloom 0.4.0")
 
 
 def test_a_copy_of_a_site_is_refused_while_the_site_is_there_and_the_server_says_so(running, monkeypatch):
@@ -200,6 +200,7 @@ def test_a_clock_that_is_off_is_said_in_minutes_and_with_its_direction(running, 
         "messages are corrected by that."
     ]
     assert round(read_json(running.server / reception.VISITS)["north"]["clock_ahead"]) == 60 * minutes
+    assert visit_notes(running.server) == {"north": f"its clock is {words.removesuffix(' of')}"}
     monkeypatch.setattr(ask_server, "clock", time.time)
     contact.ask()
     assert said[1:] == ["This machine's clock agrees with the server's again."]

@@ -11,8 +11,8 @@ from typing import Any
 from fedloom.deploy.flower.local_socket import HOST, NODE_SOCKET, client_class
 from fedloom.deploy.flower.polling import ARRIVING, BACKOFF, POLL, PollDelay
 from fedloom.deploy.flower.release import replace_attribute
+from fedloom.deploy.flower.server_clock import request_time
 from fedloom.deploy.flower.server_transport import data_of, to_record
-from fedloom.deploy.server_clock import request_time
 
 
 class SiteTransport:

@@ -7,15 +7,18 @@ Behind the proxy they must also have come through it: it knows a secret that nob
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import socket
+import ssl
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower.local_socket import LINK_SOCKET, listen
@@ -28,6 +31,8 @@ NODE_CALLS = re.compile(r"/v1/fleet/[a-z-]+")
 OPERATORS_CALLS = frozenset({"/v1/fleet/register-node", "/v1/fleet/unregister-node"})
 """Only the operator registers and removes nodes."""
 LOOPBACK = "127.0.0.1"
+CERTIFICATE_CHECK = 1.0
+"""Seconds between two looks at the server's certificate, which may have been renewed."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -95,6 +100,8 @@ def run_superlink(folder: Path) -> None:
 
     def serve(app: Any, **options: Any) -> None:
         config = uvicorn.Config(NodeCallsOnly(app, secret), **{**options, "access_log": False})
+        config.load()
+        threading.Thread(target=follow_certificate, args=(config.ssl, folder), daemon=True).start()
         uvicorn.Server(config).run([own, port])
 
     module = sys.modules[flower_superlink.__module__]
@@ -102,6 +109,19 @@ def run_superlink(folder: Path) -> None:
     threading.Thread(target=start_server_halves, args=(folder,), daemon=True).start()
     sys.argv = ["flower-superlink", *superlink_arguments(folder)]
     flower_superlink()
+
+
+def follow_certificate(context: ssl.SSLContext, folder: Path) -> NoReturn:
+    """Use a renewed certificate of the server for new connections, without a stop."""
+    pair = (folder / "server.pem", folder / "server.key")
+    used = pair[0].stat().st_mtime_ns
+    while True:
+        time.sleep(CERTIFICATE_CHECK)
+        with contextlib.suppress(OSError, ssl.SSLError):  # it may be half written: the next look finds it
+            found = pair[0].stat().st_mtime_ns
+            if found != used:
+                context.load_cert_chain(*pair)
+                used = found
 
 
 def _bind_port(number: int) -> socket.socket:

@@ -18,8 +18,8 @@ from typing import Any
 from fedloom.deploy.flower.local_socket import NODE_SOCKET, listen
 from fedloom.deploy.flower.polling import ARRIVING, BACKOFF, POLL, PollDelay
 from fedloom.deploy.flower.release import replace_attribute
+from fedloom.deploy.flower.server_clock import ServerClock
 from fedloom.deploy.participant_folder import FLOWER
-from fedloom.deploy.server_clock import ServerClock
 from fedloom.deploy.settings import load_site
 
 HEARTBEAT = 10

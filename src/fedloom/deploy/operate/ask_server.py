@@ -23,6 +23,7 @@ from typing import Any
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.operate.programs import connection_problem
+from fedloom.deploy.operate.reception import CLOCK_DIFFERS
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.provision.certificates import AUTHORITY, NODE_KEY, SITE, SITE_KEY, check_certificates, public_key_of
 from fedloom.deploy.provision.membership import SITE_FILES
@@ -35,8 +36,6 @@ EVERY = 10.0
 """Seconds between two questions."""
 TIMEOUT = 5.0
 """Seconds in which the server must answer."""
-CLOCK_DIFFERS = 30.0
-"""Seconds by which a clock may differ without a word; Flower itself bears five of a clock that is ahead."""
 LARGEST = 1 << 20
 """Most bytes of an answer."""
 clock = time.time

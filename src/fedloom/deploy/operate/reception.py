@@ -31,6 +31,8 @@ from fedloom.deploy.settings import load_server
 from fedloom.runs.folder.atomic_write import write_atomic
 
 VISITS = "flower/sites.json"
+CLOCK_DIFFERS = 30.0
+"""Seconds by which a site's clock may differ without a word; Flower itself bears five of a clock that is ahead."""
 LEASE = 30.0
 """Seconds for which a machine that has asked counts as the site's; another one with the same keys is refused."""
 LARGEST = 1 << 16
@@ -131,6 +133,18 @@ class Reception:
         if not (place / SITE_FILES[0]).is_file() or serial.upper() == site_serial(self.folder, site):
             return {}
         return {"renewed": {name: (place / name).read_text() for name in SITE_FILES}}
+
+
+def visit_notes(folder: Path) -> dict[str, str]:
+    """What the operator should know of sites that asked the server last, by name: refusals, and clocks that are off."""
+    notes = {}
+    for name, visit in read_json(folder / VISITS).items():
+        ahead = float(visit.get("clock_ahead", 0.0))
+        if visit.get("refused"):
+            notes[name] = f"refused: {visit['refused']}"
+        elif abs(ahead) > CLOCK_DIFFERS:
+            notes[name] = f"its clock is {abs(ahead) / 60:.1f} minutes {'ahead' if ahead > 0 else 'behind'}"
+    return notes
 
 
 def _is_held(holder: Visit | None, visit: Visit) -> bool:
