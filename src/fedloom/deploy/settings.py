@@ -45,6 +45,9 @@ class ServerSettings(Settings):
     """Seconds in which sites must answer, per exchange."""
     join_timeout: float = Field(default=120.0, gt=0)
     """Seconds to wait for the sites to connect before the run begins, and before each round for ``min_clients``."""
+    reconnect_timeout: float = Field(default=15.0, ge=0)
+    """Seconds that a round waits for sites that have lost their connection, once all others have answered; while others
+    are at work they have until the deadline."""
     min_clients: int = Field(default=1, ge=1)
     """The fewest sites that make a valid round."""
     retries: int = Field(default=2, ge=0)

@@ -41,7 +41,7 @@ from support.local_transport import TINY, Local, Plan, Sent, change_answer, quic
 from support.small_graphs import clubs
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
-ALL, BUT_SOUTH, SOUTH = [0, 1, 2], [0, 2], 1
+ALL, BUT_SOUTH, SOUTH, OTHER = [0, 1, 2], [0, 2], 1, 2
 
 
 @cache
@@ -535,9 +535,8 @@ def test_a_site_that_is_not_connected_is_left_out_until_it_is_back(tmp_path, spe
     check_only_round_two_missed_south(history, "not connected", spec)
 
 
-@pytest.mark.slow
 def test_a_site_that_vanishes_during_its_work_is_not_waited_for(tmp_path):
-    local = Local(plan(), tmp_path, deadline=30.0)
+    local = Local(plan(), tmp_path, deadline=600.0, reconnect_timeout=0.0)
     local.transport.meddle = tamper_with(SOUTH, 2, lambda _: local.transport.away.add(SOUTH))
     history = local.play(after={2: lambda: local.transport.away.discard(SOUTH)})
     check_only_round_two_missed_south(history, "lost its connection")
@@ -564,6 +563,41 @@ def test_a_site_that_restarts_during_its_work_does_it_again_to_the_same_bytes(tm
     updates = [s.request for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (1, 2, "update")]
     assert len(updates) == 2
     assert updates[0] == updates[1]
+
+
+def test_a_site_that_restarts_slowly_keeps_its_work_while_others_are_at_theirs(tmp_path, monkeypatch):
+    """It is away for far longer than ``reconnect_timeout``, and back before the last of the others has answered."""
+    local = Local(plan(), tmp_path, deadline=600.0, reconnect_timeout=0.0)
+    transport, honest = local.transport, local.transport.nodes
+    asked: list[Sent] = []
+    slow: list[Sent] = []
+    checks: list[int] = []
+
+    def nodes():
+        if SOUTH in transport.away:
+            checks.append(1)
+        if len(checks) == 30:
+            transport.away.discard(SOUTH)
+            transport.since[SOUTH] = time.time() + 0.01
+        return honest()
+
+    def meddle(sent: Sent) -> Any:
+        if (sent.request.round, sent.request.kind) != (2, "update") or sent.node not in (SOUTH, OTHER):
+            return sent.answer
+        if sent.node == OTHER:
+            slow.append(sent)
+            return None
+        asked.append(sent)
+        if len(asked) == 1:
+            transport.away.add(SOUTH)
+            return None
+        transport.arrive(slow[0], slow[0].answer)  # the others are done, and so is it
+        return sent.answer
+
+    monkeypatch.setattr(transport, "nodes", nodes)
+    transport.meddle = meddle
+    assert same(local.play(), simulate_undisturbed("fedavg"))
+    assert len(asked) == 2
 
 
 def test_a_site_that_restarts_all_the_time_is_given_up_for_the_round(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedloom.deploy.flower.local_socket import HOST, NODE_SOCKET, client_class
 from fedloom.deploy.flower.polling import ARRIVING, BACKOFF, POLL, PollDelay
+from fedloom.deploy.flower.push_retry import push_with_retries
 from fedloom.deploy.flower.release import replace_attribute
 from fedloom.deploy.flower.server_clock import request_time
 from fedloom.deploy.flower.server_transport import data_of, to_record
@@ -40,7 +41,7 @@ class SiteTransport:
         import httpx
         from flwr.proto.runtime_pb2 import AcquireTaskRequest
         from flwr.supercore.constant import TaskType
-        from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
+        from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectPushError
 
         delay = PollDelay(POLL / 2, 2 * POLL)  # the SuperNode is on this machine
         while True:
@@ -54,8 +55,9 @@ class SiteTransport:
             except (
                 httpx.HTTPError,
                 ObjectPullError,
+                ObjectPushError,
                 RuntimeError,
-            ):  # unreachable, or part of a message of an ended run
+            ):  # unreachable, part of a message of an ended run, or an answer that could not be sent
                 time.sleep(POLL)
             delay.sleep()
 
@@ -77,7 +79,8 @@ class SiteTransport:
         try:
             message, context, _, _ = flower.pull_task_input(client)
             replace_attribute(flower_message, "now", lambda: request_time(message))
-            flower.push_message(client, Message(to_record(answer(data_of(message))), reply_to=message), context)
+            reply = to_record(answer(data_of(message)))
+            push_with_retries(lambda: flower.push_message(client, Message(reply, reply_to=message), context))
             flower.push_task_output(client, context, SubStatus.COMPLETED, "")
         finally:
             alive.stop()

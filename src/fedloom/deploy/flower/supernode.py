@@ -17,6 +17,7 @@ from typing import Any
 
 from fedloom.deploy.flower.local_socket import NODE_SOCKET, listen
 from fedloom.deploy.flower.polling import ARRIVING, BACKOFF, POLL, PollDelay
+from fedloom.deploy.flower.push_retry import RenewedSession
 from fedloom.deploy.flower.release import replace_attribute
 from fedloom.deploy.flower.server_clock import ServerClock
 from fedloom.deploy.participant_folder import FLOWER
@@ -104,6 +105,12 @@ def run_supernode(folder: Path) -> None:
             # with Flower's own exception half a message would stay, and the site would wait for the rest for ever
             raise RuntimeError("its run has ended") from None
 
+    push_messages = start_client_internal._push_messages
+
+    def push_again(state: Any, object_store: Any, send: Any, push_object: Any) -> None:
+        session = RenewedSession(send, push_object)
+        push_messages(state=state, object_store=object_store, send=session.send, push_object=session.push_object)
+
     module = sys.modules[flower_supernode.__module__]
     replace_attribute(module, "uvicorn", SimpleNamespace(Config=uvicorn.Config, Server=LocalServer))
     replace_attribute(fleet_http_connection, "FleetHttpClient", Certified)
@@ -112,6 +119,7 @@ def run_supernode(folder: Path) -> None:
         replace_attribute(module, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)
     replace_attribute(start_client_internal, "time", SimpleNamespace(sleep=short_sleep))
     replace_attribute(start_client_internal, "pull_objects", pull_objects)
+    replace_attribute(start_client_internal, "_push_messages", push_again)
     sys.argv = ["flower-supernode", *supernode_arguments(folder, load_site(folder).server)]
     flower_supernode()
 

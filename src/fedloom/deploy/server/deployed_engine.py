@@ -2,7 +2,8 @@
 
 An exchange ends when all sites have answered or the deadline has passed. A site that is not connected, does not answer
 in time, reports an error or sends an invalid answer is excluded with a reason, and the round goes on without it. A site
-that restarts during its work gets the message again; it starts from the same state, so it computes the same.
+that restarts during its work gets the message again; it starts from the same state, so it computes the same. While
+other sites are at work it has until the deadline to return, and after that ``reconnect_timeout`` seconds.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ CONNECTION_CHECK = 1.0
 """Seconds between two checks of who is connected, during an exchange."""
 FINAL_FETCH = 2.0
 """Seconds to wait for an answer that is arriving at the deadline."""
-RECONNECT_GRACE = 15.0
-"""Seconds in which a site that lost its connection may return and get its work again."""
 GONE = "gone "
 """Prefix of the key of a message that was lost with its site."""
 HEADERS = 1 << 16
@@ -107,6 +106,8 @@ class DeployedEngine:
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
         self.overdue: Pending = {}
+        self.idle_since: float | None = None
+        """Since when every site whose answer is missing has been disconnected; None while one is at work."""
         self.accepted: dict[int, str] = {}
         """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
         self.states_before: dict[int, str] = {}
@@ -171,6 +172,7 @@ class DeployedEngine:
             The results of the accepted answers, by client.
         """
         self.accepted.clear()
+        self.idle_since = None
         waiting = self._send_all(requests, form, received or {})
         results: dict[int, Tensors] = {}
         delay, end = PollDelay(POLL / 2), time.monotonic() + self.settings.deadline
@@ -318,6 +320,8 @@ class DeployedEngine:
     def _check_connections(self, waiting: Pending) -> None:
         """Send again to sites that have restarted, and give up sites that do not return."""
         nodes, now = self.roster.nodes(), time.monotonic()
+        at_work = any(sent.client in nodes and sent.gone_since is None for sent in waiting.values())
+        self.idle_since = None if at_work else self.idle_since or now
         for name, sent in list(waiting.items()):
             node = nodes.get(sent.client)
             if sent.sent_again or name not in waiting:
@@ -337,10 +341,16 @@ class DeployedEngine:
                     sent, node=node.number, sent_at=time.time(), attempts=sent.attempts + 1, gone_since=None
                 )
                 self._send(again, waiting)
-            elif (node is None or sent.gone_since is not None) and now - (sent.gone_since or now) > RECONNECT_GRACE:
-                self._give_up(name, waiting, sent.gone_reason)
             elif node is None and sent.gone_since is None:
                 waiting[name] = replace(sent, gone_since=now)
+            elif sent.gone_since is not None and self._has_waited_enough(sent.gone_since, now):
+                self._give_up(name, waiting, sent.gone_reason)
+
+    def _has_waited_enough(self, gone_since: float, now: float) -> bool:
+        """Whether all others have answered, and a disconnected site has had its time to return since then."""
+        if self.idle_since is None:
+            return False
+        return now - max(gone_since, self.idle_since) > self.settings.reconnect_timeout
 
     def _give_up(self, name: str, waiting: Pending, why: str) -> None:
         """Stop waiting for the answer to a request; a late answer will be reported."""
