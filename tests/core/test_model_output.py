@@ -11,6 +11,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.model_output import chosen_output
 from fedloom.deploy.saved_model import model_of_run
+from fedloom.runs.trusted_code import TrustedCode
 from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import small_task
 
@@ -116,6 +117,6 @@ def test_a_class_in_a_file_keeps_its_output_over_resume_and_prediction(tmp_path)
     fl.run(fl.task("digits", **settings), "fedavg", rounds=2, out=tmp_path / "part")
     again = fl.resume(tmp_path / "part", rounds=3)
     assert again.records[-1]["metrics"] == whole.records[-1]["metrics"]
-    model = model_of_run(tmp_path / "part")
+    model = model_of_run(tmp_path / "part", trusted=TrustedCode(settings["model"]))
     samples = fl.task("digits", **settings).federation.columns["x"][:4]
     assert torch.allclose(model.predict(samples).sum(1), torch.ones(4))

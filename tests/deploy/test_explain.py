@@ -10,7 +10,9 @@ import torch
 import fedloom as fl
 from fedloom.conformance.any_method import labelled_task
 from fedloom.core.task import Task
-from fedloom.deploy.explain import SCORING, SELECTION, WORK, Explanation, explain, explanation_text
+from fedloom.deploy.explain import explain
+from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Explanation
+from fedloom.deploy.explanation_text import explanation_lines, explanation_text
 from fedloom.deploy.protocol.reply_forms import reply_form
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
@@ -85,7 +87,7 @@ def test_selected_clients_and_the_selections_questions_are_counted_too():
     assert worked < 3
     assert first["bytes_down"] == (asked + worked) * 4 * WIDTH == explanation.records[1]["bytes_down"]
     assert explanation.per_site(1, SELECTION, WORK)[0] == 2 * 4 * WIDTH
-    assert "The selection asks" in "\n".join(explanation.lines())
+    assert "The selection asks" in "\n".join(explanation_lines(explanation))
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
@@ -110,7 +112,7 @@ def test_what_fedrep_keeps_is_said_to_stay():
     assert [(p.name, p.shape, p.bytes) for p in one.down] == [("body", (WIDTH - HEAD,), 4 * (WIDTH - HEAD))]
     assert one.up[0].name == "body"
     assert list(explanation.kept) == ["head"]
-    after = "\n".join(explanation.lines()).partition("What does not leave a site")[2]
+    after = "\n".join(explanation_lines(explanation)).partition("What does not leave a site")[2]
     assert "its samples and their labels" in after
     assert "head: the model's head" in after
 
@@ -128,7 +130,7 @@ def test_the_whole_run_is_the_sum_of_its_parts():
     assert explanation.whole_run == (7 * row + 4 * row + row, 7 * update + 4 * scores + explanation.greeting)
     silent = explain(ready(fl.FedAvg(), rounds=7, eval_every=0))
     assert silent.whole_run == (7 * row + row, 7 * (row + 3 * 8) + silent.greeting)
-    assert "Models are never evaluated." in silent.lines()
+    assert "Models are never evaluated." in explanation_lines(silent)
 
 
 def test_cross_site_scoring_lets_whole_models_leave_and_says_so():
@@ -136,14 +138,14 @@ def test_cross_site_scoring_lets_whole_models_leave_and_says_so():
     server = ServerSettings(sites=["a", "b", "c"], cross_site=True, evaluator="judge")
     quiet, open_ = explain(prepared), explain(prepared, server)
     assert open_.whole_run[1] - quiet.whole_run[1] == 4 * WIDTH
-    assert "leaves a site: that model, whole" in "\n".join(open_.lines())
-    assert "judge gets the shared model" in "\n".join(open_.lines())
-    assert "that model, whole" not in "\n".join(quiet.lines())
+    assert "leaves a site: that model, whole" in "\n".join(explanation_lines(open_))
+    assert "judge gets the shared model" in "\n".join(explanation_lines(open_))
+    assert "that model, whole" not in "\n".join(explanation_lines(quiet))
 
 
 def test_fedproto_has_a_first_round_of_its_own_and_tells_that_counts_of_classes_leave():
     explanation = explain(ready(fl.FedProto()))
-    text = "\n".join(explanation.lines())
+    text = "\n".join(explanation_lines(explanation))
     assert explanation.per_site(1, WORK)[0] == 0 < explanation.per_site(2, WORK)[0]
     assert "Every later round" in text
     assert "number of its samples of each class" in text
@@ -162,7 +164,7 @@ def test_tensors_of_a_method_of_ones_own_are_listed_under_their_names():
     explanation = explain(ready(Mine()))
     more = next(piece for piece in explanation.of(1, WORK)[0].up if piece.name == "more")
     assert (more.shape, more.bytes, more.meaning) == ((2, 3), 24, "a tensor that the method defines, named more")
-    assert "  secret: a tensor that the method defines, named secret" in explanation.lines()
+    assert "  secret: a tensor that the method defines, named secret" in explanation_lines(explanation)
 
 
 def test_a_server_without_data_says_the_same_as_a_simulation():
@@ -170,7 +172,9 @@ def test_a_server_without_data_says_the_same_as_a_simulation():
     held = prepared.composition.task.federation
     columns = {name: torch.zeros_like(column) for name, column in held.columns.items()}
     without_samples = replace(three(), federation=replace(held, columns=columns))
-    assert explain(prepare(without_samples, fl.SCAFFOLD(), prepared.config)).lines() == explain(prepared).lines()
+    assert explanation_lines(explain(prepare(without_samples, fl.SCAFFOLD(), prepared.config))) == explanation_lines(
+        explain(prepared)
+    )
 
 
 def test_a_config_is_explained_as_a_text_that_fits_a_terminal():

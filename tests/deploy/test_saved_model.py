@@ -19,6 +19,7 @@ from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.saved_model import load_model, model_at, save_model
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
 from fedloom.runs.resolve_config import resolve, task_from_config
+from fedloom.runs.trusted_code import TrustedCode
 from fedloom.tasks.graphs.read import save_graph
 from support import small_graphs, small_tables
 
@@ -221,7 +222,7 @@ def test_a_folder_that_names_code_of_its_own_does_not_get_it_run(blueprint: Blue
     (tmp_path / "model" / "evil.py").write_text("raise SystemExit('it was run')\n")
     config.write_text(config.read_text().replace('name = "random"', 'name = "evil.py:Evil"'))
     assert "evil.py" in config.read_text()
-    with pytest.raises(FedloomError, match="names user code"):
+    with pytest.raises(FedloomError, match=r"names code, the selection '.*evil.py:Evil', which is not run"):
         load_model(tmp_path / "model")
 
 
@@ -238,7 +239,7 @@ class Net(nn.Module):
 """
 
 
-def test_a_model_of_the_users_class_predicts_at_its_site_and_its_file_is_not_run_elsewhere(tmp_path: Path) -> None:
+def test_a_model_of_the_users_class_predicts_where_she_names_it_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET)
     path = small_tables.write_patients(tmp_path / "patients.csv")
     config = small_tables.config_of(path, model=f"{tmp_path / 'net.py'}:Net:width=3")
@@ -257,6 +258,9 @@ def test_a_model_of_the_users_class_predicts_at_its_site_and_its_file_is_not_run
     wanted.layout.fill(wanted.model, row_of(blueprint))
     with torch.no_grad():
         expected = wanted.model(wanted.inputs(torch.arange(60))).softmax(1)
-    assert torch.allclose(model_at(site).predict(wanted.federation.columns["x"]), expected, atol=1e-6)
-    with pytest.raises(FedloomError, match=r"names user code \(net.py:Net\): it is not run"):
-        model_at(site / "model")
+    trusted = TrustedCode(f"{site / 'net.py'}:Net")
+    for folder in (site, site / "model"):
+        found = model_at(folder, trusted=trusted).predict(wanted.federation.columns["x"])
+        assert torch.allclose(found, expected, atol=1e-6)
+        with pytest.raises(FedloomError, match=r"name it yourself with --model net.py:Net"):
+            model_at(folder)

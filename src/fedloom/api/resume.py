@@ -9,6 +9,7 @@ from typing import Any
 from fedloom.api.compare import Comparison, resume_comparison
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import path_from
+from fedloom.core.code_consent import trust_changed_code
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task, check_task
 from fedloom.runs.history import History
@@ -31,6 +32,7 @@ def resume(
     ray_address: str | None = None,
     observers: Sequence[Observer] = (),
     track: Sequence[str] = (),
+    trust: bool = False,
 ) -> History | Comparison:
     """Continue a stopped run or comparison. The result has the same bytes as if it had never been stopped.
 
@@ -50,18 +52,20 @@ def resume(
         ray_address: Another Ray cluster, for a run.
         observers: Functions that are called with the record of each round, including the rounds before the stop.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        trust: Whether files of your own code that the folder names may run although they have changed since the start.
     """
-    folder = path_from("folder", folder)
+    folder, trusting = path_from("folder", folder), trust_changed_code(bool(trust))
     kind = next((what for file, what in PLAN_FILES.items() if (folder / file).exists()), None)
     if kind is None:
         if callable(task):
             raise FedloomError("task is a function of the seed, but a run has one seed: give the task itself.")
         if task is not None:
             check_task(task)
-        history = resume_run(
-            folder, task=task, method=method, rounds=rounds, from_round=from_round, settings=settings, workers=workers,
-            engine=engine, ray_address=ray_address, observers=observers, track=track,
-        )  # fmt: skip
+        with trusting:
+            history = resume_run(
+                folder, task=task, method=method, rounds=rounds, from_round=from_round, settings=settings,
+                workers=workers, engine=engine, ray_address=ray_address, observers=observers, track=track,
+            )  # fmt: skip
         warn_if_stopped([history])
         return history
     if not (folder / PLAN).exists():
@@ -74,8 +78,9 @@ def resume(
             "method, engine, ray_address, from_round and settings are for a single run, but this is a comparison: "
             "leave them."
         )
-    found = resume_comparison(
-        folder, task=task, rounds=rounds, workers=workers, observers_of=lambda *_: observers, track=track
-    )
+    with trusting:
+        found = resume_comparison(
+            folder, task=task, rounds=rounds, workers=workers, observers_of=lambda *_: observers, track=track
+        )
     warn_if_stopped(history for histories in found.values() for history in histories)
     return found

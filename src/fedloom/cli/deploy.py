@@ -85,18 +85,19 @@ def init(
 
 @app.command()
 def explain(
-    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file, or config.toml of a folder.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN.toml", help="The run file, or the folder of a site or of the server.")
+    ],
+    trust: o.Trust = None,
 ) -> None:
-    """Print exactly what leaves a site and what reaches it, per round, in words and bytes."""
-    from fedloom.deploy.explain import explanation_text
-    from fedloom.deploy.participant_folder import SERVER_FILE
-    from fedloom.deploy.settings import load_server
-    from fedloom.runs.resolve_config import read_run_file, resolve
+    """Print exactly what leaves a site and what reaches it, per round, in words and bytes.
 
-    config = resolve(read_run_file(run_file), str(run_file))
-    beside = run_file.parent
-    settings = load_server(beside) if (beside / SERVER_FILE).is_file() else None
-    say(explanation_text(config, settings))
+    For a site's folder it also says what the site's policy allows and refuses. Code that a run file names is run for
+    that only with --trust.
+    """
+    from fedloom.deploy.explanation_text import explain_path
+
+    say(explain_path(run, trust or ()))
 
 
 @app.command()

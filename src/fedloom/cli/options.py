@@ -128,6 +128,12 @@ Track = Annotated[
     list[str] | None,
     typer.Option("--track", help="Also send metrics to tensorboard, mlflow or wandb.", rich_help_panel=OUTPUT),
 ]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust", metavar="FILE.py", help="A file of own code that the folder names and that may run; repeatable."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=OUTPUT)]
 

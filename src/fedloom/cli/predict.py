@@ -37,6 +37,13 @@ def predict(
         str | None,
         typer.Option("--client", help="The client of a run whose model predicts, by name or number."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", help="The model's own class, net.py:Net, if it has one: code that a folder names is not run."
+        ),
+    ] = None,
+    trust: o.Trust = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the predictions to this CSV file.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show the probability of every class.")] = False,
     as_json: o.Json = False,
@@ -51,8 +58,9 @@ def predict(
     """
     from fedloom.deploy.new_samples import read_new_samples
     from fedloom.deploy.saved_model import model_at
+    from fedloom.runs.trusted_code import TrustedCode
 
-    saved = model_at(folder, client)
+    saved = model_at(folder, client, TrustedCode(model, tuple(trust or ())))
     samples = read_new_samples(data, saved)
     outputs, answer = saved.outputs(samples.inputs), ANSWERS[saved.schema.target_kind]
     header = ["row" if isinstance(samples.names[0], int) else "file", *answer.columns]

@@ -54,6 +54,7 @@ def recommend(
         ),
     ] = None,
     client: Client = None,
+    trust: o.Trust = None,
     as_json: o.Json = False,
 ) -> None:
     """Rank the next actions of a flow under construction, with probabilities.
@@ -65,7 +66,7 @@ def recommend(
 
     Example:  fedloom flows recommend model.safetensors my_workflow.json --after "Urgent?" --label "main 1"
     """
-    recommender = load_recommender(model, client)
+    recommender = load_recommender(model, client, trust)
     draft = recommender.read(flow)
     question = recommender.question(draft, after, label)
     began = time.perf_counter()
@@ -97,6 +98,7 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of a task on flows.")],
     out: Annotated[Path, typer.Option("--out", help="The file to write: NAME.safetensors.")],
     client: Client = None,
+    trust: o.Trust = None,
     as_json: o.Json = False,
 ) -> None:
     """Write the model that one client of a run predicts with to one file, ready for fedloom flows recommend.
@@ -106,8 +108,9 @@ def export(
     Example:  fedloom flows export runs/n8n --client "owner 12" --out model.safetensors
     """
     from fedloom.runs.client_model import client_flow_model
+    from fedloom.runs.trusted_code import TrustedCode
 
-    saved = client_flow_model(run, client)
+    saved = client_flow_model(run, client, TrustedCode(files=tuple(trust or ())))
     saved.write(out)
     if as_json:
         say(json.dumps({"written": str(out), "bytes": out.stat().st_size, **_facts(saved)}))
@@ -115,12 +118,13 @@ def export(
     say(f"{out}: {_owner(saved)}, {len(saved.classes):,} classes, {out.stat().st_size / 1e6:.1f} MB")
 
 
-def load_recommender(path: Path, client: str | None) -> Recommender:
+def load_recommender(path: Path, client: str | None, trust: Sequence[str] | None = None) -> Recommender:
     """A recommender from an exported model, from a site's folder, or from a run's folder.
 
     Args:
         path: The file or the folder.
         client: Whose model, by name; needed where every client of a run has its own.
+        trust: Files of own code that the folder names and that may run.
     """
     from fedloom.tasks.flows.learning.recommender import Recommender
 
@@ -132,8 +136,9 @@ def load_recommender(path: Path, client: str | None) -> Recommender:
     if file is not None:
         return Recommender.load(file, client)
     from fedloom.runs.client_model import client_flow_model
+    from fedloom.runs.trusted_code import TrustedCode
 
-    return Recommender(client_flow_model(path, client))
+    return Recommender(client_flow_model(path, client, TrustedCode(files=tuple(trust or ()))))
 
 
 def _facts(saved: SavedFlowModel) -> dict[str, str | int]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from fedloom.cli import options as o
@@ -84,17 +85,24 @@ def resume(
     engine: str | None = None,
     ray_address: str | None = None,
     track: o.Track = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run files of own code that have changed since the start, or came with it.")
+    ] = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Continue a stopped run, comparison, sweep or advice. The result has the same bytes as without the stop.
 
     A run that diverged:  fedloom resume DIR --from-round 5 --set local.lr=0.01
+
+    Files of own code that the folder names (my_file.py:MyMethod) must be those that it was started with.
     """
+    from fedloom.core.code_consent import trust_changed_code
     from fedloom.core.errors import FedloomError
     from fedloom.core.nested_keys import flatten
     from fedloom.runs.plans.plan import PLAN_FILES
 
+    click.get_current_context().with_resource(trust_changed_code(trust))
     file = next((file for file in PLAN_FILES if (folder / file).exists()), None)
     if file is not None:
         if engine or ray_address:

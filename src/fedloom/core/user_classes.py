@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from fedloom.core.code_consent import may_load, refusal
 from fedloom.core.errors import FedloomError
 from fedloom.core.user_errors import describe_error
 
@@ -28,6 +29,8 @@ def user_class(name: str, base: type[Kind], what: str) -> type[Kind]:
         base: The class that it must be a subclass of.
         what: What an error calls it, for instance ``method``.
     """
+    if not may_load(name):
+        return _loaded_class(name, base, what)
     found = _user_object(name, what)
     where, _, class_name = name.rpartition(":")
     if not (isinstance(found, type) and issubclass(found, base)):
@@ -43,12 +46,23 @@ def user_callable(name: str, what: str) -> Callable[..., Any]:
         name: ``file.py:name`` or ``package.module:name``.
         what: What an error calls it, for instance ``model``.
     """
+    if not may_load(name):
+        raise refusal(name, what)
     found = _user_object(name, what)
     if not callable(found):
         where, _, own = name.rpartition(":")
         raise FedloomError(f"{what} '{name}': {where} has no class or function {own}.")
     made: Callable[..., Any] = found
     return made
+
+
+def _loaded_class(name: str, base: type[Kind], what: str) -> type[Kind]:
+    """A class that this process has loaded already, for code that may not be loaded: nothing is run for it."""
+    where, _, class_name = name.rpartition(":")
+    found = getattr(sys.modules.get(_module_name(Path(where)) if where.endswith(".py") else where), class_name, None)
+    if base is object or not (isinstance(found, type) and issubclass(found, base)):
+        raise refusal(name, what)
+    return found
 
 
 def _user_object(name: str, what: str) -> object:
@@ -74,7 +88,7 @@ def _user_object(name: str, what: str) -> object:
 def _load_file(path: Path, called: str) -> ModuleType:
     """Run a Python file as a module whose name no other module has; a file that has not changed is run once."""
     path = path.resolve()
-    name = f"{_PREFIX}{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+    name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FedloomError(f"{called}: there is no file {path}.")
@@ -86,6 +100,12 @@ def _load_file(path: Path, called: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _module_name(path: Path) -> str:
+    """The name of a file's module, which no other module has."""
+    path = path.resolve()
+    return f"{_PREFIX}{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
 
 
 def user_modules() -> list[ModuleType]:

@@ -8,8 +8,8 @@ few numbers that go with them, and the evaluation of models, are listed as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from fedloom.core.declarations import default_declaration
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
+from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
 from fedloom.deploy.protocol.reply_forms import first_two, with_few_samples
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack
 from fedloom.deploy.settings import ServerSettings
@@ -36,9 +37,6 @@ from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import method_from_config, task_from_config
 from fedloom.tasks.graphs.deployment import hide_anchors
-
-SELECTION, WORK, SCORING = "selection", "work", "scoring"
-"""The purposes of messages to sites."""
 
 RESULT = {
     "steps": "number of its training steps",
@@ -64,103 +62,6 @@ ASKED = {
     "score": "mean score, own validation or training part",
     "samples": "number of its training samples",
 }
-TITLES = {SELECTION: "The selection asks", WORK: "Sites work"}
-
-
-@dataclass(frozen=True)
-class SentTensor:
-    """A tensor of one site's message or answer; ``counted`` says whether the simulator counts its bytes."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    bytes: int
-    meaning: str
-    counted: bool = True
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """A message to some sites, and what each of them answers."""
-
-    round: int
-    what: str
-    clients: tuple[int, ...]
-    down: tuple[SentTensor, ...]
-    up: tuple[SentTensor, ...]
-
-    @property
-    def reaches(self) -> int:
-        """Bytes that reach each of the sites."""
-        return sum(tensor.bytes for tensor in self.down)
-
-    @property
-    def leaves(self) -> int:
-        """Bytes that leave each of the sites."""
-        return sum(tensor.bytes for tensor in self.up)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Everything that is sent in a run.
-
-    ``records`` are the simulator's: of what precedes the first round, of the first round and of the second.
-    """
-
-    method: str
-    task: str
-    rounds: int
-    clients: int
-    exchanges: tuple[Exchange, ...]
-    records: tuple[Mapping[str, Any], ...]
-    kept: Mapping[str, str]
-    """What stays at a site, in words."""
-    scorings: int
-    final: tuple[SentTensor, ...]
-    """What a site gets at the end, to predict with."""
-    model: int
-    """Bytes of a whole model."""
-    greeting: int
-    header: int
-    cross_site: bool = False
-    evaluator: str | None = None
-
-    def of(self, number: int, *what: str) -> list[Exchange]:
-        """The exchanges of a round."""
-        return [e for e in self.exchanges if e.round == number and e.what in what]
-
-    def reply_bytes(self, number: int) -> int:
-        """Bytes of all replies of a round, as they are sent."""
-        return sum(len(e.clients) * p.bytes for e in self.of(number, WORK) for p in e.up if p.counted)
-
-    def per_site(self, number: int, *what: str) -> tuple[int, int]:
-        """The most bytes that reach and that leave one site in a round."""
-        some = self.of(number, *what)
-        totals = [
-            (sum(e.reaches for e in some if c in e.clients), sum(e.leaves for e in some if c in e.clients))
-            for c in range(self.clients)
-        ]
-        return max(down for down, _ in totals), max(up for _, up in totals)
-
-    @property
-    def later(self) -> int:
-        """The round that represents all later ones."""
-        return 2 if self.of(2, WORK) else 1
-
-    @property
-    def whole_run(self) -> tuple[int, int]:
-        """Bytes that reach and that leave a site that takes part in every round; headers not counted."""
-        first, again, early = (self.per_site(n, SELECTION, WORK) for n in (1, self.later, 0))
-        scoring = self.per_site(1, SCORING)
-        down, up = (early[i] + first[i] + (self.rounds - 1) * again[i] + self.scorings * scoring[i] for i in (0, 1))
-        down += sum(tensor.bytes for tensor in self.final)
-        if self.cross_site:
-            down, up = down + sum(p.bytes for p in self.final) + self.clients * self.model, up + self.model
-        return down, up + self.greeting
-
-    def lines(self) -> list[str]:
-        """The explanation as text, a line each."""
-        return explanation_lines(self)
 
 
 class _RecordingEngine(Inline):
@@ -242,11 +143,6 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
     )
 
 
-def explanation_text(config: RunConfig, settings: ServerSettings | None = None) -> str:
-    """The explanation of a run's config as a text."""
-    return "\n".join(explain(config, settings).lines()) + "\n"
-
-
 def _dry_run(run: Composition, rounds: int) -> tuple[_RecordingEngine, list[Mapping[str, Any]], tuple[SentTensor, ...]]:
     """Play the first rounds with almost no work; evaluate after each, if the run evaluates at all."""
     often = min(run.eval_every, 1)
@@ -308,119 +204,3 @@ def _greeting_answer() -> SiteAnswer:
     sizes: dict[str, str | int] = dict.fromkeys(("train", "valid", "test", "points"), 1000)
     about = {"name": "site-1", "fedloom": fedloom.__version__, "torch": str(torch.__version__), "digest": "0" * 32}
     return SiteAnswer(run="0" * 32, ticket="0" * 32, client=0, round=0, about={**about, **sizes})
-
-
-# -- the explanation as text
-
-
-def explanation_lines(run: Explanation) -> list[str]:
-    """The whole explanation."""
-    rounds = "1 round" if run.rounds == 1 else f"{run.rounds:,} rounds"
-    lines = [f"What leaves a site and what reaches it: {run.method} on {run.task}, {run.clients} sites, {rounds}."]
-    lines += _greeting(run)
-    if run.of(0, WORK):
-        lines += ["", "Once, before the first round", *_exchanges(run, 0)]
-    if _outline(run, 1) == _outline(run, run.later):
-        lines += ["", "Every round", *_exchanges(run, 1)]
-    else:  # the dry run does in its first round also what a method does once, between two phases
-        lines += ["", "The first round, and what is done only once", *_exchanges(run, 1)]
-        lines += ["", "Every later round", *_exchanges(run, 2)]
-    return [*lines, *_scoring(run), *_end(run), *_whole_run(run), *_stays(run)]
-
-
-def _greeting(run: Explanation) -> list[str]:
-    return [
-        "",
-        "When a site connects",
-        "  leaves the site: its name and number, how many samples it has for training, validation and testing",
-        "    and in all, the versions of fedloom and torch, and a checksum of the run's files",
-        f"    (about {run.greeting:,} bytes). Every message and answer has a header of about {run.header:,} bytes.",
-    ]
-
-
-def _outline(run: Explanation, number: int) -> list[tuple[str, tuple[SentTensor, ...], tuple[SentTensor, ...], int]]:
-    return [(e.what, e.down, e.up, count) for e, count in _merge_alike(run.of(number, SELECTION, WORK))]
-
-
-def _merge_alike(some: Sequence[Exchange]) -> list[tuple[Exchange, int]]:
-    """Exchanges that look alike as one, with the number of sites in all of them together."""
-    found: dict[tuple[str, tuple[SentTensor, ...], tuple[SentTensor, ...]], list[Exchange]] = {}
-    for one in some:
-        found.setdefault((one.what, one.down, one.up), []).append(one)
-    return [(alike[0], sum(len(one.clients) for one in alike)) for alike in found.values()]
-
-
-def _exchanges(run: Explanation, number: int) -> list[str]:
-    lines: list[str] = []
-    for one, count in _merge_alike(run.of(number, SELECTION, WORK)):
-        lines.append(f"  {TITLES[one.what]}: {_sites(count, run.clients)}")
-        lines += _table(one)
-    reaches, leaves = run.per_site(number, SELECTION, WORK)
-    lines.append(f"  In all, at most {reaches:,} bytes reach a site and {leaves:,} leave it in a round.")
-    if number < len(run.records):
-        cost = run.records[number]
-        down, up, between = (cost[f"bytes_{way}"] for way in ("down", "up", "between"))
-        lines.append(f"  The simulator counts {down:,} bytes down and {up:,} up for all sites.")
-        if between:
-            lines.append(f"  {between:,} more bytes go from site to site, through the server.")
-        elif up < run.reply_bytes(number) and not run.of(number, SELECTION):
-            lines.append("  Classes that a site does not have are sent as zeros and not counted.")
-    return lines
-
-
-def _sites(count: int, clients: int) -> str:
-    if count == clients:
-        return "all sites" if clients > 1 else "the site"
-    return f"{count} of {clients} sites" if count < clients else f"{count} times, at {clients} sites"
-
-
-def _table(one: Exchange) -> list[str]:
-    rows = [("gets", tensor) for tensor in one.down] + [("sends", tensor) for tensor in one.up]
-    lines = [
-        f"    {way:<5} {tensor.name:<14} {_shape(tensor):>10} {tensor.dtype:<7} {tensor.bytes:>10,} B  {tensor.meaning}"
-        for way, tensor in rows
-    ]
-    return lines or ["    nothing"]
-
-
-def _shape(tensor: SentTensor) -> str:
-    return " x ".join(f"{size:,}" for size in tensor.shape) or "1"
-
-
-def _scoring(run: Explanation) -> list[str]:
-    some = run.of(1, SCORING)
-    if not some:
-        return ["", "Models are never evaluated."]
-    one, count = _merge_alike(some)[0]
-    times = "once" if run.scorings == 1 else f"{run.scorings:,} times"
-    lines = ["", f"Evaluation, {times} in the run: {_sites(count, run.clients)}", *_table(one)]
-    if run.evaluator is not None:
-        lines.append(f"  Then {run.evaluator} gets the shared model and sends its loss and score on its own data.")
-    return [*lines, "  The simulator does not count these bytes."]
-
-
-def _end(run: Explanation) -> list[str]:
-    size = sum(tensor.bytes for tensor in run.final)
-    names = ", ".join(tensor.name for tensor in run.final) or "nothing"
-    lines = ["", "At the end", f"  reaches a site: {names} ({size:,} bytes), to make the model that it predicts with"]
-    if not run.cross_site:
-        return [*lines, "    (that model stays at the site)."]
-    return [
-        *lines,
-        f"  leaves a site: that model, whole ({run.model:,} bytes), since cross_site is on; then the models of all",
-        f"    {run.clients} sites reach it, and their scores on its test part leave it.",
-    ]
-
-
-def _whole_run(run: Explanation) -> list[str]:
-    down, up = run.whole_run
-    return [
-        "",
-        f"The whole run, for a site that is in every round: {down:,} bytes reach it and {up:,} leave it",
-        "  (plus headers; later rounds are assumed to be like the last one above).",
-    ]
-
-
-def _stays(run: Explanation) -> list[str]:
-    lines = ["", "What does not leave a site", "  its samples and their labels, and the files that they are in"]
-    return lines + [f"  {name}: {words}" for name, words in run.kept.items()]

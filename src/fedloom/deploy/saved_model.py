@@ -24,25 +24,25 @@ from safetensors.torch import save as packed
 from torch import Tensor, nn
 
 import fedloom
+from fedloom.core.code_consent import only_trusted
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs, prepare_inputs
 from fedloom.core.layout import Layout
 from fedloom.core.model_output import chosen_output
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
-from fedloom.core.validation import read_toml, validate
+from fedloom.core.validation import validate
 from fedloom.data.schema import DataSchema, InputColumn
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
-from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
+from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.user_files import named_code
-from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import load_site
 from fedloom.runs.client_model import client_model
 from fedloom.runs.config_schema import RunConfig, Strict
 from fedloom.runs.folder.atomic_write import write_atomic
-from fedloom.runs.folder.old_folders import with_new_keys
 from fedloom.runs.named_parts import PARTS
 from fedloom.runs.resolve_config import load_config, method_from_config, task_settings
+from fedloom.runs.trusted_code import NO_CODE, TrustedCode
 from fedloom.tasks.deployment import input_transform
 from fedloom.tasks.registry import task_builder
 from fedloom.training.evaluation import EVALUATION_BATCH
@@ -189,13 +189,12 @@ def _for_prediction(blueprint: Blueprint) -> Blueprint:
     return replace(blueprint, config=config, communal=None, global_test=None)
 
 
-def load_model(folder: Path, *, own_code: bool = False) -> SavedModel:
+def load_model(folder: Path, trusted: TrustedCode = NO_CODE) -> SavedModel:
     """The model in a folder that ``save_model`` wrote.
 
     Args:
         folder: The folder.
-        own_code: Whether the file of a user's model in it may be run: it is the site's own. The files of a model that
-            came from elsewhere are read and never run.
+        trusted: The code of a user's own model, if it has one. What only the folder names is not run.
     """
     if not folder.is_dir() and _beside(folder, "old").is_dir():
         folder = _beside(folder, "old")  # a save was interrupted between its two renames
@@ -203,55 +202,52 @@ def load_model(folder: Path, *, own_code: bool = False) -> SavedModel:
         if not (folder / name).is_file():
             raise FedloomError(f"{folder} has no {name}: it is not a saved model, or it is incomplete.")
     about = _about(folder / ABOUT)
-    plain = with_new_keys(read_toml(folder / CONFIG))
-    for name in named_code(plain):  # prediction needs nothing but the model
-        if not (own_code and name == plain["task"].get("model")):
-            raise FedloomError(
-                f"{folder / CONFIG} names user code ({printable_line(name, 60)}): it is not run; a model of your own "
-                "class predicts from the folder of its site or of its run."
-            )
-    blueprint = Blueprint.load(folder)
-    _check_predictable(blueprint.config.task.name, blueprint.schema)
-    task = blueprint.server_task({})
+    with only_trusted(trusted.places, str(folder)):
+        blueprint = Blueprint.load(folder, trusted)
+        _check_predictable(blueprint.config.task.name, blueprint.schema)
+        task = blueprint.server_task({})
     _fill(task.model, folder / MODEL)
     return _ready(task, task.model, blueprint.schema, about, blueprint.config)
 
 
-def model_of_run(folder: Path, client: str | None = None) -> SavedModel:
+def model_of_run(folder: Path, client: str | None = None, trusted: TrustedCode = NO_CODE) -> SavedModel:
     """The model that a client of a simulated run predicts with.
 
     Args:
         folder: The run's folder.
         client: The client's name or number; None for the model that all clients share.
+        trusted: The code of a user's own that may run. What only the folder names is not run.
     """
-    config = load_config(folder)
-    _check_predictable(config.task.name)
-    found = client_model(folder, client)
-    schema = task_builder(config.task.name).deployment.schema(
-        found.task, task_settings(config), method_from_config(config), ()
-    )
+    with only_trusted(trusted.places, str(folder)):
+        config = load_config(folder, trusted=trusted)
+        _check_predictable(config.task.name)
+        found = client_model(folder, client, trusted=trusted)
+        schema = task_builder(config.task.name).deployment.schema(
+            found.task, task_settings(config), method_from_config(config), ()
+        )
     _check_predictable(config.task.name, schema)
     model = deepcopy(found.task.model)
     found.task.layout.fill(model, found.row)
     return _ready(found.task, model, schema, About(client=found.client, method=found.method, round=found.round), config)
 
 
-def model_at(folder: Path, client: str | None = None) -> SavedModel:
+def model_at(folder: Path, client: str | None = None, trusted: TrustedCode = NO_CODE) -> SavedModel:
     """The model in a folder: a saved model's, a site's, or a run's.
 
     Args:
         folder: The folder.
         client: Whose model of a run, by name or number.
+        trusted: The code of a user's own that may run. What only the folder names is not run.
     """
     if not folder.is_dir():
         raise FedloomError(f"there is no folder {folder}: give the folder of a saved model, of a site, or of a run.")
     if any((place / SERVER_FILE).is_file() for place in (folder, folder.parent)):
         raise FedloomError(f"{folder} is the server's, but models are saved at the sites: give a site's folder.")
     if (folder / SITE_FILE).is_file():
-        return _of_site(folder, client)
+        return _of_site(folder, client, trusted)
     if (folder / ABOUT).is_file() or (folder / MODEL).is_file():
-        return _of_client(load_model(folder), folder, client)
-    return model_of_run(folder, client)
+        return _of_client(load_model(folder, trusted), folder, client)
+    return model_of_run(folder, client, trusted)
 
 
 def saved_model_file(folder: Path) -> Path | None:
@@ -277,9 +273,9 @@ def _model_of_site(folder: Path) -> Path:
     )
 
 
-def _of_site(folder: Path, client: str | None) -> SavedModel:
+def _of_site(folder: Path, client: str | None, trusted: TrustedCode) -> SavedModel:
     data = load_site(folder).data
-    saved = load_model(_model_of_site(folder), own_code=True)
+    saved = load_model(_model_of_site(folder), trusted)
     return _of_client(replace(saved, target=data.target, others=tuple({*saved.others, *data.ignore})), folder, client)
 
 

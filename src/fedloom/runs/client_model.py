@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.code_consent import only_trusted
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
@@ -23,6 +24,7 @@ from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.method_spec import run_label
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import load_config, method_from_config, task_from_config
+from fedloom.runs.trusted_code import NO_CODE, TrustedCode
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.registry import TASKS
 
@@ -45,7 +47,12 @@ class ClientModel:
 
 
 def client_model(
-    folder: str | Path, client: str | None = None, *, task: Task | None = None, method: Algorithm | None = None
+    folder: str | Path,
+    client: str | None = None,
+    *,
+    task: Task | None = None,
+    method: Algorithm | None = None,
+    trusted: TrustedCode = NO_CODE,
 ) -> ClientModel:
     """The weights that a client predicts with at a run's last checkpoint, after the run's prediction stages.
 
@@ -54,10 +61,12 @@ def client_model(
         client: The client's name, or its number. It may be omitted if all clients predict with the same model.
         task: The run's task, if it is a Python object that the config in the folder cannot name.
         method: The run's method, if it is a Python object that the config in the folder cannot name.
+        trusted: The code of a user's own that may run. What only the folder names is not run.
     """
     folder = Path(folder)
-    config = load_config(folder, task=task, method=method)
-    prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
+    with only_trusted(trusted.places, str(folder)):
+        config = load_config(folder, task=task, method=method, trusted=trusted)
+        prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
     run, federation = prepared.composition, prepared.composition.task.federation
     refuse_other_task(
         config.made_by,
@@ -99,18 +108,20 @@ def prediction_rows(run: Composition, state: RunState, client: int) -> Tensor:
         return runtime.prediction_rows(cohort, message).detach()
 
 
-def client_flow_model(folder: str | Path, client: str | None = None) -> SavedFlowModel:
+def client_flow_model(folder: str | Path, client: str | None = None, trusted: TrustedCode = NO_CODE) -> SavedFlowModel:
     """The model of a client in a run of a flow task; it can be saved and can recommend actions.
 
     Args:
         folder: The folder of the run.
         client: The client's name or number; None if all clients predict with the same model.
+        trusted: The code of a user's own that may run.
     """
-    name = load_config(Path(folder)).task.name
+    with only_trusted(trusted.places, str(folder)):
+        name = load_config(Path(folder), trusted=trusted).task.name
     saved_model = TASKS[name].flow_model if name in TASKS else None
     if saved_model is None:
         raise FedloomError(f"{folder} is a run of the task {name}, which is not a task on flows.")
-    found = client_model(folder, client)
+    found = client_model(folder, client, trusted=trusted)
     return saved_model.of_task(found.task, found.row, found.client, found.method)
 
 

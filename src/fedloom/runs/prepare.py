@@ -14,6 +14,7 @@ from fedloom import engines as engine
 from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.weighting import weights
 from fedloom.core.algorithm import Algorithm, ServerStep
+from fedloom.core.code_consent import code_notes
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
@@ -123,7 +124,12 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     )
     if made_of is None:
         check_metrics(composition)
-    return Prepared(composition, config, as_plain(config, algorithm))
+    plain = as_plain(config, algorithm)
+    notes = code_notes(plain)
+    if notes:
+        config = config.model_copy(update={"made_by": {**made_by, **notes}})
+        plain["made_by"] = config.made_by
+    return Prepared(composition, config, plain)
 
 
 def held_out_clients(config: RunConfig, clients: int) -> tuple[int, ...]:

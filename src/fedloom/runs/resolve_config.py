@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.code_consent import code_places, refuse_changed_code
 from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import set_nested
 from fedloom.core.task import Task
@@ -24,12 +25,15 @@ from fedloom.runs.folder.old_folders import RENAMED_KEYS, read_run_values, refus
 from fedloom.runs.method_spec import method_from, with_method
 from fedloom.runs.named_parts import PARTS
 from fedloom.runs.python_objects import refuse_missing, refuse_to_run
+from fedloom.runs.trusted_code import NO_CODE, TrustedCode
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import TASKS, canonical_task, task_builder
 from fedloom.tasks.task import build_task
 
 CHANGEABLE = ("local", "method", "selection", "aggregation", "weight_by", "eval_every", "eval_clients")
 """Settings that a run may change on its way; the data, the seed and the parts that hold state may not."""
+TRAINING_PARTS = ("selection", "aggregation", "channel")
+"""Parts of a run that its models do not need to predict."""
 
 
 def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task: Task | None = None) -> RunConfig:
@@ -143,10 +147,23 @@ def method_from_config(config: RunConfig) -> Algorithm:
     return method_from(name, settings)
 
 
-def load_config(folder: Path, *, task: Task | None = None, method: Algorithm | None = None) -> RunConfig:
-    """The config of a run's folder, to use its models; folders of older versions are translated."""
-    values = read_run_values(folder)
+def load_config(
+    folder: Path,
+    *,
+    task: Task | None = None,
+    method: Algorithm | None = None,
+    trusted: TrustedCode = NO_CODE,
+) -> RunConfig:
+    """The config of a run's folder, to use its models; folders of older versions are translated.
+
+    What only training needs, and is somebody's own code, is left out.
+    """
+    values = trusted.put_into(read_run_values(folder))
     refuse_missing(folder, values, task is not None, method is not None, "fl.History.load(folder).model(")
+    values = {key: value for key, value in values.items() if key not in TRAINING_PARTS or not code_places(value)}
+    section = values.get("task", {})
+    if isinstance(section.get("metrics"), list):
+        values["task"] = {**section, "metrics": [one for one in section["metrics"] if not code_places(one)]}
     return resolve(values, str(folder / "config.toml"), task=task)
 
 
@@ -168,4 +185,5 @@ def load_config_to_resume(
     values = change_settings(read_run_values(folder), settings)
     refuse_other_version(folder, values)
     refuse_missing(folder, values, task is not None, method is not None, "fl.resume(folder, ")
+    refuse_changed_code(values, folder)
     return resolve(values, str(folder / "config.toml"), task=task)

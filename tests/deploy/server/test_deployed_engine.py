@@ -24,6 +24,7 @@ from fedloom.core.declarations import Statistic
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.deploy.explain import explain
+from fedloom.deploy.explanation_text import explanation_lines
 from fedloom.deploy.flower.server_transport import ReceivedMessage
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
@@ -245,7 +246,7 @@ def test_a_reply_under_an_unknown_name_is_counted_checked_bounded_and_explained(
     made = Plan.of("fedavg")
     run = prepare(made.prepared.composition.task, Renamed(), made.blueprint.config)
     assert execute(run).records[-1]["bytes_up"] == 3 * 4 * WIDTH
-    text = "\n".join(explain(run).lines())
+    text = "\n".join(explanation_lines(explain(run)))
     assert "a tensor that the method defines, named glimmer" in text
     renamed = replace(made, prepared=run, runtime=replace(made.runtime, algorithm=declared(Renamed(), "glimmer")))
     local = Local(renamed, tmp_path, max_norm=5.0)
@@ -813,13 +814,13 @@ def test_what_sites_measure_on_validation_parts_is_checked_on_arrival(name, chan
 
 
 def test_what_is_measured_on_validation_parts_is_explained():
-    text = "\n".join(explain(validated_plan("fedavg").prepared).lines())
+    text = "\n".join(explanation_lines(explain(validated_plan("fedavg").prepared)))
     assert "sums that macro_f1 is made of, own validation part" in text
     assert "its model's summed loss, own validation part" in text
 
 
 def test_a_metric_is_explained():
-    text = "\n".join(explain(metric_plan().prepared).lines())
+    text = "\n".join(explanation_lines(explain(metric_plan().prepared)))
     assert "sums that macro_f1 is made of, own test part" in text
     assert "trained model's auc, own test part" in text
 

@@ -29,7 +29,7 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.deployability import check_deployable, own_data_error
-from fedloom.deploy.protocol.user_files import copy_user_files, with_absolute_files, with_relative_files
+from fedloom.deploy.protocol.user_files import copy_user_files, user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import SiteSettings
 from fedloom.losses.registry import make_objective
@@ -44,6 +44,7 @@ from fedloom.runs.history import History
 from fedloom.runs.prepare import hostile_clients, prepare
 from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config, task_settings
 from fedloom.runs.start_model import with_start
+from fedloom.runs.trusted_code import NO_CODE, TrustedCode
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
 from fedloom.tasks.graphs.deployment import hide_anchors
@@ -120,8 +121,13 @@ class Blueprint:
                 write_atomic(folder / name, save({key: column.contiguous().clone() for key, column in columns.items()}))
 
     @staticmethod
-    def load(folder: Path) -> Blueprint:
-        """The blueprint of a participant's folder."""
+    def load(folder: Path, trusted: TrustedCode = NO_CODE) -> Blueprint:
+        """The blueprint of a participant's folder.
+
+        Args:
+            folder: The folder.
+            trusted: Files of the user's own that take the places of those in the folder.
+        """
         for name in (CONFIG, SCHEMA, INITIAL):
             if not (folder / name).is_file():
                 raise FedloomError(f"{folder} has no {name}: it is not a participant's folder, or it is incomplete.")
@@ -136,7 +142,7 @@ class Blueprint:
         tensors = {name: load_tensors(folder / name) for name in (COMMUNAL, GLOBAL) if (folder / name).is_file()}
         initial = load_tensors(folder / INITIAL)
         return Blueprint(
-            config=resolve(with_absolute_files(plain, folder), str(folder / CONFIG)),
+            config=resolve(trusted.put_into(with_absolute_files(plain, folder)), str(folder / CONFIG)),
             schema=validate(DataSchema, values, str(folder / SCHEMA)),
             initial=initial["row"],
             communal=tensors.get(COMMUNAL),
@@ -155,6 +161,8 @@ class Blueprint:
         shared["task"] = {key: value for key, value in plain["task"].items() if key != "path"}
         text = json.dumps([shared, self.schema.model_dump(mode="json")], sort_keys=True)
         hashed = hashlib.blake2b(text.encode(), digest_size=16)
+        for file in user_files(self._plain()):  # server and site must run the same code
+            hashed.update(file.name.encode() + b"\0" + file.read_bytes())
         others = [tensor for named in (self.communal or {}, self.constants) for _, tensor in sorted(named.items())]
         for tensor in (self.initial, *others):
             hash_tensor(hashed, tensor)

@@ -25,11 +25,17 @@ def with_relative_files(plain: dict[str, Any]) -> dict[str, Any]:
     return _with_files(plain, lambda file: file.name)
 
 
+def user_files(plain: dict[str, Any]) -> list[Path]:
+    """The files of user-defined classes in a config, by their names."""
+    files = {file for name in named_code(plain) if (file := _file_of(name)) is not None}
+    return sorted(files, key=lambda file: file.name)
+
+
 def copy_user_files(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Copy the files of user-defined classes into a folder; the config that names them there."""
-    files = {file for name in named_code(plain) if (file := _file_of(name)) is not None}
+    files = user_files(plain)
     if len({file.name for file in files}) < len(files):
-        raise FedloomError(f"two files are called {sorted(file.name for file in files)[0]}: give each its own name.")
+        raise FedloomError(f"two files are called {files[0].name}: give each its own name.")
     for file in files:
         shutil.copyfile(file, folder / file.name)
     return with_relative_files(plain)

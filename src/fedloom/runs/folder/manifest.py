@@ -69,6 +69,9 @@ class Manifest:
         if not isinstance(values, dict):
             raise ValueError("not a manifest")
         said = values.pop("digest", None)
+        for listed in ("files", "settings", "results"):
+            if any(Path(name).name != name for name in values.get(listed, ())):
+                raise ValueError("a file outside of the folder")
         if said != digest_of(_canonical(values)) or values.keys() != {one.name for one in fields(Manifest)}:
             raise ValueError("not what was written")
         return Manifest(**values)
@@ -122,6 +125,15 @@ def find_file(folder: Path, name: str) -> Path:
     here = folder / CHECKPOINTS / name
     earlier = folder / CHECKPOINTS / EARLIER / name
     return earlier if earlier.exists() and not here.exists() else here
+
+
+def refuse_links_out(folder: Path) -> None:
+    """Refuse a run's folder with a link to something outside of it: a folder from elsewhere could show any file."""
+    whole = folder.resolve()
+    for place in (folder, folder / CHECKPOINTS, folder / CHECKPOINTS / EARLIER):
+        for path in place.iterdir() if place.is_dir() else ():
+            if path.is_symlink() and not path.resolve().is_relative_to(whole):
+                raise FedloomError(f"{path} is a link that leads out of the run's folder: it is not followed.")
 
 
 def read_checked(path: Path, digest: str) -> bytes:

@@ -12,7 +12,8 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
-from fedloom.methods.registry import METHODS, method_class
+from fedloom.core.nested_keys import flatten
+from fedloom.methods.registry import METHODS
 from fedloom.runs.config_schema import DEFAULT_ROUNDS
 from fedloom.runs.folder.old_folders import refuse_other_version
 from fedloom.runs.history import History
@@ -248,6 +249,15 @@ def label_with_settings(history: History) -> str:
     """The method with its non-default settings, so that runs with different settings get different labels."""
     settings = dict(history.config["method"])
     name = str(settings.pop("name"))
-    method = label_of(method_from(name, settings)) if method_class(name).__name__.lower() == name else name
-    stages = [make_stage(stage) for stage in history.config.get("prediction", ())]
-    return "+".join([method, *(label_of(stage) for stage in stages)])
+    method = label_of(method_from(name, settings)) if name in METHODS else name
+    stages = [dict(stage) for stage in history.config.get("prediction", ())]
+    return "+".join([method, *map(_stage_label, stages)])
+
+
+def _stage_label(stage: dict[str, Any]) -> str:
+    """A stage with its non-default settings; of a user's own, which is not loaded for that, with all of them."""
+    name = str(stage["name"])
+    if ":" not in name:
+        return label_of(make_stage(stage))
+    settings = ",".join(f"{key}={value}" for key, value in flatten(stage) if key != "name")
+    return ":".join([name.rpartition(":")[2].lower(), settings]).rstrip(":")

@@ -19,6 +19,7 @@ from typing import Any
 import fedloom
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.code_consent import NOTE, code_notes, refuse_changed_code
 from fedloom.core.errors import FedloomError, unwritable
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task, check_task
@@ -176,8 +177,15 @@ def write_plan(
     if (folder / file).exists():
         before, now = read_toml(folder / file), tomllib.loads(content.decode())
         refuse_other_version(folder, before, file)
+        kind, notes = PLAN_FILES[file], code_notes(before)
+        changed = [note for note, digest in before.get("made_by", {}).items() if notes.get(note, digest) != digest]
+        if changed:
+            raise FedloomError(
+                f"{changed[0].removeprefix(NOTE)} has changed since the {kind} in {folder} was started: restore it, or "
+                "name another folder."
+            )
+        may_change = (*may_change, *(f"made_by.{note}" for note in (*notes, *code_notes(now))))
         if _without(before, may_change) != _without(now, may_change):
-            kind = PLAN_FILES[file]
             raise FedloomError(
                 f"{folder} contains another {kind}, with other data or settings: name another folder, or resume that "
                 f"{kind}."
@@ -205,9 +213,11 @@ def _without(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]
 
 def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
     """The content of a plan's file, including the version of fedloom."""
-    made_by = {"fedloom": fedloom.__version__, **plan.get("made_by", {})}
     given = {} if task_is_named else {"task_is_an_object": True}
-    return to_toml({**plan, **given, "config": plain_values(plan["config"]), "made_by": made_by})
+    plain = {**plan, **given, "config": plain_values(plan["config"])}
+    return to_toml(
+        {**plain, "made_by": {"fedloom": fedloom.__version__, **plan.get("made_by", {}), **code_notes(plain)}}
+    )
 
 
 def load_plan(folder: Path, file: str) -> dict[str, Any]:
@@ -226,6 +236,7 @@ def read_plan(folder: Path, file: str, has_task: bool = False) -> dict[str, Any]
     """Read a plan to resume it; the plan of another version is refused, and one whose task is not there."""
     plan = load_plan(folder, file)
     refuse_other_version(folder, plan, file)
+    refuse_changed_code(plan, folder)
     if plan.get("task_is_an_object") and not has_task:
         kind = PLAN_FILES[file]
         raise FedloomError(

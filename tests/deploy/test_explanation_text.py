@@ -1,0 +1,56 @@
+"""What is explained of a site's folder is what its policy does, and is found without the code that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedloom.cli.app import app
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.explanation_text import REQUESTS, explain_path
+from fedloom.deploy.settings import PolicySettings, SiteData, SiteSettings, to_toml
+from fedloom.deploy.site.process import SiteProcess
+from support.command_line import output
+from support.local_transport import blueprint
+
+
+def site_folder(folder: Path, spec: str = "scaffold", **policy: Any) -> Path:
+    blueprint(spec).save(folder, server=False)
+    data = SiteData(rehearsal=True)
+    settings = SiteSettings(name="south", client=1, data=data, policy=PolicySettings(**policy))
+    (folder / "site.toml").write_bytes(to_toml(settings))
+    return folder
+
+
+def test_a_sites_folder_is_explained_with_its_policy(tmp_path):
+    folder = site_folder(tmp_path, rounds=2, evaluation=False, tensors={"scaffold": ["change"]})
+    text = output(app, "deploy", "explain", folder)
+    site = SiteProcess.open(folder)
+    assert "What leaves a site and what reaches it: scaffold on digits, 3 sites, 3 rounds." in text
+    assert f"This site's policy, for the run {site.blueprint.digest} (scaffold on digits)" in text
+    assert "takes part in 2 rounds" in text
+    for kind, words in REQUESTS.items():  # by the code that enforces it
+        assert f"  {'refuses' if site.policy.forbids(kind) else 'allows '} {words}" in text
+    assert "  lets go change (" in text
+    assert "  keeps   c_change (" in text or "may not leave" in text
+    assert "sends NaN instead of the scores" in text
+
+
+def test_a_run_that_the_policy_refuses_is_explained_so(tmp_path):
+    text = explain_path(site_folder(tmp_path, methods=["fedavg"]))
+    assert "refuses the whole run: it takes part in the method fedavg, and this run's is scaffold." in text
+
+
+def test_code_that_a_folder_names_is_run_only_if_it_is_trusted(tmp_path):
+    marker, own = tmp_path / "marker", tmp_path / "own.py"
+    own.write_text(f"import fedloom as fl\nopen({str(marker)!r}, 'w')\n\n\nclass Mine(fl.FedAvg):\n    pass\n")
+    (tmp_path / "run.toml").write_text(
+        f'[task]\nname = "digits"\nclients = 3\nmodel = "logistic"\n[method]\nname = "{own}:Mine"\n'
+    )
+    with pytest.raises(FedloomError, match=r"run.toml names code, the method .* name it yourself with --trust own.py"):
+        explain_path(tmp_path / "run.toml")
+    assert not marker.exists()
+    assert "What leaves a site" in explain_path(tmp_path / "run.toml", [str(own)])
+    assert marker.exists()
