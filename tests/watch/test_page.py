@@ -70,7 +70,8 @@ def test_a_deployment_shows_its_sites_and_logs_without_scrolling_sideways(browse
     (folder / "logs").mkdir()
     (folder / "logs" / "superlink.log").write_text(f"\x1b[31mstarted\x1b[0m {EVIL}\n" + 300 * "long " + "\n")
     left = {"client": 1, "name": "south", "what": "update", "reason": 60 * "w" + " is not finite"}
-    append_record(folder / "run", record(4, excluded=[left]), 2.5)
+    for number in (4, 5, 6, 8):
+        append_record(folder / "run", record(number, excluded=[left]), 2.5)
     facts = ServerFacts(1, True, "", {}, {"north": time.time()}, frozenset({"north"}))
     monkeypatch.setattr(DeploymentFolder, "_connections", lambda *_: facts)
     monkeypatch.setattr(DeploymentFolder, "process", lambda _: 1)
@@ -84,7 +85,9 @@ def test_a_deployment_shows_its_sites_and_logs_without_scrolling_sideways(browse
         expect(page, "#about").to_contain_text("2 entries, the chain is whole")
         page.locator("#logs summary").click()
         expect(page, "#logs pre").to_contain_text(f"started {EVIL}")
+        expect(page, "#left-out tbody tr td:first-child").to_have_text(["8", "4–6"])
         assert page.evaluate("document.documentElement.scrollWidth") <= window["width"]
+        assert rows.nth(0).locator("td").first.bounding_box()["height"] < 80  # a name is not broken into letters
         assert page.title() != "1"
         assert page.locator("img").count() == 0
 

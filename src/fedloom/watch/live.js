@@ -2,7 +2,7 @@
 // logs; all text is set as text, never as HTML. Drawing is done at most once per frame, however many events arrive.
 (() => {
   const data = pageData();
-  const MOST_ROUNDS = 100, MOST_LEFT_OUT = 200, FEW_DAYS = 30;
+  const MOST_ROUNDS = 100, MOST_LEFT_OUT = 200, RECENT_LEFT_OUT = 2000, FEW_DAYS = 30;
   let status = data.status, ahead = data.now - Date.now() / 1000, logs = {};
   const all = { round: [], up: [], down: [], selected: [], seconds: [], metrics: {}, left: [] };
 
@@ -75,7 +75,7 @@
     }
     if (all.left.length) cards.push(card("Left out", whole(all.left.length), "answers so far"));
     const days = Object.entries(status.certificates).sort((a, b) => a[1] - b[1])[0];
-    if (days) cards.push(card("Certificates", days[1] < 0 ? "expired" : `${days[1]} days`, `${days[0]} is the first to end`));
+    if (days && days[1] < 2 * FEW_DAYS) cards.push(card("Certificates", days[1] < 0 ? "expired" : `${days[1]} days`, `that of ${days[0]} ends first`));
     by("cards").replaceChildren(...cards);
   };
 
@@ -182,7 +182,7 @@
     const has = (key) => rows.some((row) => row[key] !== null && row[key] !== "");
     fill("participants", [
       { title: sites ? "Site" : "Client", cell: (row) => element("bdi", row.name) },
-      ...(sites ? [{ title: "State", cell: siteState }] : []),
+      ...(sites ? [{ title: "State", class: "left", cell: siteState }] : []),
       { title: "Last round", cell: (row) => whole(row.last_round) },
       { title: "Rounds", class: "minor", cell: (row) => whole(row.rounds) },
       { title: "Left out", cell: (row) => (row.left_out ? whole(row.left_out) : "–") },
@@ -212,10 +212,24 @@
     ], places);
   };
 
+  // One row for a client that is left out of the same for the same reason, round after round.
+  const spells = () => {
+    const found = [], open = new Map();
+    for (const [round, ...rest] of all.left.slice(-RECENT_LEFT_OUT)) {
+      const key = rest.join("\n"), spell = open.get(key);
+      if (spell && round <= spell.last + 1) spell.last = round;
+      else {
+        open.set(key, { first: round, last: round, rest });
+        found.push(open.get(key));
+      }
+    }
+    return found.sort((a, b) => a.last - b.last).map(({ first, last, rest }) => [first === last ? first : `${first}–${last}`, ...rest]);
+  };
+
   const showLeftOut = () => {
-    const rows = all.left.slice(-MOST_LEFT_OUT).reverse();
+    const found = spells(), rows = found.slice(-MOST_LEFT_OUT).reverse(), more = all.left.length > RECENT_LEFT_OUT || rows.length < found.length;
     by("missing").hidden = !rows.length;
-    say("missing-note", `${rows.length < all.left.length ? `The last ${rows.length} of ${whole(all.left.length)} answers. ` : ""}Each round went on without them.`);
+    say("missing-note", `${more ? `The last ones of ${whole(all.left.length)} answers; all are in metrics.jsonl. ` : ""}Each round went on without them.`);
     fill("left-out", ["Round", "Who", "Of what", "Why"].map((title, place) => ({ title, cell: (row) => element("bdi", String(row[place])) })), rows);
   };
 
