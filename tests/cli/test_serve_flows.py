@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedloom.cli.flows import flows
+from fedloom.cli.serve_flows import CONNECTIONS, is_own_connection
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from support import small_flows
@@ -35,6 +36,17 @@ def test_a_missing_model_and_a_taken_port_are_sentences(model: Path) -> None:
         taken.listen()
         with pytest.raises(FedloomError, match="is in use"):
             output(flows, "serve", model, "--port", taken.getsockname()[1])
+
+
+@pytest.mark.skipif(not CONNECTIONS.exists(), reason="this system does not list its connections")
+def test_only_ones_own_connections_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        ends = client.getsockname(), server.getsockname()
+        assert is_own_connection(*ends)
+        monkeypatch.setattr("fedloom.watch.access.user_of_connection", lambda *_: os.getuid() + 1)
+        assert not is_own_connection(*ends)
+        monkeypatch.setattr("fedloom.watch.access.user_of_connection", lambda *_: None)
+        assert not is_own_connection(*ends)
 
 
 @pytest.mark.slow

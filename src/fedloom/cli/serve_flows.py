@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,9 @@ import typer
 
 from fedloom.cli.recommend import Client, load_recommender
 from fedloom.cli.say import say
+
+CONNECTIONS = Path("/proc/net/tcp")
+"""Where Linux lists the connections of a machine with their users."""
 
 
 def serve(
@@ -30,9 +34,24 @@ def serve(
     """
     from fedloom.tasks.flows.serving.server import FlowServer
 
-    with FlowServer(load_recommender(model, client), port) as server:
+    with FlowServer(load_recommender(model, client), port, is_own_connection) as server:
         say(f"Build a flow at {server.url} (Ctrl-C ends it)", err=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             say("stopped", err=True)
+
+
+def is_own_connection(client: tuple[str, int], server: tuple[str, int]) -> bool:
+    """Whether a connection on this machine is of the user who serves the page, or of root.
+
+    A model knows its owner's private words, and any user of the machine reaches a loopback port. Where the system does
+    not list its connections (only Linux does), every local user is let in.
+
+    Args:
+        client: The address and port that it comes from.
+        server: The address and port that it came to.
+    """
+    from fedloom.watch.access import user_of_connection
+
+    return user_of_connection(client, server) in (0, os.getuid()) or not CONNECTIONS.exists()
