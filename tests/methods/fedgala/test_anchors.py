@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, nearest_nodes
+from fedloom.core.errors import FedloomError
+from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes
 from support.small_graphs import identity_graph
 
 
@@ -57,3 +59,30 @@ def test_at_most_one_new_edge_per_anchor_none_of_them_a_loop_or_known(nodes, dat
         assert (max(i, j), min(i, j)) not in edges
     grown = here.with_edges(new)
     assert len(edges) <= grown.edges.shape[1] <= len(edges) + new.shape[1]
+
+
+def test_hashes_of_two_clients_find_their_common_nodes() -> None:
+    """By hand: nodes 30 and 10 are at clients 0 and 1, node 50 at 1 and 2; -1 is no node."""
+    table, ids = match_hashes(torch.tensor([[7, 30, 20, 10, -1], [7, 10, 50, 30, 60], [7, 50, -1, -1, -1]]))
+    assert table.tolist() == [[2, 0, -1], [0, 2, 1], [0, -1, -1]]
+    assert [some.tolist() for some in ids] == [[10, 30], [10, 30, 50], [50]]
+    nothing, nobody = match_hashes(torch.tensor([[7, 1], [7, 2]]))
+    assert nothing.shape == (2, 0)
+    assert [len(some) for some in nobody] == [0, 0]
+    with pytest.raises(FedloomError, match="the sites' salts differ"):
+        match_hashes(torch.tensor([[7, 1], [8, 1]]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 8), unique=True, max_size=6), min_size=1, max_size=5))
+def test_a_node_is_an_anchor_exactly_where_another_client_has_it(owned):
+    rows = torch.full((len(owned), 7), -1)
+    rows[:, 0] = 5
+    for client, some in enumerate(owned):
+        rows[client, 1 : len(some) + 1] = torch.tensor(some, dtype=torch.int64)
+    table, ids = match_hashes(rows)
+    for client, some in enumerate(owned):
+        others = {node for other, theirs in enumerate(owned) if other != client for node in theirs}
+        assert ids[client].tolist() == sorted(others & set(some))
+        mine = table[client][table[client] >= 0]
+        assert [some[place] for place in mine.tolist()] == ids[client].tolist()
