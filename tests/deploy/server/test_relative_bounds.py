@@ -144,7 +144,6 @@ TWELVE = {
         "seed": 1,
         "partition": {"name": "dirichlet", "alpha": 0.5},
         "model": "mlp",
-        "model_options": {"hidden": 16},
     },
     "local": {"epochs": 2, "batch_size": 32, "lr": 0.1},
 }
@@ -173,7 +172,6 @@ LIES: dict[str, tuple[str, str, Lie]] = {
     "sign flip": ("fedavg", "update", of_row(torch.neg)),
     "plausible noise": ("fedavg", "update", of_row(noise)),
     "the old model": ("fedavg", "update", of_row(torch.zeros_like)),
-    "another shape": ("fedavg", "update", lambda tensors, _: {"reply/row": tensors["reply/row"][:, 1:]}),
     "scores above counts": ("fedavg", "score", full("score", 1e6)),
     "control variate": ("scaffold", "update", full("reply/c", 1e6)),
     "prototypes": ("fedproto", "update", full("reply/prototypes", 1e6)),
