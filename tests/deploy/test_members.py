@@ -89,3 +89,12 @@ def test_serial_numbers_are_written_as_nginx_does(server):
     assert serial == serial.upper()
     assert site_serial(server, "nobody") == ""
     assert len(member_keys(server, SETTINGS)) == 2
+
+
+def test_a_site_that_is_added_during_a_run_does_not_disturb_it(server, tmp_path):
+    shutil.copyfile(server / "keys/north.pem", server / "keys/east.pem")
+    (server / "deploy.toml").write_bytes(to_toml(ServerSettings(sites=[*SETTINGS.sites, "east"])))
+    make_node_key(tmp_path / "east.key", server / "keys/east.pub")
+    keys = MemberKeys(server, SETTINGS)
+    assert sorted(keys.values()) == [0, 1]
+    assert [keys.reason(client) for client in (0, 1)] == ["", ""]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import os
 import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -92,7 +94,17 @@ def test_a_token_that_is_too_short_or_a_link_is_refused(tmp_path):
         read_token(tmp_path)
 
 
-def test_the_mode_of_the_folder_says_who_may_read(tmp_path):
-    for mode, fine in ((0o755, True), (0o700, False), (0o750, False), (0o704, False)):
-        tmp_path.chmod(mode)
-        assert is_readable_by_all(tmp_path) is fine
+def test_the_modes_of_the_folder_and_of_those_above_say_who_may_read():
+    with tempfile.TemporaryDirectory() as above:  # below a folder that everybody may pass, as /tmp is
+        (folder := Path(above) / "run").mkdir()
+        for outer, mode, fine in (
+            (0o711, 0o755, True),
+            (0o755, 0o755, True),
+            (0o700, 0o755, False),
+            (0o755, 0o700, False),
+            (0o755, 0o750, False),
+            (0o755, 0o704, False),
+        ):
+            Path(above).chmod(outer)
+            folder.chmod(mode)
+            assert is_readable_by_all(folder) is fine

@@ -59,6 +59,18 @@ def site_serial(folder: Path, name: str) -> str:
     return digits.zfill(len(digits) + len(digits) % 2)
 
 
+def all_serials(folder: Path, name: str) -> list[str]:
+    """The serial numbers of a site's certificates: those before a renewal, which are still valid, and the present."""
+    path = folder / KEYS / f"{name}.serials"
+    before = path.read_text().split() if path.is_file() else []
+    return [*dict.fromkeys(serial for serial in (*before, site_serial(folder, name)) if serial)]
+
+
+def keep_serials(folder: Path, name: str) -> None:
+    """Note the serial numbers of a site's certificates, before a new one replaces the present."""
+    write_atomic(folder / KEYS / f"{name}.serials", "\n".join(all_serials(folder, name)).encode())
+
+
 def revoked_sites(folder: Path, settings: ServerSettings) -> dict[str, str]:
     """The sites whose present certificate is revoked, with the moment since when."""
     since = {one.serial: one.since for one in revocations(folder)}
@@ -108,7 +120,8 @@ class MemberKeys(Mapping[bytes, int]):
         self.keys_now = member_keys(self.folder, self.settings)
         self.revoked = {names.index(name): f"revoked by the operator at {since}" for name, since in revoked.items()}
         dates = expiry_dates(self.folder)
-        own, sites = dates.pop("server"), {names.index(name): date for name, date in dates.items()}
+        own = dates.pop("server")
+        sites = {names.index(name): date for name, date in dates.items() if name in names}  # others were added later
         self.expired = {
             client: (own, f"the server's certificate expired on {own:%Y-%m-%d}: renew it with fedloom deploy renew")
             if own <= sites.get(client, own)

@@ -60,8 +60,10 @@ class Access:
 
 
 def is_readable_by_all(folder: Path) -> bool:
-    """Whether every user of this machine may read a folder by its own mode."""
-    return folder.stat().st_mode & _READABLE == _READABLE
+    """Whether every user of this machine may read a folder: by its own mode, and through all folders above it."""
+    place = folder.resolve()
+    passable = all(above.stat().st_mode & stat.S_IXOTH for above in place.parents)
+    return passable and place.stat().st_mode & _READABLE == _READABLE
 
 
 def read_token(folder: Path) -> str:

@@ -72,7 +72,7 @@ def test_the_programs_know_the_options_we_start_them_with(tmp_path: Path) -> Non
     assert (parsed.isolation, parsed.enable_supernode_auth, parsed.runtime_dependency_install) == (
         "process", True, False
     )  # fmt: skip
-    assert superlink.superlink_command(tmp_path)[1:] == ["-m", "fedloom.deploy.flower.superlink", str(tmp_path)]
+    assert superlink.superlink_command(tmp_path)[1:] == ["-P", "-m", "fedloom.deploy.flower.superlink", str(tmp_path)]
 
 
 def test_the_superlink_is_served_by_the_function_that_we_replace() -> None:

@@ -46,4 +46,4 @@ def test_the_supernode_makes_its_local_server_as_we_replace_it() -> None:
 
 
 def test_nothing_on_a_supernodes_command_line_is_secret(tmp_path: Path) -> None:
-    assert supernode.supernode_command(tmp_path)[1:] == ["-m", "fedloom.deploy.flower.supernode", str(tmp_path)]
+    assert supernode.supernode_command(tmp_path)[1:] == ["-P", "-m", "fedloom.deploy.flower.supernode", str(tmp_path)]

@@ -65,6 +65,17 @@ def test_a_revoked_site_is_no_member_and_needs_no_authority(deploy):
     assert [entry["what"] for entry in read_audit(server).entries][-1] == "site revoked"
 
 
+def test_a_revocation_holds_for_the_certificates_before_a_renewal_too(deploy):
+    server = deploy / "server"
+    serials = {site_serial(server, "north")}
+    for _ in range(2):
+        membership.renew(deploy)
+        serials.add(site_serial(server, "north"))
+    membership.revoke("north", server)
+    assert len(serials) == 3
+    assert {one.serial for one in revocations(server)} == serials
+
+
 def test_a_revocation_that_cannot_be_is_refused(deploy):
     with pytest.raises(FedloomError, match="there is no site 'west': the sites are north, south"):
         membership.revoke("west", deploy)

@@ -70,6 +70,15 @@ def test_no_round_beyond_those_of_the_run(tmp_path):
         Site(tmp_path, rounds=100).ask("update", 4)
 
 
+def test_a_ticket_is_no_way_around_the_counts(tmp_path):
+    site = Site(tmp_path, rounds=1, repeats=0, turns=1)
+    site.ask("update", 1, ticket="a", value=1.0)
+    assert site.ask("update", 1, ticket="a", value=1.0)
+    for number, turn, value in ((1, 0, 2.0), (1, 1, 1.0), (2, 0, 1.0)):
+        with pytest.raises(Refused, match=r"no more|are allowed"):
+            site.ask("update", number, turn, ticket="a", value=value)
+
+
 def test_repetitions_are_counted_and_a_request_that_is_sent_again_is_none(tmp_path):
     site = Site(tmp_path, repeats=2)
     site.ask("update", 1, ticket="a")

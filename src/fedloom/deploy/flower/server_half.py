@@ -45,7 +45,7 @@ def start_server_halves(folder: Path) -> NoReturn:
         except connection_errors():  # the SuperLink is starting or ending
             continue
         if token:
-            process = subprocess.Popen([sys.executable, "-m", MODULE, str(folder)], stdin=subprocess.PIPE)  # noqa: S603
+            process = subprocess.Popen([sys.executable, "-P", "-m", MODULE, str(folder)], stdin=subprocess.PIPE)  # noqa: S603
             if process.stdin is not None:
                 with process.stdin as pipe:
                     pipe.write(token.encode())

@@ -73,7 +73,7 @@ class NodeCallsOnly:
 
 def superlink_command(folder: Path) -> list[str]:
     """The command that starts ``run_superlink`` for a server's folder."""
-    return [sys.executable, "-m", "fedloom.deploy.flower.superlink", str(folder)]
+    return [sys.executable, "-P", "-m", "fedloom.deploy.flower.superlink", str(folder)]
 
 
 def superlink_arguments(folder: Path) -> list[str]:

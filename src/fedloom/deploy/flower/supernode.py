@@ -33,7 +33,7 @@ NODE_READY, NODE_RETRIES, NODE_FAILED = "SuperNode ID:", "Connection attempt fai
 
 def supernode_command(folder: Path) -> list[str]:
     """The command that starts ``run_supernode`` for a site's folder."""
-    return [sys.executable, "-m", "fedloom.deploy.flower.supernode", str(folder)]
+    return [sys.executable, "-P", "-m", "fedloom.deploy.flower.supernode", str(folder)]
 
 
 def supernode_arguments(folder: Path, server: str) -> list[str]:

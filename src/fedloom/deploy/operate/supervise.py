@@ -197,7 +197,7 @@ def run_site(folder: Path, say: Say) -> None:
 
 
 def _start_site_process(folder: Path) -> Program:
-    command = [sys.executable, "-m", "fedloom.deploy.site.process", str(folder.resolve())]
+    command = [sys.executable, "-P", "-m", "fedloom.deploy.site.process", str(folder.resolve())]
     log_file = folder / "logs" / "site.log"
     program = start_program("the site's process", command, log_file, environment(folder / FLOWER), folder)
     wait_until_ready(program, lambda: OPENED in program.output(), _site_error)

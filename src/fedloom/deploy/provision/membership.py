@@ -77,7 +77,9 @@ def revoke(site: str, folder: Path) -> None:
         raise FedloomError(f"{site} is revoked already: fedloom deploy add {site} gives it new keys.")
     moment = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     audit_log.append(home, "site revoked", site=site)
-    members.save_revocations(home, [*revoked, members.Revocation(site, serial, moment)])
+    known = {one.serial for one in revoked}
+    serials = [serial for serial in members.all_serials(home, site) if serial not in known]
+    members.save_revocations(home, [*revoked, *(members.Revocation(site, serial, moment) for serial in serials)])
 
 
 def add(
@@ -221,6 +223,7 @@ def _renew_site(
     write_atomic(place / SITE, certificate)
     write_atomic(place / AUTHORITY, signer.pem)
     write_atomic(place / SIGNATURE, signature_bytes(digests | file_digests(place), signer))
+    members.keep_serials(home, name)
     write_atomic(home / KEYS / f"{name}.pem", certificate)
     (own / folders.SIGNED).mkdir(exist_ok=True, mode=0o700)
     write_atomic(own / folders.SIGNED / f"{name}.json", (place / SIGNATURE).read_bytes())

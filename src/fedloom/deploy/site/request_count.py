@@ -29,13 +29,14 @@ TRAINING = ("update", "ask")
 
 @dataclass
 class KindCount:
-    """The requests of one kind: the last place, how many rounds, how many repetitions, and the last ticket."""
+    """The requests of one kind: the last place, how many rounds, how many repetitions, and the last request."""
 
     round: int = -1
     turn: int = -1
     rounds: int = 0
     repeats: int = 0
-    ticket: str = ""
+    last: str = ""
+    """The digest of the last request: its ticket, its place and its tensors."""
 
 
 @dataclass
@@ -94,12 +95,13 @@ class RequestCount:
             return self._is_new_final(request, tensors)
         if request.kind in TRAINING and self.finished >= policy.rounds:
             raise Refused(f"the {policy.rounds} agreed rounds are over ({FILE} counts them)")
-        self._count(request, policy)
+        self._count(request, tensors, policy)
         return True
 
-    def _count(self, request: SiteRequest, policy: Policy) -> None:
+    def _count(self, request: SiteRequest, tensors: Mapping[str, Tensor], policy: Policy) -> None:
         seen = self.kinds.setdefault(request.kind, KindCount())
-        if request.ticket == seen.ticket:  # the same request, after a restart of this site
+        asked = f"{request.ticket} {request.round} {request.turn} {_digest(tensors)}"
+        if asked == seen.last:  # the same request to the last byte, after a restart of this site: the same answer
             return
         is_new = (request.round, request.turn) > (seen.round, seen.turn)
         if request.turn >= policy.settings.turns:
@@ -114,7 +116,7 @@ class RequestCount:
             seen.repeats += 1
         if is_new:
             seen.round, seen.turn = request.round, request.turn
-        seen.ticket = request.ticket
+        seen.last = asked
         self._write()
 
     def _is_new_final(self, request: SiteRequest, tensors: Mapping[str, Tensor]) -> bool:
