@@ -120,6 +120,17 @@ def test_what_clients_send_to_each_other_is_part_of_the_traffic() -> None:
     assert "<td>1</td><td>2</td><td>4</td>" in text
 
 
+def test_notices_of_a_deployment_are_shown_once(tmp_path) -> None:
+    run = history([0.1, 0.6])
+    assert "expires" not in report_page({"fedavg": [run]})
+    run.folder = tmp_path
+    (tmp_path / "notices.json").write_text('["The certificate of <b>north</b> expires on 2026-12-01."]')
+    text = report_page({"fedavg": [run, run]})
+    assert text.count("The certificate of &lt;b&gt;north&lt;/b&gt; expires on 2026-12-01.") == 1
+    (tmp_path / "notices.json").write_text("[")
+    assert "expires" not in report_page({"fedavg": [run]})
+
+
 def test_who_was_left_out_is_shown_with_round_site_and_reason() -> None:
     evil = "<img src=x onerror=alert(1)>"
     run = history([0.1, 0.6])

@@ -19,6 +19,7 @@ from fedloom.reports.explore_data import explore_json
 from fedloom.reports.left_out_sites import left_out_table
 from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.reports.summary_table import SummaryRow, cell_text, differences, summary, verdict
+from fedloom.runs.folder.run_files import read_notices
 from fedloom.runs.history import History
 from fedloom.runs.score import Score
 from fedloom.runs.statistics import Histories, client_count, common_score, join_names
@@ -65,6 +66,7 @@ def report_page(histories: Histories, title: str | None = None) -> str:
     body = (
         _lead(histories, first),
         *_headline(rows, score),
+        *_notices(histories),
         *_verdict(histories),
         *_table(rows, score),
         *left_out_table(histories),
@@ -120,6 +122,12 @@ def _headline(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
     yield card(f"{_span(traffic)} MB", "Traffic", over)
     yield card(_span(steps), "Local steps", f"gradient steps of all clients, whole run{_over(rows, steps)}")
     yield "</div>"
+
+
+def _notices(histories: Histories) -> Iterator[str]:
+    """What the operator of a deployed run should know, for instance that certificates will expire."""
+    for notice in dict.fromkeys(one for runs in histories.values() for run in runs for one in read_notices(run.folder)):
+        yield f'<p class="verdict warning">{escape(notice)}</p>'
 
 
 def _over(rows: Sequence[SummaryRow], values: Sequence[float]) -> str:

@@ -31,7 +31,7 @@ from fedloom.runs.runner import execute
 from support.local_transport import NAMES, Local, LocalTransport, Plan, Sent, node_keys, quick, simulate, tamper_with
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no folders are made")
-from fedloom.deploy.provision import folders
+from fedloom.deploy.provision import folders, membership
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ALL, BUT_SOUTH, SOUTH = [0, 1, 2], [0, 2], 1
@@ -251,6 +251,23 @@ def fresh(
     names = enumerate([*NAMES, "judge"])
     transport.keys = {client: public_key(folder / "keys" / f"{name}.pub") for client, name in names}
     return transport, folder
+
+
+def test_a_revoked_site_is_left_out_with_that_reason_and_certificates_are_noted_for_the_report(
+    deploy_folder, open_sites, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("fedloom.deploy.provision.certificates.WARNING_DAYS", 400)
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path)
+    membership.revoke(NAMES[0], folder)
+    serve(transport, folder)
+    run = folder / "run"
+    assert json.loads((run / "outcome.json").read_text())["stopped"] is None
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    left_out = [one for record in records for one in record.get("excluded", ())]
+    assert {one["name"] for one in left_out} == {NAMES[0]}
+    assert all(one["reason"].startswith("revoked by the operator at 20") for one in left_out)
+    notices = json.loads((run / "notices.json").read_text())
+    assert notices[0].startswith("The certificate of server expires on 20")
 
 
 def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(deploy_folder, open_sites, tmp_path):

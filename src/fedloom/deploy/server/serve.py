@@ -26,6 +26,7 @@ from fedloom.deploy.flower.server_transport import ServerTransport
 from fedloom.deploy.members import MemberKeys
 from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, REFUSED, RUN, SERVING, SITES, STATUS, read_json
 from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.provision.certificates import expiry_warnings
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.relative_bounds import RelativeBounds
 from fedloom.deploy.server.roster import Roster
@@ -35,6 +36,7 @@ from fedloom.rounds.composition import Composition
 from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.recover import recover
+from fedloom.runs.folder.run_files import NOTICES
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import method_from_config
@@ -103,6 +105,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
     engine = DeployedEngine(transport, roster, tickets, settings, prepared.composition.runtime())
     _write(run / STATUS, {})
     play = resume if (run / "config.toml").exists() else execute
+    _write(run / NOTICES, list(expiry_warnings(folder).values()))
     history = play(prepared, run, [], engine)
     _finish(prepared.composition, engine, roster, settings, run)
     return history, engine.take_exclusions()

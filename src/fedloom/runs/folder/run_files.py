@@ -60,6 +60,19 @@ def check_records(folder: Path, manifest: Manifest, lines: list[bytes] | None = 
         raise Damaged(f"{path} is not what the run wrote up to round {manifest.round} (its digest differs)")
 
 
+NOTICES = "notices.json"
+"""Sentences about a deployed run that its report shows, for instance of certificates that will expire."""
+
+
+def read_notices(folder: Path | None) -> list[str]:
+    """The notices of a run; a damaged file is as if it were missing."""
+    try:
+        found = json.loads((folder / NOTICES).read_bytes()) if folder is not None else []
+    except (OSError, ValueError):
+        return []
+    return [str(one) for one in found] if isinstance(found, list) else []
+
+
 def read_seconds(folder: Path) -> dict[int, float]:
     """How long each round took, by its number; a damaged line is as if it were missing."""
     return {line["round"]: line["seconds"] for line in _timings(folder)}
