@@ -181,9 +181,14 @@ def run_site(folder: Path, say: Say) -> None:
         programs.append(_start_supernode(folder, settings, contact, say))
         wait_until_ready(programs[0], lambda: READY in programs[0].output(), _site_error)
         say(f"Site {settings.name} is connected to {settings.server}.")
+
+        def restart_site_process() -> Program:
+            contact.problem()  # raises an error if the server refuses the site: then nothing is restarted
+            return _start_site_process(folder)
+
         _watch(
             programs,
-            [lambda: _start_site_process(folder), lambda: _start_supernode(folder, settings, contact, say)],
+            [restart_site_process, lambda: _start_supernode(folder, settings, contact, say)],
             say,
             [ExpiryWatch(folder, say).check, contact.check],
             together=True,
