@@ -14,7 +14,9 @@ import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: no real deployment is tried")
 
+from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.settings import load_site
 from fedloom.runs.method_spec import with_method
 from fedloom.tasks.flows.formats.real_corpora import N8N_FILE, read_n8n
 from fedloom.tasks.flows.learning.recommender import Recommender
@@ -25,6 +27,7 @@ from support.deployment import (
     Only,
     exclusions,
     final_row,
+    has_ipv6,
     records,
     simulate,
     start_deployment,
@@ -42,6 +45,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("deployment")]
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with start_deployment(tmp_path_factory.mktemp("deployment")) as one:
         yield one
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6: the deployment is over IPv4")
+def test_this_deployment_is_over_ipv6(deployment: Deployment) -> None:
+    """So are all runs of this file; those of test_machines.py are over IPv4, through nginx."""
+    assert {load_site(deployment.folders[name]).server for name in SITES} == {f"[::1]:{deployment.usual.port}"}
+    nodes = SuperLinkControl(deployment.server).nodes()
+    assert [node.online for node in nodes] == [True] * len(SITES)
 
 
 SEAMS: dict[str, Any] = {

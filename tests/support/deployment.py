@@ -61,6 +61,16 @@ def free_ports(count: int) -> list[int]:
     raise AssertionError("this machine has no free ports")
 
 
+def has_ipv6() -> bool:
+    """Whether this machine has a loopback address of IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 def values(method: str, rounds: int, **more: Any) -> dict[str, Any]:
     """A small run file of three clients."""
     task = {"name": "digits", "clients": 3, "seed": 1}
@@ -81,7 +91,8 @@ class Deployment:
         run_file = folder / "run.toml"
         run_file.write_bytes(tomli_w.dumps(values("fedavg", 1)).encode())
         self.folders = dict(zip(["server", *SITES], init(
-            run_file, folder / "deploy", SITES, port=port, proxy=False, rehearsal=True, first_site_port=first
+            run_file, folder / "deploy", SITES, port=port, proxy=False, rehearsal=True, first_site_port=first,
+            host="::1" if has_ipv6() else "127.0.0.1",
         ), strict=True))  # fmt: skip
         self.server = self.folders["server"]
         self.usual = load_server(self.server)

@@ -54,6 +54,8 @@ class ServerSettings(Settings):
     """How often a round with too few answers is repeated before the run stops."""
     max_megabytes: float = Field(default=512.0, gt=0)
     """The largest accepted message of a site."""
+    max_calls: int = Field(default=100, ge=1)
+    """The most calls per second of a site, on average over five seconds; others are refused by the proxy."""
     max_norm: float | None = Field(default=None, gt=0)
     """The largest Euclidean distance between a site's model and the one it was sent; others are dropped."""
     max_ratio: float = Field(default=FACTOR, gt=1)
@@ -67,9 +69,24 @@ class ServerSettings(Settings):
     """Whether every site's model is evaluated on every site's data at the end; models then leave their sites."""
 
     @property
+    def loopback(self) -> str:
+        """The loopback address that the server's programs listen on, also if they listen on all addresses."""
+        return "::1" if ":" in self.host else "127.0.0.1"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether sites can only be on the server's own machine."""
+        return self.host in (self.loopback, "localhost")
+
+    @property
     def link_port(self) -> int:
         """The SuperLink's own port."""
         return self.control_port if self.proxy else self.port
+
+    @property
+    def link_host(self) -> str:
+        """The loopback address of the SuperLink's own port."""
+        return "127.0.0.1" if self.proxy else self.loopback
 
     @property
     def everyone(self) -> list[str]:

@@ -20,8 +20,10 @@ from pathlib import Path
 import pytest
 
 from fedloom.deploy.members import Revocation, save_revocations, site_serial
+from fedloom.deploy.operate.programs import is_listening
 from fedloom.deploy.provision.proxy import (
     ACCESS_LOG,
+    BURST,
     ERROR_LOG,
     SECRET_HEADER,
     listen_on,
@@ -33,6 +35,7 @@ from fedloom.deploy.settings import ServerSettings, load_server
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 
 from fedloom.deploy.provision.certificates import Authority
+from support.deployment import has_ipv6
 
 WORK = "/v1/fleet/pull-messages"
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: the proxy is not tried")
@@ -44,23 +47,23 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int, process: subprocess.Popen, seconds: float = 60.0) -> None:
+def answers(port: int, process: subprocess.Popen, host: str, seconds: float = 60.0) -> None:
     """Wait until a program that was started takes connections."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
             return
         time.sleep(0.02)
     raise AssertionError(f"nothing listens on port {port} (the program ended with {process.poll()})")
 
 
 @contextlib.contextmanager
-def start_program(words: list[str], port: int, log: Path, **how):
+def start_program(words: list[str], port: int, log: Path, host: str = "127.0.0.1", **how):
     """A program and all that it starts, ended at the end whatever happens."""
     with open(log, "ab") as file:
         process = subprocess.Popen(words, stdout=file, stderr=file, start_new_session=True, **how)
     try:
-        answers(port, process)
+        answers(port, process, host)
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -203,6 +206,51 @@ def test_a_site_does_its_work_and_the_log_names_it(door):
     assert door.asked[-1] == ("/v1/fleet/push-object", len(sent))
     line = door.log_line("/v1/fleet/push-object")
     assert 'site=a certificate="SUCCESS" from=127.0.0.1 "POST /v1/fleet/push-object HTTP/1.1" 200 in=300' in line
+
+
+@needs_nginx
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6: the proxy is not tried over it")
+def test_a_site_reaches_a_server_by_its_ipv6_address(tmp_path):
+    with socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        port = probe.getsockname()[1]
+    behind = free_port()
+    settings = ServerSettings(sites=["a"], host="::1", port=port, control_port=behind)
+    out = fill(tmp_path / "D", Authority.new(2), settings)
+    with echo(out / "server", behind) as asked, nginx(out / "server", port, host="::1"):
+        context = Door(out, port, asked).context()
+        call = http.client.HTTPSConnection("::1", port, context=context, timeout=20)
+        call.request("POST", WORK, body=b"hi")
+        assert call.getresponse().read() == b"hi"
+        call.close()
+        assert not is_listening(port)  # IPv4
+        assert is_listening(port, settings.loopback)
+
+
+@needs_nginx
+def test_a_site_that_floods_is_refused_and_named_and_disturbs_no_other(tmp_path):
+    port, behind = free_port(), free_port()
+    settings = ServerSettings(sites=["a", "b"], port=port, control_port=behind, max_calls=1)
+    out = fill(tmp_path / "D", authority := Authority.new(2), settings)
+    (out / "b").mkdir()
+    authority.certify_site(out / "b", "b")
+    with echo(out / "server", behind) as asked, nginx(out / "server", port):
+        door = Door(out, port, asked)
+        call = http.client.HTTPSConnection("127.0.0.1", port, context=door.context("a"), timeout=20)
+        found = []
+        while 429 not in found:  # at one call per second it takes about BURST of them
+            call.request("POST", WORK, body=b"hi")
+            answer = call.getresponse()
+            answer.read()
+            found.append(answer.status)
+            assert len(found) < 1000
+        call.close()
+        assert found[:BURST] == [200] * BURST
+        assert door.ask("/v1/fleet/from-b", door.context("b")) == (200, b"hi")
+        assert len(asked) == len(found)  # what was refused did not come through
+        line = door.log_line('" 429 ')
+        assert "site=a " in line
+        assert 'site=b certificate="SUCCESS"' in door.log_line("/v1/fleet/from-b")
 
 
 @needs_nginx

@@ -30,7 +30,6 @@ from fedloom.deploy.settings import load_server
 NODE_CALLS = re.compile(r"/v1/fleet/[a-z-]+")
 OPERATORS_CALLS = frozenset({"/v1/fleet/register-node", "/v1/fleet/unregister-node"})
 """Only the operator registers and removes nodes."""
-LOOPBACK = "127.0.0.1"
 CERTIFICATE_CHECK = 1.0
 """Seconds between two looks at the server's certificate, which may have been renewed."""
 
@@ -95,7 +94,7 @@ def run_superlink(folder: Path) -> None:
     from flwr.superlink.cli import flower_superlink
 
     settings = load_server(folder)
-    own, port = listen(folder / LINK_SOCKET), _bind_port(settings.link_port)
+    own, port = listen(folder / LINK_SOCKET), _bind_port(settings.link_host, settings.link_port)
     secret = proxy_secret(folder) if settings.proxy else None
 
     def serve(app: Any, **options: Any) -> None:
@@ -124,11 +123,11 @@ def follow_certificate(context: ssl.SSLContext, folder: Path) -> NoReturn:
                 used = found
 
 
-def _bind_port(number: int) -> socket.socket:
-    found = socket.socket()
+def _bind_port(host: str, number: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((LOOPBACK, number))
+        found.bind((host, number))
     except OSError as why:
         raise FedloomError(f"port {number} of this machine cannot be used ({why.strerror}).") from None
     return found

@@ -106,8 +106,9 @@ def _put_aside(run_folder: Path) -> Path:
 
 
 def _wait_for_server(folder: Path) -> None:
-    port, end = load_server(folder).link_port, time.monotonic() + START_TIMEOUT
-    while not is_listening(port):
+    settings, end = load_server(folder), time.monotonic() + START_TIMEOUT
+    port = settings.link_port
+    while not is_listening(port, settings.link_host):
         if pid_file(folder).process() is None:
             raise FedloomError(f"the server is not running: start it with  fedloom deploy server {folder}")
         if time.monotonic() > end:

@@ -11,10 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.deploy.operate.log_rotation import old_log
 from fedloom.deploy.participant_folder import make_private
 
 STARTING = 120.0
@@ -37,6 +38,13 @@ class Program:
     log: Path
     began: int
     """The offset in the log at which this program's output begins."""
+    known: int = field(init=False)
+    """When the last old log was made that this program knows of; a newer one has its output."""
+    has_old: bool = field(default=False, init=False)
+    old_began: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.known = _modified(old_log(self.log))
 
     @property
     def has_ended(self) -> bool:
@@ -45,9 +53,12 @@ class Program:
 
     def output(self) -> str:
         """The program's output so far; only the end if it is long."""
-        with open(self.log, "rb") as file:
-            file.seek(max(self.began, file.seek(0, os.SEEK_END) - OUTPUT_KEPT))
-            return file.read().decode(errors="replace")
+        old = old_log(self.log)
+        if (modified := _modified(old)) != self.known:  # the log was rotated
+            self.old_began, self.began, self.known = (0 if self.has_old else self.began), 0, modified
+            self.has_old = True
+        data = _tail(old, self.old_began) if self.has_old else b""
+        return (data + _tail(self.log, self.began))[-OUTPUT_KEPT:].decode(errors="replace")
 
     def stop(self) -> None:
         """Ask the program to end, and after a while kill it, with all programs it has started."""
@@ -62,6 +73,20 @@ class Program:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+def _modified(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _tail(path: Path, start: int) -> bytes:
+    """The end of a file, from an offset on."""
+    with open(path, "rb") as file:
+        file.seek(max(start, file.seek(0, os.SEEK_END) - OUTPUT_KEPT))
+        return file.read()
 
 
 def start_program(
@@ -115,10 +140,16 @@ def wait_until_ready(
         time.sleep(0.05)
 
 
-def check_free(port: int, what: str) -> None:
-    """Raise an error if another program has a port; wait a moment, since one that was just killed may still hold it."""
+def check_free(port: int, what: str, host: str = "127.0.0.1") -> None:
+    """Raise an error if another program has a port; wait a moment, since one that was just killed may still hold it.
+
+    Args:
+        port: The port.
+        what: The setting that says which it is.
+        host: The loopback address that it is for.
+    """
     end = time.monotonic() + PORT_RELEASE
-    while (error := _port_error(port)) is not None:
+    while (error := _port_error(port, host)) is not None:
         if time.monotonic() > end:
             raise FedloomError(
                 f"port {port} of this machine is not free ({error}): end the program that uses it, or change {what}."
@@ -126,22 +157,27 @@ def check_free(port: int, what: str) -> None:
         time.sleep(0.1)
 
 
-def _port_error(port: int) -> str | None:
+def _port_error(port: int, host: str) -> str | None:
     """Why a port cannot be used; None if it can."""
-    with socket.socket() as trial:
+    with socket.socket(family_of(host)) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trial.bind(("127.0.0.1", port))
+            trial.bind((host, port))
         except OSError as error:
             return error.strerror
     return None
 
 
-def is_listening(port: int) -> bool:
-    """Whether a program of this machine accepts connections on a port."""
-    with socket.socket() as trial:
+def is_listening(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether a program of this machine accepts connections on a port of a loopback address."""
+    with socket.socket(family_of(host)) as trial:
         trial.settimeout(1)
-        return trial.connect_ex(("127.0.0.1", port)) == 0
+        return trial.connect_ex((host, port)) == 0
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    """The family of sockets for an address."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def connection_problem(address: str) -> str:

@@ -29,6 +29,7 @@ from fedloom.deploy.flower.supernode import NODE_FAILED, NODE_READY, NODE_RETRIE
 from fedloom.deploy.operate.admission import Admission, register_members
 from fedloom.deploy.operate.ask_server import ServerContact, SiteRefused, check_dates
 from fedloom.deploy.operate.expiry_watch import ExpiryWatch
+from fedloom.deploy.operate.log_rotation import LogRotation
 from fedloom.deploy.operate.programs import (
     PidFile,
     Program,
@@ -74,7 +75,7 @@ def run_server(folder: Path, say: Say) -> None:
             "nginx is not installed, but sites connect through it: install it (apt install nginx), or set proxy = "
             "false in deploy.toml to try the deployment on one machine."
         )
-    if not settings.proxy and settings.host not in ("127.0.0.1", "localhost"):
+    if not settings.proxy and not settings.is_local:
         raise FedloomError(
             f"proxy = false and host = {settings.host}: without the proxy nobody asks for the sites' "
             "certificates, so that is for one machine only; set proxy = true."
@@ -85,7 +86,7 @@ def run_server(folder: Path, say: Say) -> None:
     desk = contextlib.ExitStack()
     try:
         _stop_on_sigterm()
-        check_free(settings.port, "port in deploy.toml")
+        check_free(settings.port, "port in deploy.toml", settings.loopback)
         if settings.proxy:
             check_free(settings.control_port, "control_port in deploy.toml")
         programs.append(_start_superlink(folder, settings))
@@ -104,7 +105,7 @@ def run_server(folder: Path, say: Say) -> None:
 
         admission = Admission(folder, lambda: SuperLinkControl(folder), reload_nginx if settings.proxy else None, say)
         expiry = ExpiryWatch(folder, say)
-        _watch(programs, restart, say, [admission.apply_changes, expiry.check])
+        _watch(programs, restart, say, [admission.apply_changes, expiry.check, LogRotation(folder).check])
     finally:
         desk.close()
         for program in reversed(programs):
@@ -120,7 +121,7 @@ def _start_superlink(folder: Path, settings: ServerSettings) -> Program:
     program = start_program("Flower's SuperLink", command, folder / "logs" / "superlink.log", environment(home), folder)
     wait_until_ready(
         program,
-        lambda: is_listening(settings.link_port),
+        lambda: is_listening(settings.link_port, settings.link_host),
         lambda output: f"Flower's SuperLink did not start: {_last_line(output)}",
     )
     return program
@@ -142,7 +143,9 @@ def _start_nginx(folder: Path, settings: ServerSettings) -> Program:
     command = ["nginx", "-p", str(folder.resolve()), "-c", PROXY_FILE, "-g", "daemon off;"]
     program = start_program("nginx", command, folder / "logs" / "nginx.log", os.environ, folder)
     wait_until_ready(
-        program, lambda: is_listening(settings.port), lambda output: f"nginx did not start: {_last_line(output)}"
+        program,
+        lambda: is_listening(settings.port, settings.loopback),
+        lambda output: f"nginx did not start: {_last_line(output)}",
     )
     return program
 
@@ -190,7 +193,7 @@ def run_site(folder: Path, say: Say) -> None:
             programs,
             [restart_site_process, lambda: _start_supernode(folder, settings, contact, say)],
             say,
-            [ExpiryWatch(folder, say).check, contact.check],
+            [ExpiryWatch(folder, say).check, contact.check, LogRotation(folder).check],
             together=True,
         )
     finally:

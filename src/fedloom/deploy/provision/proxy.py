@@ -30,6 +30,8 @@ RECEPTION_PATH, RECEPTION = "/v1/site", "flower/reception.json"
 (``operate/reception.py``)."""
 SECRET, SECRET_HEADER = f"{FLOWER}/proxy.secret", "X-Fedloom-Proxy"
 """The file of the secret that the proxy and the SuperLink share, and the header in which the proxy sends it."""
+BURST, CONNECTIONS = 5, 32
+"""Seconds' worth of calls that a site may make at once, and the connections that it may have."""
 OVERHEAD = 1.05
 """The factor by which Flower's envelope may enlarge a message; a megabyte is added to that."""
 
@@ -62,6 +64,12 @@ http {
                      '"$request" $status in=$request_length out=$bytes_sent seconds=$request_time';
     access_log @ACCESS_LOG@ sites;
 
+    # What one site may ask for, by the name in its certificate, so that it does not disturb the others.
+    limit_req_zone $site zone=calls:1m rate=@CALLS@r/s;
+    limit_conn_zone $site zone=connections:1m;
+    limit_req_status 429;
+    limit_conn_status 429;
+
     client_body_temp_path @FOLDER@/body;
     proxy_temp_path @FOLDER@/passing;
     fastcgi_temp_path @FOLDER@/unused;
@@ -84,6 +92,8 @@ http {
         ssl_verify_client on;
         ssl_verify_depth 1;
 
+        limit_req zone=calls burst=@BURST@ nodelay;
+        limit_conn connections @CONNECTIONS@;
         client_max_body_size @MEGABYTES@m;
         client_header_timeout 30s;
         client_body_timeout 60s;
@@ -185,6 +195,9 @@ def nginx_config(
     """
     values = {
         "ACCESS_LOG": ACCESS_LOG,
+        "BURST": str(BURST * settings.max_calls),
+        "CALLS": str(settings.max_calls),
+        "CONNECTIONS": str(CONNECTIONS),
         "CONTROL_PORT": str(settings.control_port),
         "ERROR_LOG": ERROR_LOG,
         "FOLDER": FOLDER,
