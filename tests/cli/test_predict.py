@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import fedloom as fl
 from fedloom.cli.predict import predict
 from fedloom.core.errors import FedloomError
+from fedloom.deploy.model_folder import save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.saved_model import save_model
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
 from fedloom.runs.client_model import client_model
 from fedloom.runs.prepare import prepare

@@ -14,9 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy import saved_model as saving
+from fedloom.deploy import model_folder as saving
+from fedloom.deploy.model_folder import About, save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.saved_model import load_model, model_at, save_model
+from fedloom.deploy.saved_model import load_model, model_at
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
 from fedloom.runs.resolve_config import resolve, task_from_config
 from fedloom.runs.trusted_code import TrustedCode
@@ -39,6 +40,13 @@ def save(folder: Path, blueprint: Blueprint, seed: int = 0, **about: Any) -> Non
     save_model(
         folder, blueprint, row_of(blueprint, seed), **{"client": "north", "method": "fedrep", "round": 2, **about}
     )
+
+
+def sign(folder: Path) -> None:
+    """Write the digests of a changed folder, as somebody does who means harm."""
+    about = About(**json.loads((folder / "model.json").read_text()))
+    files = {path.name: saving.digest_of(path.read_bytes()) for path in folder.iterdir() if path.name != "model.json"}
+    (folder / "model.json").write_bytes(about.model_copy(update={"files": files}).to_json())
 
 
 def samples(count: int = 60) -> torch.Tensor:
@@ -103,7 +111,7 @@ def test_a_new_model_takes_the_place_of_an_older_one(blueprint: Blueprint, tmp_p
         loaded = load_model(tmp_path / "model")
         assert loaded.about.round == number
         assert torch.equal(torch.cat([p.flatten() for p in loaded.model.parameters()]), row_of(blueprint, number))
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert {path.name for path in tmp_path.iterdir()} == {"model", ".model.old"}
 
 
 @pytest.mark.parametrize("renames", [0, 1])
@@ -126,7 +134,7 @@ def test_a_save_that_is_killed_leaves_the_older_model(
     assert load_model(tmp_path / "model").about.round == 1
     save(tmp_path / "model", blueprint, round=3)
     assert load_model(tmp_path / "model").about.round == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert {path.name for path in tmp_path.iterdir()} == {"model", ".model.old"}
 
 
 def test_a_full_disk_is_told_and_leaves_the_older_model(
@@ -180,6 +188,7 @@ def test_tensors_of_another_model_are_refused(blueprint: Blueprint, tmp_path: Pa
         ({**tensors, name: first * torch.inf}, "not finite"),
     ]:
         save_file(changed, path)
+        sign(tmp_path / "model")  # by somebody who writes the digests too
         with pytest.raises(FedloomError, match=message):
             load_model(tmp_path / "model")
 
@@ -187,8 +196,8 @@ def test_tensors_of_another_model_are_refused(blueprint: Blueprint, tmp_path: Pa
 def test_another_format_is_refused(blueprint: Blueprint, tmp_path: Path) -> None:
     save(tmp_path / "model", blueprint)
     path = tmp_path / "model" / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
-    with pytest.raises(FedloomError, match="format 2, but this Fedloom reads format 1"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 3}))
+    with pytest.raises(FedloomError, match="format 3, but this Fedloom reads format 2"):
         load_model(tmp_path / "model")
 
 
@@ -222,6 +231,7 @@ def test_a_folder_that_names_code_of_its_own_does_not_get_it_run(blueprint: Blue
     (tmp_path / "model" / "evil.py").write_text("raise SystemExit('it was run')\n")
     config.write_text(config.read_text().replace('name = "random"', 'name = "evil.py:Evil"'))
     assert "evil.py" in config.read_text()
+    sign(tmp_path / "model")
     with pytest.raises(FedloomError, match=r"names code, the selection '.*evil.py:Evil', which is not run"):
         load_model(tmp_path / "model")
 

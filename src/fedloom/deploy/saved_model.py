@@ -1,29 +1,20 @@
-"""Saved models for ``fedloom predict``: the folder that a site writes at the end of a run, and models of run folders.
+"""Saved models for ``fedloom predict``: of the folder that a site writes at the end of a run, and of run folders.
 
-The folder of a saved model is complete: the run's config, the schema of its inputs and classes, the weights by name,
-and ``model.json``, which says whose model it is and which method trained it. It holds no sample. It is written to a
-temporary folder and renamed, so that it is never incomplete. Its content is not trusted: the tensors must be exactly
-those of such a model, and every number must be finite. No pickle.
+What is in a folder is not trusted: the tensors must be exactly those of such a model, and every number must be finite.
+No pickle. ``model_folder.py`` writes the folder and checks its digests.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import Field
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as packed
 from torch import Tensor, nn
 
-import fedloom
 from fedloom.core.code_consent import only_trusted
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs, prepare_inputs
@@ -31,36 +22,21 @@ from fedloom.core.layout import Layout
 from fedloom.core.model_output import chosen_output
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
-from fedloom.core.validation import validate
 from fedloom.data.schema import DataSchema, InputColumn
+from fedloom.deploy.model_folder import ABOUT, MODEL, About, older_model, whole_model
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.protocol.user_files import named_code
 from fedloom.deploy.settings import load_site
 from fedloom.runs.client_model import client_model
-from fedloom.runs.config_schema import RunConfig, Strict
-from fedloom.runs.folder.atomic_write import write_atomic
-from fedloom.runs.named_parts import PARTS
+from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.resolve_config import load_config, method_from_config, task_settings
 from fedloom.runs.trusted_code import NO_CODE, TrustedCode
 from fedloom.tasks.deployment import input_transform
 from fedloom.tasks.registry import task_builder
 from fedloom.training.evaluation import EVALUATION_BATCH
 
-FORMAT = 1
-MODEL, ABOUT = "model.safetensors", "model.json"
 SITES_MODEL = "model"
 """The folder of a site's model in the site's folder."""
-
-
-class About(Strict):
-    """Whose model it is (empty: shared by all clients), the method that trained it, and after how many rounds."""
-
-    client: str
-    method: str
-    round: int = Field(ge=0)
-    format: int = FORMAT
-    fedloom: str = fedloom.__version__
 
 
 @dataclass(frozen=True)
@@ -132,63 +108,6 @@ def _check_samples(samples: Tensor, column: InputColumn) -> None:
         raise FedloomError(f"the samples are {found}, but this model needs {column.dtype} of shape {column.shape}.")
 
 
-def save_model(
-    folder: Path,
-    blueprint: Blueprint,
-    row: Tensor,
-    *,
-    client: str,
-    method: str,
-    round: int,
-    task: Task | None = None,
-) -> None:
-    """Write a model to a folder, replacing an older one.
-
-    Args:
-        folder: Where the model goes.
-        blueprint: The run that trained it.
-        row: The model's parameters.
-        client: The client whose model it is.
-        method: The name of the method, with its prediction stages.
-        round: The number of finished rounds.
-        task: The client's own task. A model of flows then names the client's own actions.
-    """
-    if not bool(row.isfinite().all()):
-        raise FedloomError(f"the model of {client} has parameters that are not finite: it diverged and is not saved.")
-    tensors = Layout.of(blueprint.server_task({}).model).stacks(row)
-    about = About(client=client, method=method, round=round)
-    aside, older = _beside(folder, "part"), _beside(folder, "old")
-    try:
-        shutil.rmtree(aside, ignore_errors=True)  # left by an interrupted save
-        _for_prediction(blueprint).save(aside, server=False, paths=False)
-        write_atomic(aside / MODEL, packed(tensors, _flow_metadata(blueprint, task, row, about)))
-        write_atomic(aside / ABOUT, about.model_dump_json(indent=1).encode())
-        if folder.exists():
-            shutil.rmtree(older, ignore_errors=True)
-            os.replace(folder, older)
-        os.replace(aside, folder)
-    except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise FedloomError(f"the site's model cannot be saved ({error.strerror}).") from None
-    shutil.rmtree(older, ignore_errors=True)
-
-
-def _flow_metadata(blueprint: Blueprint, task: Task | None, row: Tensor, about: About) -> dict[str, str] | None:
-    """What ``fedloom flows recommend`` needs to know of a model of flows; None for other models."""
-    kind = task_builder(blueprint.config.task.name).flow_model
-    return None if kind is None or task is None else kind.of_task(task, row, about.client, about.method).metadata
-
-
-def _for_prediction(blueprint: Blueprint) -> Blueprint:
-    """The blueprint with the task only, without the method, the parts of the run or the user's metrics."""
-    usual, config = RunConfig(), blueprint.config
-    metrics = [metric for metric in config.task.metrics if not named_code({"task": {"metrics": [metric]}})]
-    trained = {kind.key: getattr(usual, kind.key) for kind in PARTS}
-    trained |= {"method": {"name": "fedavg"}, "task": config.task.model_copy(update={"metrics": metrics})}
-    config = config.model_copy(update=trained)
-    return replace(blueprint, config=config, communal=None, global_test=None)
-
-
 def load_model(folder: Path, trusted: TrustedCode = NO_CODE) -> SavedModel:
     """The model in a folder that ``save_model`` wrote.
 
@@ -196,12 +115,7 @@ def load_model(folder: Path, trusted: TrustedCode = NO_CODE) -> SavedModel:
         folder: The folder.
         trusted: The code of a user's own model, if it has one. What only the folder names is not run.
     """
-    if not folder.is_dir() and _beside(folder, "old").is_dir():
-        folder = _beside(folder, "old")  # a save was interrupted between its two renames
-    for name in (ABOUT, MODEL):
-        if not (folder / name).is_file():
-            raise FedloomError(f"{folder} has no {name}: it is not a saved model, or it is incomplete.")
-    about = _about(folder / ABOUT)
+    folder, about = whole_model(folder)
     with only_trusted(trusted.places, str(folder)):
         blueprint = Blueprint.load(folder, trusted)
         _check_predictable(blueprint.config.task.name, blueprint.schema)
@@ -251,22 +165,21 @@ def model_at(folder: Path, client: str | None = None, trusted: TrustedCode = NO_
 
 
 def saved_model_file(folder: Path) -> Path | None:
-    """The file of the tensors of a site's model, or of a saved model's; None for a folder of something else.
+    """The file of the tensors of a site's model, or of a saved model's, checked; None for a folder of something else.
 
     Args:
         folder: The folder of a site, or of a saved model.
     """
     if (folder / SITE_FILE).is_file():
-        return _model_of_site(folder) / MODEL
-    return folder / MODEL if (folder / ABOUT).is_file() else None
+        folder = _model_of_site(folder)
+    return whole_model(folder)[0] / MODEL if (folder / ABOUT).is_file() or older_model(folder).is_dir() else None
 
 
 def _model_of_site(folder: Path) -> Path:
     """The folder of a site's saved model."""
-    places = (folder / SITES_MODEL, _beside(folder / SITES_MODEL, "old"))  # a save may end between its two renames
-    for place in places:
-        if place.exists():
-            return place
+    place = folder / SITES_MODEL
+    if place.exists() or older_model(place).exists():  # a save may end between its two renames
+        return place
     raise FedloomError(
         f"site {load_site(folder).name} has no model yet: it saves one when the run has ended (fedloom deploy run at "
         "the server starts it)."
@@ -300,25 +213,6 @@ def _check_predictable(task: str, schema: DataSchema | None = None) -> None:
         raise FedloomError(error)
     if schema is not None and schema.target_kind == "tokens" and schema.symbols:
         raise FedloomError(f"task {task} has no class per sample, so there is none to predict.")
-
-
-def _beside(folder: Path, ending: str) -> Path:
-    folder = folder.absolute()
-    return folder.with_name(f".{folder.name}.{ending}")
-
-
-def _about(path: Path) -> About:
-    try:
-        values: Any = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise FedloomError(f"{path} is not valid JSON ({error}): save the model again.") from None
-    if isinstance(values, dict) and values.get("format") != FORMAT:
-        raise FedloomError(
-            f"{path} is of a model in format {values.get('format')!r}, but this Fedloom reads format {FORMAT}: use the "
-            "version that saved it."
-        )
-    about: About = validate(About, values, str(path))
-    return about
 
 
 def _fill(model: nn.Module, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import read_server_state
+from fedloom.runs.folder.manifest import read_checked
 
 SAVED = "model.safetensors"
 """The weights in the folder of a saved model."""
@@ -60,6 +62,7 @@ def model_digest(model: nn.Module) -> str:
 
 def _weights(file: Path, path: str) -> dict[str, Tensor]:
     """The tensors of a file by name."""
+    _check_digest(file)
     try:
         return dict(load_file(file))
     except (SafetensorError, OSError) as error:
@@ -67,6 +70,16 @@ def _weights(file: Path, path: str) -> dict[str, Tensor]:
             f"start_from={path} is not a run's folder and not a .safetensors file ({str(error).splitlines()[0][:80]}): "
             "save weights with safetensors.torch.save_file(model.state_dict(), path)."
         ) from None
+
+
+def _check_digest(file: Path) -> None:
+    """Refuse the weights of a saved model that are not those which its folder lists."""
+    try:
+        listed = json.loads((file.parent / "model.json").read_bytes())["files"][file.name]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # a file of weights alone, or a model of an earlier version
+    if file.is_file():
+        read_checked(file, listed)
 
 
 def _fill(model: nn.Module, weights: Mapping[str, Tensor], path: str) -> None:

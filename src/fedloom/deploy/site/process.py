@@ -28,10 +28,10 @@ from fedloom.core.message import Message
 from fedloom.core.nested_keys import select_prefix
 from fedloom.core.threads import single_thread
 from fedloom.deploy.flower.site_transport import SiteTransport
+from fedloom.deploy.model_folder import save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
-from fedloom.deploy.saved_model import save_model
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
 from fedloom.deploy.site.request_count import RequestCount
