@@ -217,7 +217,7 @@ def test_images_are_predicted_by_name_and_labelled_by_their_folders(folder: Path
         (["run", "new.csv", "--client", "norht"], "run has no client 'norht': did you mean 'north'?"),
         (["north", "new.csv", "--client", "east"], "north is the model of 'north' and not of 'east'"),
         (["east", "new.csv"], "site east has no model yet: it saves one when the run has ended"),
-        (["half", "new.csv"], "half has no model.json: it is not a saved model, or it is incomplete."),
+        (["half", "new.csv"], "half has no model.json, so it is not a whole saved model: "),
         (["server", "new.csv"], "server is the server's, but models are saved at the sites"),
         (["server/run", "new.csv"], "server/run is the server's, but models are saved at the sites"),
         (["nowhere", "new.csv"], "there is no folder nowhere"),

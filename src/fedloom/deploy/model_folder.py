@@ -151,7 +151,7 @@ def older_model(folder: Path) -> Path:
 def _check(folder: Path) -> About:
     """What a model's folder says of itself; a folder that is not what was saved is damaged."""
     if not (folder / ABOUT).is_file():
-        raise Damaged(f"{folder} has no {ABOUT}: it is not a saved model, or it is incomplete")
+        raise Damaged(f"{folder} has no {ABOUT}, so it is not a whole saved model")
     about = _about(folder / ABOUT)
     if about.format == 1:
         return about
