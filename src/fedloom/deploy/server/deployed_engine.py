@@ -122,7 +122,8 @@ class DeployedEngine:
         self.roster.wait_for(self.settings.min_clients)
         self.round = round_number
         self.tickets.begin(round_number)
-        self._note_announcements()
+        if round_number:  # the round before the first may have no record
+            self._note_announcements()
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
         """Send each job to its client's site; None for a job without a valid answer."""
