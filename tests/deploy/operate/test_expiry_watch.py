@@ -80,3 +80,19 @@ def test_a_server_is_warned_of_all_and_goes_on(tmp_path, clock):
     clock[0] = 41
     watch.check()
     assert "The certificate of server expired on 20" in said[2]
+
+
+def test_a_certificate_that_is_just_being_copied_does_not_end_the_server(tmp_path, clock):
+    authority = Authority.new(40)
+    authority.publish(tmp_path)
+    authority.certify_server(tmp_path, "127.0.0.1")
+    (tmp_path / "deploy.toml").write_bytes(to_toml(ServerSettings(sites=["north"])))
+    (tmp_path / "keys").mkdir()
+    said: list[str] = []
+    watch = ExpiryWatch(tmp_path, said.append)
+    (tmp_path / "keys" / "north.pem").write_text("-----BEGIN CERT")
+    clock[0] = 20.0
+    watch.check()
+    (tmp_path / "keys" / "north.pem").unlink()
+    watch.check()
+    assert len(said) >= 1

@@ -58,6 +58,17 @@ def test_what_was_usual_is_remembered_without_the_refused():
     assert verdict.refused[3].startswith("reply/row moved by 1e+06, 5e+05 times the usual 2; at most 10 times")
 
 
+def test_one_of_two_sites_cannot_shift_what_is_usual_round_by_round():
+    moved, norms = 1.0, []
+    for _ in range(20):
+        rows = torch.stack([ROW + amount * torch.tensor([1.0, 0, 0, 0]) for amount in (1.0, moved)])
+        known = {"row": torch.tensor(norms, dtype=torch.float64)} if norms else {}
+        verdict = RelativeBounds(10).judge(fl.FedAvg(), Wave([0, 1], Message({"row": ROW})), {"row": rows}, known)
+        norms += list(verdict.norms.values())
+        moved = moved if verdict.refused else 9 * moved
+    assert moved <= 9 * 10 * ROW.norm()
+
+
 @pytest.mark.parametrize(
     ("method", "name", "shape"),
     [(fl.SCAFFOLD(), "c", (4,)), (fl.FedProto(), "prototypes", (3, 4)), (fl.FedAvg(), "gift", (7,))],

@@ -66,6 +66,7 @@ def test_hashes_of_two_clients_find_their_common_nodes() -> None:
     table, ids = match_hashes(torch.tensor([[7, 30, 20, 10, -1], [7, 10, 50, 30, 60], [7, 50, -1, -1, -1]]))
     assert table.tolist() == [[2, 0, -1], [0, 2, 1], [0, -1, -1]]
     assert [some.tolist() for some in ids] == [[10, 30], [10, 30, 50], [50]]
+    assert match_hashes(torch.tensor([[7, 1, 1], [7, 2, -1]]))[0].shape == (2, 0)  # one client sends a hash twice
     nothing, nobody = match_hashes(torch.tensor([[7, 1], [7, 2]]))
     assert nothing.shape == (2, 0)
     assert [len(some) for some in nobody] == [0, 0]

@@ -45,11 +45,18 @@ def start_server_halves(folder: Path) -> NoReturn:
         except connection_errors():  # the SuperLink is starting or ending
             continue
         if token:
-            process = subprocess.Popen([sys.executable, "-P", "-m", MODULE, str(folder)], stdin=subprocess.PIPE)  # noqa: S603
-            if process.stdin is not None:
-                with process.stdin as pipe:
-                    pipe.write(token.encode())
-            started.append(process)
+            try:
+                started.append(_start_server_half(folder, token))
+            except OSError as why:  # no memory, no process numbers: a later run may find some
+                log.error("the server half of a run did not start (%s): repeat fedloom deploy run", why)
+
+
+def _start_server_half(folder: Path, token: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([sys.executable, "-P", "-m", MODULE, str(folder)], stdin=subprocess.PIPE)  # noqa: S603
+    if process.stdin is not None:
+        with process.stdin as pipe:
+            pipe.write(token.encode())
+    return process
 
 
 def server_app() -> Any:

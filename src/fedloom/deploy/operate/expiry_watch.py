@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import role_of
 from fedloom.deploy.provision.certificates import check_certificates, days_left, expiry_warnings
 
@@ -39,8 +40,11 @@ class ExpiryWatch:
         self.next = time.monotonic() + EVERY
         if self.ends:
             check_certificates(self.folder)
-        days = days_left(self.folder)
-        for name, warning in expiry_warnings(self.folder).items():
+        try:
+            days, warnings = days_left(self.folder), expiry_warnings(self.folder)
+        except FedloomError:  # a file that is just being copied here: it is read again at the next look
+            return
+        for name, warning in warnings.items():
             if self.warned.get(name) != days[name]:
                 self.warned[name] = days[name]
                 self.say(warning)

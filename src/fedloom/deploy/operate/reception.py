@@ -166,12 +166,14 @@ def open_reception(folder: Path, say: Callable[[str], None]) -> Iterator[Recepti
     desk, secret = Reception(folder, say), secrets.token_hex(32)
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = 30  # of a connection that says nothing
+
         def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            text = self.rfile.read(min(length, LARGEST))
             data, status = b"", 403
-            if secrets.compare_digest(self.headers.get("X-Secret", ""), secret):
+            if secrets.compare_digest(self.headers.get("X-Secret", "").encode(), secret.encode()):
                 try:
+                    length = min(max(0, int(self.headers.get("Content-Length") or 0)), LARGEST)
+                    text = self.rfile.read(length)
                     who = [self.headers.get(f"X-Site-{name}", "") for name in ("Name", "Serial", "Address")]
                     data, status = json.dumps(desk.answer(who[0], who[1], who[2], json.loads(text))).encode(), 200
                 except (ValueError, TypeError, AttributeError):

@@ -25,6 +25,9 @@ from fedloom.rounds.jobs import Tensors
 from fedloom.rounds.reply_norms import change_norms, median_of_others
 from fedloom.rounds.screening import Verdict, received_weights
 
+FEWEST = 3
+"""Only an exchange with this many replies says what is usual: one of two could shift their median round by round."""
+
 
 @dataclass(frozen=True)
 class RelativeBounds:
@@ -56,6 +59,8 @@ class RelativeBounds:
                     f"{float(usual[place]):.3g}; at most {self.factor:g} times is allowed (max_ratio)",
                 )
         fine = torch.tensor([place not in refused for place in range(len(wave.ids))], dtype=torch.bool)
+        if int(fine.sum()) < FEWEST:
+            return Verdict(refused)
         return Verdict(refused, {name: median for name, sizes in found.items() if (median := _median(sizes[fine])) > 0})
 
 

@@ -68,7 +68,8 @@ def match_hashes(hashes: Tensor) -> tuple[Tensor, list[Tensor]]:
             "site.toml."
         )
     nodes = hashes[:, 1:]
-    found, times = torch.unique(nodes[nodes >= 0], return_counts=True)
+    once = torch.cat([row[row >= 0].unique() for row in nodes])  # a hash that one client sends twice is not shared
+    found, times = torch.unique(once, return_counts=True)
     is_shared = torch.isin(nodes, found[times > 1])
     mine = []
     for row, some in zip(nodes, is_shared, strict=True):
