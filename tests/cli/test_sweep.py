@@ -65,7 +65,7 @@ def test_a_report_of_a_sweep_never_pools_two_combinations(fedloom):
 def test_a_combination_that_diverges_is_left_out_and_the_others_go_on(fedloom, tmp_path):
     done = fedloom("sweep", *SMALL, "--grid", "local.lr=0.1,1e20", "--out", "a", "--json")
     assert done.returncode == 3
-    assert done.stderr.startswith("lr=1e20 stopped: fedavg diverged in round 1")
+    assert done.stderr.startswith("lr=1e+20 stopped: fedavg diverged in round 1")
     values = json.loads(done.stdout)
     good, bad = values["combinations"]
     assert (good["mark"], bad["mark"]) == ("best", "left out")

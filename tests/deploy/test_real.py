@@ -100,7 +100,9 @@ def test_owners_of_n8n_workflows_train_together_and_no_private_word_crosses_the_
     deployment: Deployment, tmp_path: Path
 ) -> None:
     """Folders of exports, FedHybridAvgLGDual and FedPredict: the simulator's numbers, and models that recommend."""
-    flows = {owner.name: [flow for flow in owner.flows if is_simple(flow)] for owner in read_n8n().organisations}
+    flows = {
+        owner.name: [flow for flow in owner.flows if is_simple(flow)] for owner in read_n8n(DATA_FOLDER).organisations
+    }
     for folder, owners in (("flows", OWNERS), ("sample", SAMPLE)):
         for name, owner in owners.items():
             workflows = [export(flow, f"{owner} workflow {i}: {flow.name}") for i, flow in enumerate(flows[owner])]

@@ -7,6 +7,7 @@ import json
 import shutil
 import socket
 import ssl
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -240,7 +241,9 @@ def test_another_user_of_this_machine_does_not_see_a_private_folder(tmp_path, mo
         code, text, headers = get(server, "/")
         assert (code, "private" in text) == (401, True)
         assert "WWW-Authenticate" not in headers  # there is no token to ask for
-    shutil.copytree(folder, tmp_path / "open")
-    (tmp_path / "open").chmod(0o755)
-    with serving(tmp_path / "open") as server:
-        assert get(server, "/")[0] == 200
+    with tempfile.TemporaryDirectory() as above:  # below a folder that everybody may pass, as /tmp is
+        opened = Path(shutil.copytree(folder, Path(above) / "open"))
+        for place in (Path(above), opened):
+            place.chmod(0o755)
+        with serving(opened) as server:
+            assert get(server, "/")[0] == 200

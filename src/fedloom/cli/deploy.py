@@ -232,8 +232,8 @@ def request(
     site = folder.resolve().name if name is None else name
     check_name(site)
     path = write_request(folder, site)
-    typer.echo(f"{path}")
-    typer.echo(f"Send {path.name} to the operator; client.key and node.key stay here.")
+    say(f"{path}")
+    say(f"Send {path.name} to the operator; client.key and node.key stay here.")
 
 
 @app.command()
@@ -259,8 +259,8 @@ def add(
     from fedloom.deploy.provision.membership import takes_part_in
 
     place = admit(site, folder, authority, request_file, rehearsal)
-    typer.echo(f"{place}")
-    typer.echo(f"Give the folder to {site} alone. It takes part {takes_part_in(site, folder)}.")
+    say(f"{place}")
+    say(f"Give the folder to {site} alone. It takes part {takes_part_in(site, folder)}.")
     _apply(folder, f"{site} may connect now.", f"{site} may connect when the server has this folder and is started.")
 
 
@@ -290,7 +290,7 @@ def renew(folder: Deployment = Path("deploy"), days: Days = 365, authority: Auth
     from fedloom.deploy.provision.membership import renew as make
 
     for name, place in make(folder, authority, days).items():
-        typer.echo(f"{name}: {place}/{{{','.join(SITE_FILES)}}}")
+        say(f"{name}: {place}/{{{','.join(SITE_FILES)}}}")
     _apply(folder, "The server uses its new certificate.", "The server uses its new certificate when it is started.")
 
 
@@ -301,7 +301,7 @@ def _apply(folder: Path, running: str, not_running: str) -> None:
     from fedloom.deploy.provision.membership import find_server
 
     home = find_server(folder)
-    typer.echo(running if wait_until_admitted(home, pid_file(home)) else not_running)
+    say(running if wait_until_admitted(home, pid_file(home)) else not_running)
 
 
 def _say(text: str) -> None:

@@ -80,10 +80,11 @@ def status_lines(status: Status) -> list[str]:
 
 def show_status(reader: StatusReader, as_json: bool) -> None:
     """Show a status until the user stops it: a table in a terminal, elsewhere its lines whenever they change."""
-    from rich.console import Console
     from rich.live import Live
 
-    console, before = Console(), ""
+    from fedloom.cli.console import PlainConsole
+
+    console, before = PlainConsole(), ""
     if console.is_terminal and not as_json:
         with Live(console=console, auto_refresh=False) as live:
             while True:

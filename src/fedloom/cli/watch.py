@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedloom.cli.say import say
+
 PORT = 8711
 
 
@@ -31,12 +33,12 @@ def watch(
     from fedloom.watch.server import WatchServer
 
     server = WatchServer(folder, bind, port)
-    typer.echo(f"Watching {folder}: {server.url}")
+    say(f"Watching {folder}: {server.url}")
     if server.access.token:
-        typer.echo(f"Other users and machines need the token in {folder / TOKEN} (as password, any name).")
+        say(f"Other users and machines need the token in {folder / TOKEN} (as password, any name).")
     try:
         server.serve_forever()
     except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
+        say("stopped", err=True)
     finally:
         server.end()

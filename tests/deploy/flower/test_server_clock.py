@@ -99,7 +99,7 @@ def test_a_real_superlink_accepts_nodes_whose_clocks_are_minutes_off_and_refuses
         for name, off in minutes.items():
             site = tmp_path / "d" / name
             command = supernode_command(site)
-            command = [command[0], "-c", SKEWED, off, *command[3:]]
+            command = [command[0], "-c", SKEWED, off, command[-1]]
             programs.append(start_program(name, command, tmp_path / f"{name}.log", environment(site / "flower"), site))
         for node in programs[1:]:
             wait_until_ready(node, lambda node=node: NODE_READY in node.output(), str, NODE_FAILED)

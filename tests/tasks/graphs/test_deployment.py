@@ -11,7 +11,7 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.data.schema import ClientSizes
-from fedloom.deploy.explain import explanation_text
+from fedloom.deploy.explanation_text import explanation_text
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.rounds.jobs import Job

@@ -38,7 +38,7 @@ OVERHEAD = 1.05
 _TEMPLATE = """\
 # Written by fedloom deploy init from deploy.toml.
 # Start it with:  nginx -p THIS_FOLDER -c nginx.conf -g 'daemon off;'
-worker_processes 1;
+@USER@worker_processes 1;
 worker_shutdown_timeout 5s;  # open connections end with the settings that they were opened under
 pid @PID@;
 error_log @ERROR_LOG@ notice;
@@ -171,6 +171,11 @@ def write_proxy_config(folder: Path, settings: ServerSettings) -> None:
     write_private(folder / CONFIG, nginx_config(settings, proxy_secret(folder), revoked, reception))
 
 
+def _user_line() -> str:
+    """nginx that root starts gives its work to `nobody`, whose other processes could read its memory: not here."""
+    return "user root root;\n" if os.geteuid() == 0 else ""
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can ever read, at once or not at all."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -202,6 +207,7 @@ def nginx_config(
         "ERROR_LOG": ERROR_LOG,
         "FOLDER": FOLDER,
         "LISTEN": listen_on(settings.host, settings.port),
+        "USER": _user_line(),
         "MEGABYTES": str(math.ceil(settings.max_megabytes * OVERHEAD) + 1),
         "PID": PID,
         "RECEPTION_PATH": RECEPTION_PATH,

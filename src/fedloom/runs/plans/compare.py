@@ -13,6 +13,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import flatten
+from fedloom.core.validation import read_toml
 from fedloom.methods.registry import METHODS
 from fedloom.runs.config_schema import DEFAULT_ROUNDS
 from fedloom.runs.folder.old_folders import refuse_other_version
@@ -99,8 +100,8 @@ def write_comparison(
     """
     grown = dict(plan)
     if (folder / PLAN).exists():
+        refuse_other_version(folder, read_toml(folder / PLAN), PLAN)
         before = load_plan(folder, PLAN)
-        refuse_other_version(folder, before, PLAN)
         rounds = before["config"].get("rounds", DEFAULT_ROUNDS)
         grown = {
             "methods": [*dict.fromkeys((*before["methods"], *plan["methods"]))],

@@ -234,8 +234,8 @@ def load_plan(folder: Path, file: str) -> dict[str, Any]:
 
 def read_plan(folder: Path, file: str, has_task: bool = False) -> dict[str, Any]:
     """Read a plan to resume it; the plan of another version is refused, and one whose task is not there."""
+    refuse_other_version(folder, read_toml(folder / file), file)
     plan = load_plan(folder, file)
-    refuse_other_version(folder, plan, file)
     refuse_changed_code(plan, folder)
     if plan.get("task_is_an_object") and not has_task:
         kind = PLAN_FILES[file]
