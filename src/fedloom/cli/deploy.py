@@ -46,7 +46,7 @@ def init(
         int, typer.Option("--control-port", help="The SuperLink's own port, loopback only.")
     ] = 8000,
     site_port: Annotated[
-        int, typer.Option("--site-port", help="The first site's loopback port; the others follow.")
+        int, typer.Option("--site-port", help="Not used any more: a site's programs talk over a Unix socket.")
     ] = 9094,
     evaluator: Annotated[
         str | None, typer.Option("--evaluator", help="A site that only evaluates the shared model and never trains.")

@@ -117,12 +117,12 @@ def server_readme(settings: ServerSettings, until: datetime) -> str:
     everyone = settings.everyone
     door = (
         f"Open port {settings.port} of this machine to the sites, and no other. Port {settings.control_port} must stay "
-        "closed: anyone who can reach it can submit runs. Sites connect through nginx (nginx.conf), which requires "
+        "closed: it is for nginx alone. Sites connect through nginx (nginx.conf), which requires "
         "their certificates and passes on only their calls; proxy/access.log lists who connected and who was refused."
     )
     bare = (
-        f"There is no proxy (proxy = false): anyone who can reach port {settings.port} and has ca.crt can register "
-        "sites and submit runs. Let only the sites' machines reach it, for instance in a private network."
+        f"There is no proxy (proxy = false): anyone who can reach port {settings.port} can send calls of nodes to "
+        "it. Let only the sites' machines reach it, for instance in a private network."
     )
     needs = f"    pip install 'fedloom[deploy]=={fedloom.__version__}'" + (
         "\n\nand nginx, from your system's packages." if settings.proxy else ""
