@@ -109,8 +109,8 @@ class StatusReader:
             curves=_curves(config),
             bytes_up=sum(records.up),
             bytes_down=sum(records.down),
-            began=_modified(self.run / "config.toml"),
-            last_record=_modified(self.run / METRICS) if records.rounds else None,
+            began=_change_time(self.run / "config.toml"),
+            last_record=_change_time(self.run / METRICS) if records.rounds else None,
             round_seconds=records.round_seconds,
             patience=settings.deadline + settings.join_timeout if settings else Status.patience,
             participants=_worst_first(participants),
@@ -225,7 +225,7 @@ class StatusReader:
             phase="interrupted" if process is None else "running" if said else "waiting",
             reason=said or ("" if process else f"it is not running: fedloom deploy client {self.folder} starts it."),
             process=process,
-            last_record=_modified(self.folder / "logs" / "site.log"),
+            last_record=_change_time(self.folder / "logs" / "site.log"),
             versions=_versions(self._config),
             **_certificate_facts(deployment),
             audit=_audit_words(deployment.audit()),
@@ -315,7 +315,7 @@ def _audit_words(trail: AuditTrail) -> str:
     return f"{len(trail.entries)} entries, the chain is whole" if trail.entries else "none"
 
 
-def _modified(path: Path) -> float | None:
+def _change_time(path: Path) -> float | None:
     try:
         return path.stat().st_mtime
     except OSError:

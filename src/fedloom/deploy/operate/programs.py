@@ -44,7 +44,7 @@ class Program:
     old_began: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.known = _modified(old_log(self.log))
+        self.known = _change_time(old_log(self.log))
 
     @property
     def has_ended(self) -> bool:
@@ -54,7 +54,7 @@ class Program:
     def output(self) -> str:
         """The program's output so far; only the end if it is long."""
         old = old_log(self.log)
-        if (modified := _modified(old)) != self.known:  # the log was rotated
+        if (modified := _change_time(old)) != self.known:  # the log was rotated
             self.old_began, self.began, self.known = (0 if self.has_old else self.began), 0, modified
             self.has_old = True
         data = _tail(old, self.old_began) if self.has_old else b""
@@ -75,7 +75,7 @@ class Program:
         self.process.wait()
 
 
-def _modified(path: Path) -> int:
+def _change_time(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:

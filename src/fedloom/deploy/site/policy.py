@@ -87,7 +87,7 @@ class Policy:
         settings, where = _canonical(site.policy), f"site {site.name}: policy in {SITE_FILE}"
         _check_tensors(settings.tensors or {}, {method: sends}, where)
         for name in settings.methods or ():
-            _declared(name, {method: sends}, f"methods of {where}")
+            _declarations_of(name, {method: sends}, f"methods of {where}")
         for step in settings.channel or ():
             _check_step(step, runtime.steps, where)
         rounds, width = blueprint.config.rounds, len(blueprint.initial)
@@ -107,9 +107,9 @@ class Policy:
         """Why the site takes no part in the run at all; empty if it does."""
         runs, methods = self.settings.runs, self.settings.methods
         if runs is not None and self.digest not in runs and self.run not in runs:
-            return f"it takes part in {_listed(runs, 'run')}, and this one is {self.digest} ({self.run})"
+            return f"it takes part in {_enumeration(runs, 'run')}, and this one is {self.digest} ({self.run})"
         if methods is not None and self.method not in methods:
-            return f"it takes part in {_listed(methods, 'method')}, and this run's is {self.method}"
+            return f"it takes part in {_enumeration(methods, 'method')}, and this run's is {self.method}"
         lacking = [reason for step in self.settings.channel or () if (reason := self._lacks(step))]
         return lacking[0] if lacking else ""
 
@@ -212,13 +212,13 @@ def _canonical(settings: PolicySettings) -> PolicySettings:
 
 def _check_tensors(tensors: Mapping[str, list[str]], own: Mapping[str, Declared], where: str) -> None:
     for method, names in tensors.items():
-        declared = _declared(method, own, f"tensors of {where}")
+        declared = _declarations_of(method, own, f"tensors of {where}")
         for name in names:
             if declared is not None and name not in declared:
                 raise unknown(f"tensor of {method} in tensors of {where}:", name, declared)
 
 
-def _declared(method: str, own: Mapping[str, Declared], where: str) -> Declared | None:
+def _declarations_of(method: str, own: Mapping[str, Declared], where: str) -> Declared | None:
     """What a method declares to send; None if it is a user-defined one that this run does not have."""
     if method in own:
         return own[method]
@@ -246,7 +246,7 @@ def _step_name(step: ChannelStep) -> str:
     return str(part_values(step, CHANNELS)["name"]).rpartition("/")[2]
 
 
-def _listed(names: list[str], what: str) -> str:
+def _enumeration(names: list[str], what: str) -> str:
     return f"the {what}{'' if len(names) == 1 else 's'} {', '.join(names)}" if names else f"no {what}"
 
 
