@@ -223,6 +223,6 @@ def simulate(plan: Plan, who: Mapping[int, Sequence[int]] | None = None, folder:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting for disks, and short waits for sites: what is written and in which order stays the same."""
     monkeypatch.setattr("os.fsync", lambda _: None)
-    monkeypatch.setattr("fedloom.deploy.server.deployed_engine.POLL", 0.02)
-    monkeypatch.setattr("fedloom.deploy.server.deployed_engine.CONNECTION_CHECK", 0.02)
+    monkeypatch.setattr("fedloom.deploy.server.pending_requests.POLL", 0.02)
+    monkeypatch.setattr("fedloom.deploy.server.pending_requests.CONNECTION_CHECK", 0.02)
     monkeypatch.setattr("fedloom.deploy.server.roster.POLL", 0.02)

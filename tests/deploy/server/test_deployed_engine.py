@@ -720,7 +720,7 @@ def test_what_passed_on_the_wire_is_counted(tmp_path):
     assert local.engine is not None
     updates = [s for s in local.transport.sent if s.request.kind == "update"]
     down = sum(len(data) for _, data in local.transport.down[3:])
-    assert local.engine.wire == {
+    assert local.engine.pending.wire == {
         "messages": 9, "bytes_down": down, "bytes_up": sum(len(sent.answer) for sent in updates)
     }  # fmt: skip
 

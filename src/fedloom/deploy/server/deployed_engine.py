@@ -1,9 +1,7 @@
 """The engine of a deployed run: each job of one client is a message to its site, and its result the checked answer.
 
-An exchange ends when all sites have answered or the deadline has passed. A site that is not connected, does not answer
-in time, reports an error or sends an invalid answer is excluded with a reason, and the round goes on without it. A site
-that restarts during its work gets the message again; it starts from the same state, so it computes the same. While
-other sites are at work it has until the deadline to return, and after that ``reconnect_timeout`` seconds.
+A site that is not connected, does not answer in time (``pending_requests.py``), reports an error or sends an invalid
+answer is excluded with a reason, and the round goes on without it.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -21,20 +18,12 @@ from torch import Tensor
 
 from fedloom.core.declarations import Scalar, Statistic
 from fedloom.core.message import Message
-from fedloom.deploy.flower.polling import POLL, PollDelay
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
 from fedloom.deploy.protocol.score_validation import ScoreBounds
-from fedloom.deploy.protocol.wire import (
-    RejectedMessage,
-    RequestKind,
-    SiteAnswer,
-    SiteRequest,
-    pack,
-    printable_line,
-    unpack,
-)
+from fedloom.deploy.protocol.wire import RejectedMessage, RequestKind, SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.server.pending_requests import PendingRequests, SentRequest
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings
@@ -42,42 +31,10 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
 
 log = logging.getLogger("fedloom")
-CONNECTION_CHECK = 1.0
-"""Seconds between two checks of who is connected, during an exchange."""
-FINAL_FETCH = 2.0
-"""Seconds to wait for an answer that is arriving at the deadline."""
-GONE = "gone "
-"""Prefix of the key of a message that was lost with its site."""
 HEADERS = 1 << 16
 """Most bytes that Flower adds to a message."""
-DEADLINES_TO_LIVE = 2
-"""A message expires after this many deadlines; until then a late answer is still reported."""
 MEASURED = ("update", "ask", "score", "global", "confusion")
 """Requests whose answers may hold measurements of the task's score."""
-RESENDS = 2
-"""How often a site that restarts gets the same message again in one exchange."""
-
-
-@dataclass(frozen=True)
-class PendingRequest:
-    """A request that was sent: to whom, what it asks, and what its answer must be like."""
-
-    client: int
-    node: int
-    request: SiteRequest
-    data: bytes
-    expected: ExpectedAnswer
-    sent_at: float
-    attempts: int = 1
-    gone_since: float | None = None
-    """When its site was found to be disconnected."""
-    gone_reason: str = "lost its connection"
-    sent_again: bool = False
-    """Whether a later message asks the same. This one may still be answered, if only the connection was cut."""
-
-
-Pending = dict[str, PendingRequest]
-"""Sent requests by the id of their message."""
 
 
 class DeployedEngine:
@@ -105,14 +62,11 @@ class DeployedEngine:
         transport.limit = self.limit + HEADERS
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
-        self.overdue: Pending = {}
-        self.idle_since: float | None = None
-        """Since when every site whose answer is missing has been disconnected; None while one is at work."""
+        self.pending = PendingRequests(transport, roster, settings, self._exclude)
         self.accepted: dict[int, str] = {}
         """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
         self.states_before: dict[int, str] = {}
         """The tickets of the states before the last exchange, by client."""
-        self.wire = {"messages": 0, "bytes_down": 0, "bytes_up": 0}
 
     # -- the engine's interface
 
@@ -173,26 +127,10 @@ class DeployedEngine:
             The results of the accepted answers, by client.
         """
         self.accepted.clear()
-        self.idle_since = None
-        waiting = self._send_all(requests, form, received or {})
+        self._send_all(requests, form, received or {})
         results: dict[int, Tensors] = {}
-        delay, end = PollDelay(POLL / 2), time.monotonic() + self.settings.deadline
-        next_check = time.monotonic() + CONNECTION_CHECK
-        while waiting and time.monotonic() < end:
-            ids, seconds = _message_ids(waiting, self.overdue), max(FINAL_FETCH, end - time.monotonic())
-            for reply in self.transport.fetch(ids, seconds):
-                self._receive(reply, waiting, results)
-            if time.monotonic() > next_check:
-                self._check_connections(waiting)
-                next_check = time.monotonic() + CONNECTION_CHECK
-            if waiting:
-                delay.sleep()
-        for reply in self.transport.fetch(_message_ids(waiting), FINAL_FETCH):  # arrived behind a slow one
-            self._receive(reply, waiting, results)
-        while waiting:
-            name, sent = next(iter(waiting.items()))
-            late = f"no answer within {self.settings.deadline:g} s"
-            self._give_up(name, waiting, late if sent.gone_since is None else sent.gone_reason)
+        for sent, reply in self.pending.collect():
+            self._receive(sent, reply, results)
         if form is None:
             self._exclude_odd_forms(requests, results)
         self.states_before = dict(self.tickets.state)
@@ -231,9 +169,8 @@ class DeployedEngine:
         requests: Mapping[int, tuple[SiteRequest, dict[str, Tensor]]],
         form: Any,
         received: Mapping[int, Message],
-    ) -> Pending:
+    ) -> None:
         nodes = self.roster.nodes()
-        waiting: Pending = {}
         for client, (request, tensors) in requests.items():
             node, sizes = nodes.get(client), self.roster.sizes.get(client)
             if node is None or sizes is None:
@@ -255,41 +192,12 @@ class DeployedEngine:
                 self.forms.most_steps(sizes),
             )
             data = pack(request, tensors)
-            self._send(PendingRequest(client, node.number, request, data, expected, time.time()), waiting)
-        return waiting
+            self.pending.send(SentRequest(client, node.number, request, data, expected, time.time()))
 
-    def _send(self, sent: PendingRequest, waiting: Pending) -> None:
-        seconds, group = DEADLINES_TO_LIVE * self.settings.deadline, str(sent.request.round)
-        ids = self.transport.send({sent.node: sent.data}, seconds, group)
-        if sent.node not in ids:
-            self._exclude(sent.client, sent.request.kind, "the message could not be sent")
-            return
-        waiting[ids[sent.node]] = sent
-        self.wire["messages"] += 1
-        self.wire["bytes_down"] += len(sent.data)
-
-    def _receive(self, reply: ReceivedMessage, waiting: Pending, results: dict[int, Tensors]) -> None:
-        if reply.reply_to in self.overdue:
-            late = self.overdue.pop(reply.reply_to)
-            if reply.error:  # the message has expired, and nobody will answer it
-                return
-            self._exclude(late.client, late.request.kind, f"answer to round {late.request.round} came too late")
-            return
-        sent = waiting.pop(reply.reply_to, None)
-        if sent is None:
-            log.warning("dropped an answer to an unknown request")
-            return
-        self.wire["bytes_up"] += len(reply.data)
+    def _receive(self, sent: SentRequest, reply: ReceivedMessage, results: dict[int, Tensors]) -> None:
         try:
             if reply.unreadable:
                 raise RejectedMessage(reply.unreadable)
-            if reply.error and sent.sent_again:
-                return
-            if reply.error:  # from Flower: the site disconnected during its work, and may return
-                why = f"lost its connection ({printable_line(reply.error, 300)})"
-                gone = replace(sent, gone_since=time.monotonic(), gone_reason=why)
-                waiting[f"{GONE}{sent.request.ticket}"] = gone
-                return
             if reply.node != sent.node:
                 raise RejectedMessage("another site answered in its name")
             answer, tensors = unpack(reply.data, SiteAnswer, self.limit)
@@ -299,8 +207,7 @@ class DeployedEngine:
         except RejectedMessage as why:
             self._exclude(sent.client, sent.request.kind, str(why))
             return
-        for other in [name for name, one in waiting.items() if one.request.ticket == sent.request.ticket]:
-            del waiting[other]  # the same request, sent again
+        self.pending.settle(sent.request.ticket)
         results[sent.client] = self._with_counted_samples(sent.client, tensors)
         if sent.request.kind == "update":
             self.accepted[sent.client] = sent.request.ticket if answer.keeps else ""
@@ -317,50 +224,6 @@ class DeployedEngine:
         """Take into the round's record what must be said of sites' announcements."""
         for client, text in self.roster.take_remarks():
             self._exclude(client, "samples", text)
-
-    def _check_connections(self, waiting: Pending) -> None:
-        """Send again to sites that have restarted, and give up sites that do not return."""
-        nodes, now = self.roster.nodes(), time.monotonic()
-        at_work = any(sent.client in nodes and sent.gone_since is None for sent in waiting.values())
-        self.idle_since = None if at_work else self.idle_since or now
-        for name, sent in list(waiting.items()):
-            node = nodes.get(sent.client)
-            if sent.sent_again or name not in waiting:
-                continue
-            if node is None and (known := self.roster.reason(sent.client)):
-                self._give_up(name, waiting, known)
-                continue
-            if node is not None and node.since > sent.sent_at:
-                if sent.attempts > RESENDS:
-                    self._give_up(name, waiting, f"restarted {sent.attempts} times")
-                    continue
-                waiting[name] = replace(sent, sent_again=True)
-                if name.startswith(GONE):
-                    del waiting[name]
-                log.warning("%s restarted: its request is sent again", self.roster.names[sent.client])
-                again = replace(
-                    sent, node=node.number, sent_at=time.time(), attempts=sent.attempts + 1, gone_since=None
-                )
-                self._send(again, waiting)
-            elif node is None and sent.gone_since is None:
-                waiting[name] = replace(sent, gone_since=now)
-            elif sent.gone_since is not None and self._has_waited_enough(sent.gone_since, now):
-                self._give_up(name, waiting, sent.gone_reason)
-
-    def _has_waited_enough(self, gone_since: float, now: float) -> bool:
-        """Whether all others have answered, and a disconnected site has had its time to return since then."""
-        if self.idle_since is None:
-            return False
-        return now - max(gone_since, self.idle_since) > self.settings.reconnect_timeout
-
-    def _give_up(self, name: str, waiting: Pending, why: str) -> None:
-        """Stop waiting for the answer to a request; a late answer will be reported."""
-        ticket = waiting[name].request.ticket
-        for one in [one for one, sent in waiting.items() if sent.request.ticket == ticket]:
-            sent = waiting.pop(one)
-            if not one.startswith(GONE):
-                self.overdue[one] = replace(sent, data=b"")
-        self._exclude(sent.client, sent.request.kind, why)
 
     def _exclude(self, client: int, kind: str, reason: str) -> None:
         name = self.roster.names[client]
@@ -385,11 +248,6 @@ class DeployedEngine:
             found = None
         nothing = None if found is None else {name: torch.zeros_like(t) for name, t in found.items()}
         return [found, *[nothing] * (len(jobs) - 1)]
-
-
-def _message_ids(*pending: Pending) -> list[str]:
-    """The ids of messages that may still be answered."""
-    return [name for requests in pending for name in requests if not name.startswith(GONE)]
 
 
 def _place(job: Job) -> Tensor:

@@ -189,8 +189,8 @@ def _finish(run: Composition, engine: DeployedEngine, roster: Roster, settings: 
         width = (run.task.layout.width,)
         rows = {client: one["row"] for client, one in sent.items() if _shape(one, "row") == width}
         _write(folder / CROSS_SITE, _cross_site_scores(rows, engine, roster, run))
-    log.info("on the wire: %s", engine.wire)
-    _write(folder / "wire.json", engine.wire)
+    log.info("on the wire: %s", engine.pending.wire)
+    _write(folder / "wire.json", engine.pending.wire)
 
 
 def _cross_site_scores(
