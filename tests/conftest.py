@@ -5,9 +5,17 @@ And Ctrl-C means Ctrl-C: a script's background job ignores it, and every process
 
 from __future__ import annotations
 
+import os
 import signal
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def user_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What Fedloom notes for a user is not noted for the one who tests it."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))

@@ -15,7 +15,7 @@ import tomli_w
 
 import fedloom as fl
 from fedloom.cli.app import app
-from fedloom.core.code_consent import code_digest, code_places, only_trusted
+from fedloom.core.code_consent import code_digest, code_notes, code_places, only_trusted
 from fedloom.core.errors import FedloomError
 from fedloom.core.user_classes import user_callable, user_class
 from fedloom.deploy.saved_model import model_of_run
@@ -191,6 +191,42 @@ def test_resume_asks_for_trust_when_a_folder_names_code_that_was_not_noted(run_f
     with pytest.raises(FedloomError, match="was not noted when the run was started"):
         fl.resume(folder, rounds=2)
     assert not marker.exists()
+
+
+def prepared_folder(run_folder: Path, tmp_path: Path, place: str, name: str) -> tuple[Path, Path]:
+    """What a stranger sends who knows the rules: config, code, and the digests that fit them."""
+    folder, marker = received(run_folder, tmp_path, PLACES[place](name))
+    (folder / "evil.py").write_text(EVIL.format(marker=str(marker)))
+    values = tomllib.loads((folder / "config.toml").read_text())
+    values["made_by"] |= code_notes(values)
+    assert any(note.startswith("code/") for note in values["made_by"])
+    (folder / "config.toml").write_bytes(tomli_w.dumps(values).encode())
+    return folder, marker
+
+
+@pytest.mark.parametrize("place", ["method", "model", "stage"])
+@pytest.mark.parametrize("where", ["inside", "beside", "installed"])
+def test_digests_that_came_with_a_folder_do_not_let_its_code_run(run_folder, tmp_path, monkeypatch, place, where):
+    own = "Method" if place == "method" else "Net"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path / "received"))
+    name = {"inside": f"received/evil.py:{own}", "beside": f"evil.py:{own}", "installed": f"evil:{own}"}[where]
+    folder, marker = prepared_folder(run_folder, tmp_path, place, name)
+    with pytest.raises(FedloomError, match=r"which you have started no run with on this machine: read it, .*--trust"):
+        fl.resume(folder, rounds=2)
+    with pytest.raises(FedloomError, match="--trust"):
+        output(app, "resume", folder, "--rounds", "2")
+    assert not marker.exists()
+
+
+def test_code_that_a_user_ran_elsewhere_is_not_that_of_a_folder(tmp_path):
+    """A copy of her own file in somebody's folder may import what lies beside it there."""
+    mine, sent = start_own(tmp_path), tmp_path / "sent"
+    sent.mkdir()
+    shutil.copy(tmp_path / "mine.py", sent / "mine.py")
+    folder, _ = prepared_folder(mine, sent, "method", f"{sent / 'mine.py'}:Mine")
+    with pytest.raises(FedloomError, match="which you have started no run with on this machine"):
+        fl.resume(folder, rounds=2)
 
 
 def test_a_comparison_asks_as_well(tmp_path):

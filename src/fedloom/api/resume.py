@@ -52,7 +52,8 @@ def resume(
         ray_address: Another Ray cluster, for a run.
         observers: Functions that are called with the record of each round, including the rounds before the stop.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
-        trust: Whether files of your own code that the folder names may run although they have changed since the start.
+        trust: Whether code that the folder names may run although it has changed since the start, or you have started
+            no run with it on this machine.
     """
     folder, trusting = path_from("folder", folder), trust_changed_code(bool(trust))
     kind = next((what for file, what in PLAN_FILES.items() if (folder / file).exists()), None)

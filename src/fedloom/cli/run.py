@@ -86,7 +86,10 @@ def resume(
     ray_address: str | None = None,
     track: o.Track = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run files of own code that have changed since the start, or came with it.")
+        bool,
+        typer.Option(
+            "--trust", help="Run code that the folder names although it has changed, or the folder is from elsewhere."
+        ),
     ] = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,

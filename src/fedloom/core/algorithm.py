@@ -202,6 +202,15 @@ class Algorithm:
         kind = self.declaration(name, message)
         return message.get((kind.of or name) if isinstance(kind, Model) else "")
 
+    def refusals(self, message: Message, replies: Mapping[str, Tensor]) -> Mapping[int, str]:
+        """Why some replies are of no use to the method, by their places; these clients are named and left out.
+
+        Args:
+            message: The message that the replies answer.
+            replies: What the clients replied, decoded, in client order.
+        """
+        return {}
+
     def aggregate(self, server: State, replies: Replies) -> State:
         """The server's state after a round.
 

@@ -3,7 +3,8 @@
 A config names classes as ``file.py:Class`` or ``package.module:Class``. ``run``, ``resume`` and ``conform`` load them.
 Commands that read a folder, which may come from somebody else, do not: inside ``only_trusted`` a name in a config is
 refused unless the user has typed its file, or its class is loaded already. When a run starts, it notes the digest of
-each file, so that ``resume`` can tell whether they are still the same.
+each file, so that ``resume`` can tell whether they are still the same; a user's own list (``started_code``) tells the
+notes of her runs from those in a folder that somebody prepared.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.spec import split_spec
+from fedloom.core.started_code import is_remembered, remember_code
 
 NOTE = "code/"
 """The prefix of a file's digest in the notes of a run (``made_by``)."""
@@ -135,8 +137,18 @@ def code_notes(values: Mapping[str, Any]) -> dict[str, str]:
     return {f"{NOTE}{place}": digest for place, digest in digests.items() if digest is not None}
 
 
+def remember_notes(values: Mapping[str, Any]) -> None:
+    """Put the files that a run or a plan is started with on the user's own list.
+
+    Args:
+        values: The plain values of its config, with the notes.
+    """
+    notes = {note: str(digest) for note, digest in values.get("made_by", {}).items() if note.startswith(NOTE)}
+    remember_code({note.removeprefix(NOTE): digest for note, digest in notes.items()})
+
+
 def refuse_changed_code(values: Mapping[str, Any], where: object) -> None:
-    """Refuse to go on with other files than those that were there when a run or a plan was started.
+    """Refuse to go on with other files than those that this user started a run or a plan with.
 
     Args:
         values: The plain values of its config, with the notes.
@@ -146,13 +158,19 @@ def refuse_changed_code(values: Mapping[str, Any], where: object) -> None:
         return
     notes = values.get("made_by", {})
     for note, digest in code_notes(values).items():
-        if notes.get(note) != digest:
-            place = note.removeprefix(NOTE)
-            why = "has changed since the run was started" if note in notes else "was not noted when the run was started"
-            raise FedloomError(
-                f"{where} runs the code of {place}, which {why}: read it, and repeat the command with --trust "
-                "(trust=True in Python) if it may run, or restore it."
-            )
+        place = note.removeprefix(NOTE)
+        if note not in notes:
+            why = "was not noted when the run was started"
+        elif notes[note] != digest:
+            why = "has changed since the run was started"
+        elif not is_remembered(place, digest):
+            why = "you have started no run with on this machine"
+        else:
+            continue
+        raise FedloomError(
+            f"{where} runs the code of {place}, which {why}: read it, and repeat the command with --trust "
+            "(trust=True in Python) if it may run, or restore it."
+        )
 
 
 def _without_notes(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,9 +78,10 @@ def exchange(
         jobs, results = drop_places(jobs, results, refused)
     merged, decoded = _join(run, wave, jobs, results)
     verdict = run.screen.judge(run.algorithm, wave, decoded, state.norms)
-    if verdict.refused:
-        wave = _leave_out(run, engine, wave, verdict.refused, (need, asked), context.round)
-        jobs, results = drop_places(jobs, results, verdict.refused)
+    refused = {**run.algorithm.refusals(wave.message, decoded), **verdict.refused}
+    if refused:
+        wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
+        jobs, results = drop_places(jobs, results, refused)
         merged, decoded = _join(run, wave, jobs, results)
     ledger.norms.append(verdict.norms)
     for job, result in zip(jobs, results, strict=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom import engines as engine
+from fedloom.core.code_consent import remember_notes
 from fedloom.core.errors import Abandoned, FedloomError, Stopped, unwritable
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
@@ -68,6 +69,7 @@ def execute(
             write_atomic(folder / "partition.json", compact_json(history.partition))
             write_atomic(folder / "config.toml", config)
             save_start(folder)
+            remember_notes(prepared.plain)
         except OSError as error:
             raise unwritable(folder, error, "name another folder") from None
         with explain_full_disk(folder):

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.core.errors import FedloomError
-from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes
+from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, other_salts
 from support.small_graphs import identity_graph
 
 
@@ -70,8 +69,21 @@ def test_hashes_of_two_clients_find_their_common_nodes() -> None:
     nothing, nobody = match_hashes(torch.tensor([[7, 1], [7, 2]]))
     assert nothing.shape == (2, 0)
     assert [len(some) for some in nobody] == [0, 0]
-    with pytest.raises(FedloomError, match="the sites' salts differ"):
-        match_hashes(torch.tensor([[7, 1], [8, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("salts", "others"),
+    [
+        ([7, 7, 7], []),
+        ([7], []),
+        ([7, 8, 7], [1]),
+        ([8, 7, 9, 7], [0, 2]),
+        ([7, 8], [0, 1]),
+        ([7, 8, 7, 8], [0, 1, 2, 3]),
+    ],
+)
+def test_a_salt_that_is_not_that_of_most_is_found(salts: list[int], others: list[int]) -> None:
+    assert other_salts(torch.tensor([[salt, 1, 2] for salt in salts])) == others
 
 
 @settings(max_examples=50, deadline=None)

@@ -18,7 +18,7 @@ from fedloom.rounds.jobs import Job
 from fedloom.runs.resolve_config import resolve
 from fedloom.tasks.graphs.read import save_graph
 from support.graph_sites import SALT, GraphSites, graph_run, write_pieces
-from support.local_transport import NAMES, quick, simulate
+from support.local_transport import NAMES, Sent, change_answer, quick, simulate
 from support.site_tasks import blueprint_of, check_refused, south
 from support.small_graphs import clubs
 from support.small_tables import write_rows
@@ -122,11 +122,45 @@ def test_the_hashes_of_a_site_are_those_of_hmac(tmp_path: Path) -> None:
     assert int(hashes[1]) == int.from_bytes(digest[:8], "big") >> 1
 
 
-def test_sites_with_different_salts_are_told_so(tmp_path: Path) -> None:
+def test_a_site_with_another_salt_is_named_and_left_out_of_the_edges(tmp_path: Path) -> None:
     save_graph(clubs(), tmp_path / "clubs.npz")
     sites = GraphSites(graph_run(tmp_path / "clubs.npz"), tmp_path, (SALT, SALT, SALT + "!"))
-    with pytest.raises(FedloomError, match="the sites' salts differ"):
+    history = sites.play()
+    assert [record["round"] for record in history.records] == [0, 1, 2, 3, 4]
+    excluded = [one for record in history.records for one in record.get("excluded", ())]
+    assert [one["name"] for one in excluded] == [NAMES[2]]
+    assert "its salt is not that of most sites" in excluded[0]["reason"]
+    assert [("gala/chosen" in sites.state(client)) for client in range(3)] == [True, True, False]
+    assert history.records[-1]["selected"] == [0, 1, 2]
+
+
+def test_salts_that_are_all_different_end_the_run_with_a_site_s_name(tmp_path: Path) -> None:
+    save_graph(clubs(), tmp_path / "clubs.npz")
+    sites = GraphSites(graph_run(tmp_path / "clubs.npz"), tmp_path, (SALT, SALT + "?", SALT + "!"))
+    with pytest.raises(FedloomError, match=f"client {NAMES[0]}: its salt is not that of most sites"):
         sites.play()
+
+
+def test_a_site_whose_nodes_nobody_else_has_is_named_and_the_run_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_graph(clubs(), tmp_path / "clubs.npz")
+    sites = GraphSites(graph_run(tmp_path / "clubs.npz"), tmp_path)
+
+    def strange(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        hashes = tensors["reply/hashes"].clone()
+        hashes[:, 1:] = torch.arange(hashes.shape[1] - 1)
+        return {**tensors, "reply/hashes": hashes}
+
+    def meddle(sent: Sent) -> bytes:
+        is_asked = (sent.node, sent.request.kind, sent.request.round, sent.request.turn) == (2, "update", 2, 1)
+        return change_answer(sent, strange) if is_asked else sent.answer
+
+    sites.transport.meddle = meddle
+    history = sites.play()
+    assert len(history.records) == 5
+    assert not any("excluded" in record for record in history.records)
+    assert f"client {NAMES[2]} has no node that another client has" in caplog.text
 
 
 @pytest.mark.parametrize(("salt", "ids", "said"), [("short", True, "set salt in \\[data\\]"), (SALT, False, "no ids")])

@@ -7,13 +7,13 @@ exist already or lead from a node to itself; here both are left out of the searc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fedloom.core.client_graphs import ClientGraph
-from fedloom.core.errors import FedloomError
 
 
 def anchor_means(embeddings: Tensor, ids: Sequence[Tensor]) -> Tensor:
@@ -53,20 +53,27 @@ def anchor_edges(anchors: Tensor, chosen: Tensor) -> Tensor:
     return torch.stack([anchors[there], chosen[there]])
 
 
+def other_salts(hashes: Tensor) -> list[int]:
+    """The places of the clients whose salt is not that of most; all places if no salt is more frequent than the others.
+
+    ``hashes`` has a row per client, which begins with a hash that only depends on the salt.
+    """
+    salts = hashes[:, 0].tolist()
+    (usual, most), *others = Counter(salts).most_common(2)
+    is_tie = any(times == most for _, times in others)
+    return [place for place, salt in enumerate(salts) if is_tie or salt != usual]
+
+
 def match_hashes(hashes: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Which nodes several clients hold, found by the hashes of their ids.
 
-    ``hashes`` has a row per client: a hash that only depends on the salt, those of its nodes, and -1 for no node.
+    ``hashes`` has a row per client: a hash that only depends on the salt, those of its nodes, and -1 for no node. All
+    are of one salt (``other_salts``).
 
     Returns:
         The local numbers of each client's anchors in the order of their hashes, clients × most anchors, with -1 for
         none; and the hashes of each client's anchors.
     """
-    if len(set(hashes[:, 0].tolist())) > 1:
-        raise FedloomError(
-            "the sites' salts differ, so no node of one is found at another: set the same salt in [data] of every "
-            "site.toml."
-        )
     nodes = hashes[:, 1:]
     once = torch.cat([row[row >= 0].unique() for row in nodes])  # a hash that one client sends twice is not shared
     found, times = torch.unique(once, return_counts=True)

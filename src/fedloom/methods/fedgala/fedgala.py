@@ -14,6 +14,7 @@ phase 3 might get no round; see also ``anchors``, ``autoencoder`` and ``fedavgex
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -34,9 +35,10 @@ from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavgexit import FedAvgExit
-from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes
+from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, other_salts
 from fedloom.methods.fedgala.autoencoder import reconstruction, sample_non_edges
 
+log = logging.getLogger("fedloom")
 STRUCTURE, TASK = 0, 1
 """The phases in which clients train."""
 MODEL, CHOSEN, ANCHORS = "gala/row", "gala/chosen", "gala/anchors"
@@ -145,6 +147,10 @@ class FedGala(FedAvgExit):
             replies = yield Wave(ids, Message({"match": most}), turn=1)
             table, found = match_hashes(replies["hashes"])
             ids, turn, shared = replies.ids, 1, {"shared": table}
+            for client, some in zip(ids, found, strict=True):
+                if not len(some):
+                    name = context.task.federation.name(client)
+                    log.warning("client %s has no node that another client has, so it gets no new edges", name)
             anchor_ids = [found[ids.index(client)] if client in ids else table[:0] for client in context.clients]
         if self.augment == "anchors":
             replies = yield Wave(ids, Message({"ask": torch.tensor(True)}, shared), turn=turn + 1)
@@ -152,6 +158,10 @@ class FedGala(FedAvgExit):
             ids, turn, shared = replies.ids, turn + 1, {"anchors": means}
         yield Wave(ids, Message({"draw": torch.tensor(True)}, shared), turn=turn + 1)
         return {}
+
+    def refusals(self, message: Message, replies: Mapping[str, Tensor]) -> Mapping[int, str]:
+        reason = "its salt is not that of most sites: set the same salt in [data] of every site.toml"
+        return dict.fromkeys(other_salts(replies["hashes"]), reason) if "hashes" in replies else {}
 
     # -- the clients' half
 

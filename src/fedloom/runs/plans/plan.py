@@ -19,7 +19,7 @@ from typing import Any
 import fedloom
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.code_consent import NOTE, code_notes, refuse_changed_code
+from fedloom.core.code_consent import NOTE, code_notes, refuse_changed_code, remember_notes
 from fedloom.core.errors import FedloomError, unwritable
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task, check_task
@@ -174,8 +174,9 @@ def write_plan(
         may_change: Keys of the plan, dotted, in which the folder's plan may differ.
     """
     content = plan_bytes(plan, task_is_named)
+    now = tomllib.loads(content.decode())
     if (folder / file).exists():
-        before, now = read_toml(folder / file), tomllib.loads(content.decode())
+        before = read_toml(folder / file)
         refuse_other_version(folder, before, file)
         kind, notes = PLAN_FILES[file], code_notes(before)
         changed = [note for note, digest in before.get("made_by", {}).items() if notes.get(note, digest) != digest]
@@ -200,6 +201,7 @@ def write_plan(
         write_atomic(folder / file, content)
     except OSError as error:
         raise unwritable(folder, error, "name another folder") from None
+    remember_notes(now)
 
 
 def _without(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

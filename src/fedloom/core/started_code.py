@@ -1,0 +1,57 @@
+"""Which files of code this user has started runs with, on this machine: noted outside of every run's folder.
+
+A run notes the digests of its files in its own folder, but whoever makes a folder also makes its notes. So ``resume``
+believes them only where the user's own list has the same file, by its path and its digest.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+log = logging.getLogger("fedloom")
+
+
+def list_path() -> Path:
+    """The user's list: ``fedloom/started_code.jsonl`` in ``$XDG_STATE_HOME`` or ``~/.local/state``."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "fedloom" / "started_code.jsonl"
+
+
+def remember_code(digests: Mapping[str, str]) -> None:
+    """Add files to the user's list; a list that cannot be written is said, and ``resume`` then asks.
+
+    Args:
+        digests: The digest of each file or module, by its place.
+    """
+    path = list_path()
+    lines = [_line(place, digest) for place, digest in digests.items() if not is_remembered(place, digest)]
+    if not lines:
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
+            file.write("".join(lines))
+    except OSError as why:
+        log.warning("%s cannot be written (%s), so fedloom resume will ask for --trust", path, why.strerror)
+
+
+def is_remembered(place: str, digest: str) -> bool:
+    """Whether this user has started a run with a file as it is.
+
+    Args:
+        place: The file or module.
+        digest: Its digest.
+    """
+    try:
+        known = list_path().read_text().splitlines(keepends=True)
+    except (OSError, ValueError):
+        return False
+    return _line(place, digest) in known
+
+
+def _line(place: str, digest: str) -> str:
+    return json.dumps([digest, place]) + "\n"
