@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from fedloom.cli.deploy import app
+from fedloom.cli.deploy.app import app
 from fedloom.deploy.settings import ServerSettings
 from support.paths import REPOSITORY
 

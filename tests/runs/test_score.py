@@ -10,8 +10,8 @@ import torch
 
 import fedloom as fl
 from fedloom.cli.app import app
-from fedloom.cli.live import LiveTable, planned_score
-from fedloom.cli.progress import headline
+from fedloom.cli.terminal.live import LiveTable, planned_score
+from fedloom.cli.terminal.progress import headline
 from fedloom.reports.run_page import report_page
 from fedloom.reports.summary_table import summary, verdict
 from fedloom.runs.history import History

@@ -12,7 +12,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def _live_table(seconds: float, quiet: bool) -> Iterator[Callable[[Move], None]]
     from rich.live import Live
     from rich.table import Table
 
-    from fedloom.cli.console import PlainConsole
+    from fedloom.cli.terminal.console import PlainConsole
 
     def table(move: Move) -> Table:
         shown = Table(caption=f"{max(0.0, move.seconds_left):.0f} of {seconds:.0f} s left")

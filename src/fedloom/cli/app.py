@@ -15,17 +15,17 @@ from fedloom.cli.advise import advise
 from fedloom.cli.compare import compare
 from fedloom.cli.conform import conform
 from fedloom.cli.data import data
-from fedloom.cli.deploy import app as deploy
-from fedloom.cli.flows import flows
+from fedloom.cli.deploy.app import app as deploy
+from fedloom.cli.flows.app import flows
 from fedloom.cli.graphs import app as graphs
 from fedloom.cli.listing import listing
 from fedloom.cli.memory import keep_freed_memory
 from fedloom.cli.predict import predict
+from fedloom.cli.report import report
 from fedloom.cli.reproduce import reproduce
 from fedloom.cli.run import resume, run
-from fedloom.cli.say import VisibleFormatter, say
-from fedloom.cli.show import report
 from fedloom.cli.sweep import sweep
+from fedloom.cli.terminal.say import VisibleFormatter, say
 from fedloom.cli.watch import watch
 from fedloom.core.errors import FedloomError, StoppedWarning
 from fedloom.core.user_errors import describe_user_error

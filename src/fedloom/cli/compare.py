@@ -11,7 +11,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,8 +82,8 @@ def finish_comparison(
 ) -> None:
     """Run the unfinished runs of a comparison, then print its table and verdict and write its report."""
     from fedloom.api.compare import resume_comparison
-    from fedloom.cli.live import LiveTable, planned_score
     from fedloom.cli.run import fail_if_stopped
+    from fedloom.cli.terminal.live import LiveTable, planned_score
     from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.compare import PLAN
     from fedloom.runs.plans.plan import read_plan
@@ -112,7 +112,7 @@ def finish_comparison(
 
 def print_table(rows: list[dict[str, Any]], words: str, score: Score) -> None:
     """Print the comparison: a table of scores and costs, a table of optional columns, and the verdict."""
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
     from fedloom.reports.summary_table import cell_text
 
     console = printer()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from fedloom.conformance.claim import ClaimResult
@@ -48,7 +48,7 @@ def conform(
     chosen = {name: every.get(name) or method_from(name) for name in methods} if methods else every
     for name in chosen:
         claims_for(name, like)  # an unknown --like is refused before any work
-    from fedloom.cli.progress import bars
+    from fedloom.cli.terminal.progress import bars
 
     findings = []
     with bars(as_json, "claim") as progress:
@@ -78,7 +78,7 @@ def _print(findings: list[ClaimResult]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
 
     table = Table(title="claims, and their measured errors")
     for name, how in (("method", "left"), ("claim", "left"), ("error", "right"), ("allowed", "right"), ("", "left")):

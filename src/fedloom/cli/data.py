@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from fedloom.data.federation import Federation
@@ -81,7 +81,7 @@ def data(
 def _get(name: str, source: str, sha256: str | None, as_json: bool) -> None:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    from fedloom.cli.console import PlainConsole
+    from fedloom.cli.terminal.console import PlainConsole
     from fedloom.data.datasets.download import get
 
     console = PlainConsole(stderr=True)
@@ -137,7 +137,7 @@ def _load(
 def _print(federation: Federation, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
 
     console = printer()
     facts = Table(show_header=False, title=summary["title"])

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 
 @dataclass

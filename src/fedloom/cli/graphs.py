@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from fedloom.tasks.graphs.labelled_graph import LabelledGraph
@@ -105,7 +105,7 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
 def _print(source: LabelledGraph, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
 
     console, held = printer(), summary["per_client"]
     table = Table(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 KINDS = (
     "methods",
@@ -62,7 +62,7 @@ def listing(
     from rich.table import Table
     from rich.text import Text
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
 
     table = Table(title=kind, show_header=False)
     for row in rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from fedloom.reproduce.study import StudyOutcome
@@ -37,7 +37,7 @@ def reproduce(
 
     Example:  fedloom reproduce gala-cora --seeds 3 --workers 2
     """
-    from fedloom.cli.live import LiveTable
+    from fedloom.cli.terminal.live import LiveTable
     from fedloom.core.errors import unknown
     from fedloom.reproduce import STUDIES
     from fedloom.reproduce.study import StudyRequest, run_study
@@ -66,7 +66,7 @@ def _list() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
     from fedloom.reproduce import STUDIES
 
     table = Table(title="studies", show_header=False)
@@ -80,7 +80,7 @@ def _show(outcome: StudyOutcome) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
 
     console = printer()
     for part in outcome.tables:

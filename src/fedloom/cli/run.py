@@ -12,7 +12,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from fedloom.runs.history import History
@@ -170,7 +170,7 @@ def _finish(
     work: Any, folder: Path, rounds: int, score: Score, track: list[str] | None, as_json: bool, quiet: bool
 ) -> None:
     """Run with a progress bar and trackers, then write the report and print the result."""
-    from fedloom.cli.progress import bars, observer
+    from fedloom.cli.terminal.progress import bars, observer
     from fedloom.runs.trackers import make_trackers
 
     trackers = make_trackers(track or (), folder, folder.name)
@@ -228,7 +228,7 @@ def _result(history: History, folder: Path) -> dict[str, Any]:
 def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
     from fedloom.runs.statistics import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")

@@ -10,7 +10,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from fedloom.runs.plans.sweep import Sweep
@@ -67,8 +67,8 @@ def sweep(
 
 def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) -> None:
     """Run the unfinished runs of a sweep, then print its table and write its figure and report."""
-    from fedloom.cli.live import LiveTable, planned_score
     from fedloom.cli.run import fail_if_stopped
+    from fedloom.cli.terminal.live import LiveTable, planned_score
     from fedloom.reports.sweep_page import write_sweep_page
     from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.plan import RunFactory, read_plan
@@ -100,7 +100,7 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]]) -> None:
     """Print the sweep as a table, with the best combination first and marked, and the verdict."""
     from rich.table import Table
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
     from fedloom.runs.plans.grid import short_keys
     from fedloom.runs.plans.sweep_table import MARKS, value_text
 

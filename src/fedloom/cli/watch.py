@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 PORT = 8711
 

@@ -12,7 +12,7 @@ import tomli_w
 import torch
 
 import fedloom as fl
-from fedloom.cli.flows import flows as flows_command
+from fedloom.cli.flows.app import flows as flows_command
 from fedloom.core.errors import FedloomError
 from fedloom.data.schema import ClientSizes
 from fedloom.deploy.participant_folder import SITE_FILE

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -82,7 +82,7 @@ def show_status(reader: StatusReader, as_json: bool) -> None:
     """Show a status until the user stops it: a table in a terminal, elsewhere its lines whenever they change."""
     from rich.live import Live
 
-    from fedloom.cli.console import PlainConsole
+    from fedloom.cli.terminal.console import PlainConsole
 
     console, before = PlainConsole(), ""
     if console.is_terminal and not as_json:

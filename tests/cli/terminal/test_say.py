@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedloom.cli.say import VisibleFormatter, say, visible
+from fedloom.cli.terminal.say import VisibleFormatter, say, visible
 from support.paths import REPOSITORY
 
 NAMES = ["[/]", "$x$", "\x1b[31mred\x1b[0m", "<script>a</script>", "$\\frac{", "[bold]b[/bold]", "bell\x07", "\u6f22"]

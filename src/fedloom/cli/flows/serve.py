@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fedloom.cli.recommend import Client, load_recommender
-from fedloom.cli.say import say
+from fedloom.cli.flows.recommend import Client, load_recommender
+from fedloom.cli.terminal.say import say
 
 CONNECTIONS = Path("/proc/net/tcp")
 """Where Linux lists the connections of a machine with their users."""

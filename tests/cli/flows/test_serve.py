@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fedloom.cli.flows import flows
-from fedloom.cli.serve_flows import CONNECTIONS, is_own_connection
+from fedloom.cli.flows.app import flows
+from fedloom.cli.flows.serve import CONNECTIONS, is_own_connection
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from support import small_flows

@@ -7,7 +7,7 @@ import io
 from rich.table import Table
 from rich.text import Text
 
-from fedloom.cli.console import PlainConsole
+from fedloom.cli.terminal.console import PlainConsole
 
 
 def drawn(*things: object) -> str:

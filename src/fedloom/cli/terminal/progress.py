@@ -31,7 +31,7 @@ def bars(quiet: bool, unit: str = "round") -> Iterator[Progress]:
     """A progress display on standard error that counts rounds, or another unit."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fedloom.cli.console import PlainConsole
+    from fedloom.cli.terminal.console import PlainConsole
 
     console = PlainConsole(stderr=True)
     with Progress(

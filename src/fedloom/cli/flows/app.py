@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.generate import generate
-from fedloom.cli.recommend import export, recommend
-from fedloom.cli.say import say
-from fedloom.cli.serve_flows import serve
+from fedloom.cli.flows.generate import generate
+from fedloom.cli.flows.recommend import export, recommend
+from fedloom.cli.flows.serve import serve
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from fedloom.tasks.flows.formats.start_and_ends import Reading

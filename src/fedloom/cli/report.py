@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 
 def report(

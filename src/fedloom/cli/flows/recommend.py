@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

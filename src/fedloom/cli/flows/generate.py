@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.say import say
+from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
     from fedloom.tasks.flows.corpus import Corpus
@@ -45,7 +45,7 @@ def generate(
         return
     from rich.table import Table
 
-    from fedloom.cli.console import printer
+    from fedloom.cli.terminal.console import printer
 
     table = Table(title=corpus.title, caption=f"written to {out}")
     for column in ("group", "organisations", "flows", "points", "extra flows", "ceiling"):

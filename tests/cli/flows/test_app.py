@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedloom.cli.flows import flows
+from fedloom.cli.flows.app import flows
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows import Corpus, Organisation, read_flow, write_packed
 from support.command_line import output

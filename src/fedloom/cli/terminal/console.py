@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from fedloom.cli.say import visible
+from fedloom.cli.terminal.say import visible
 
 
 class PlainConsole(Console):

@@ -37,7 +37,7 @@ class LiveTable:
         what: str = "method",
         score: Score = ACCURACY,
     ) -> None:
-        from fedloom.cli.console import PlainConsole
+        from fedloom.cli.terminal.console import PlainConsole
 
         self.score, self.names = score, (score.shared, score.clients)
         self.seeds, self.what, self.began, self.touched = seeds, what, time.monotonic(), 0

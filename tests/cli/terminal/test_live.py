@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from fedloom.cli.live import LiveTable
+from fedloom.cli.terminal.live import LiveTable
 from fedloom.runs.statistics import CLIENTS, GLOBAL
 
 
