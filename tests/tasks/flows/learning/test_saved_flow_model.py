@@ -15,12 +15,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import fedloom
+from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel, read_flow_model
 from fedloom.tasks.flows.rules import Dialect
 from support import small_flows
+from support.command_line import output
 
 TASK = small_flows.task()
 Tensors = dict[str, Tensor]
@@ -138,6 +140,32 @@ def test_a_file_with_something_wrong_in_it_is_refused(
     file: Path, change: Callable[[Tensors, About], object], message: str
 ) -> None:
     _check_refused(change_file(file, change), message)
+
+
+def _swap_classes(_: Tensors, about: About) -> None:
+    about["classes"][:2] = about["classes"][1::-1]
+
+
+@pytest.mark.parametrize("change", [_tensor(lambda t: t + 1e-6), _swap_classes, _set("method", "another")])
+def test_a_model_that_was_changed_is_found_by_its_digest(
+    file: Path, change: Callable[[Tensors, About], object]
+) -> None:
+    _check_refused(change_file(file, change), "is not what was written (its digest differs)")
+
+
+def test_a_flipped_bit_is_found(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[-400] ^= 1  # the lowest bit of a weight: still a finite number
+    file.write_bytes(data)
+    _check_refused(file, "is not what was written (its digest differs)")
+    for command in ("recommend", "serve"):
+        with pytest.raises(FedloomError, match="its digest differs"):
+            output(app, "flows", command, file, *([file] if command == "recommend" else []))
+
+
+def test_a_file_of_version_1_has_no_digest_and_is_read(file: Path) -> None:
+    change_file(file, _set("method", "older"), version="1", digest="")
+    assert read_flow_model(file).method == "older"
 
 
 def test_a_file_that_is_no_model_is_refused(file: Path, tmp_path: Path) -> None:

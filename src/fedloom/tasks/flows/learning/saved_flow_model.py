@@ -2,12 +2,13 @@
 
 It is a safetensors file (no pickle): the model's tensors and, as JSON, everything that turns a flow into tokens and
 logits into names of actions (schema, classes, embedding widths, dialect), the client, and the method and task that
-trained it. Nothing in it is trusted: the JSON is checked first, the tensors must be exactly those of such a model, and
-every number must be finite.
+trained it, and a digest of all this. Nothing in it is trusted: the JSON is checked first, the tensors must be exactly
+those of such a model and of the digest, and every number must be finite.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from copy import deepcopy
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ from fedloom.tasks.flows.learning.data_points import FlowInputs
 from fedloom.tasks.flows.learning.flow_schema import FlowSchema
 from fedloom.tasks.flows.rules import Dialect
 
-FORMAT, VERSION = "fedloom-flow-model", 1
+FORMAT, VERSION = "fedloom-flow-model", 2
+"""The format and its version. Files of version 1 (up to 0.5) have no digest: they are read unchecked."""
 LARGEST = 256 << 20
 """The most bytes that a model's file may have; real ones have one or two million."""
 MOST = 1_024
@@ -93,7 +95,10 @@ class SavedFlowModel:
             "task": self.task,
             "fedloom": fedloom.__version__,
         }
-        return {"format": FORMAT, "version": str(VERSION), "about": json.dumps(about, ensure_ascii=False)}
+        text = json.dumps(about, ensure_ascii=False)
+        return {
+            "format": FORMAT, "version": str(VERSION), "about": text, "digest": _digest(text, self.model.state_dict()),
+        }  # fmt: skip
 
     def write(self, path: str | Path) -> None:
         """Write the model to one file."""
@@ -118,14 +123,20 @@ def read_flow_model(path: str | Path) -> SavedFlowModel:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
                 raise FedloomError(f"{path} holds tensors, but not a model that fedloom flows export wrote.")
-            if metadata.get("version") != str(VERSION):
+            if metadata.get("version") not in ("1", str(VERSION)):
                 raise FedloomError(
                     f"{path} has version '{brief(metadata.get('version', ''))}' of the format; this Fedloom reads "
                     f"version {VERSION}: export the model again."
                 )
-            return _read(file, parse_json(metadata.get("about", "").encode(), f"{path}, about"), path)
+            text = metadata.get("about", "")
+            saved = _read(file, parse_json(text.encode(), f"{path}, about"), path)
     except (SafetensorError, OSError) as error:
         raise FedloomError(f"{path} is not a readable model ({brief(str(error), 100)}): export it again.") from None
+    if metadata["version"] != "1" and metadata.get("digest") != _digest(text, saved.model.state_dict()):
+        raise FedloomError(
+            f"{path} is not what was written (its digest differs): it was damaged or changed; copy or export it again."
+        )
+    return saved
 
 
 def _read(file: Any, about: JsonValue, path: Path) -> SavedFlowModel:
@@ -185,6 +196,15 @@ def _number(value: JsonValue) -> int:
     if type(value.value) is not int or not 1 <= value.value <= MOST:
         raise value.error(f"expected a whole number from 1 to {MOST:,}")
     return value.value
+
+
+def _digest(about: str, tensors: dict[str, Tensor]) -> str:
+    """The SHA-256 of what a file says of its model, and of every tensor by its name."""
+    found = hashlib.sha256(about.encode(errors="surrogatepass"))
+    for name in sorted(tensors):
+        found.update(f"\n{name}\n".encode())
+        found.update(tensors[name].detach().contiguous().numpy())
+    return found.hexdigest()
 
 
 def _check_finite(tensors: dict[str, Tensor], where: str) -> None:
