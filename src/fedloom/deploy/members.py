@@ -66,9 +66,9 @@ def all_serials(folder: Path, name: str) -> list[str]:
     return [*dict.fromkeys(serial for serial in (*before, site_serial(folder, name)) if serial)]
 
 
-def keep_serials(folder: Path, name: str) -> None:
-    """Note the serial numbers of a site's certificates, before a new one replaces the present."""
-    write_atomic(folder / KEYS / f"{name}.serials", "\n".join(all_serials(folder, name)).encode())
+def serials_text(folder: Path, name: str) -> bytes:
+    """The content of ``NAME.serials`` when a new certificate replaces a site's present one."""
+    return "\n".join(all_serials(folder, name)).encode()
 
 
 def revoked_sites(folder: Path, settings: ServerSettings) -> dict[str, str]:

@@ -29,9 +29,11 @@ from fedloom.deploy.operate.reception import open_reception, visit_notes
 from fedloom.deploy.participant_folder import read_json
 from fedloom.deploy.provision import certificates, folders, membership
 from fedloom.deploy.provision.certificates import Authority, days_left, public_key_of
+from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.proxy import write_proxy_config
 from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import load_server, load_site, to_toml
+from support.kills import kills
 
 pytestmark = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: nobody is asked")
 RUN = 'rounds = 1\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[method]\nname = "fedavg"\n'
@@ -261,11 +263,31 @@ def test_a_running_site_gets_its_renewed_certificate_from_the_server(running):
     assert restarts == [1]
 
 
+def test_a_site_that_is_killed_while_it_takes_renewed_files_starts_again(deploy_folder, tmp_path, monkeypatch):
+    deploy, site = tmp_path / "deploy", tmp_path / "away" / "north"
+    shutil.copytree(deploy_folder, deploy)
+    membership.renew(deploy, days=100)
+    new = {name: (deploy / "server/renewed/north" / name).read_text() for name in membership.SITE_FILES}
+    monkeypatch.setattr(ask_server, "ask_server", lambda *_: ask_server.ServerAnswer(0.0, "", new))
+    contact, lasting = ServerContact(site, load_site(deploy / "north"), print, lambda: None), set()
+
+    def prepare() -> None:
+        shutil.rmtree(site, ignore_errors=True)
+        shutil.copytree(deploy_folder / "north", site)
+
+    for _ in kills(contact.ask, prepare):
+        finish_change(site)  # as a site that starts does
+        certificates.check_certificates(site)
+        check_signature(site)
+        lasting |= set(days_left(site).values())
+    assert lasting == {19, 99}
+
+
 def test_renewed_certificates_that_do_not_fit_the_sites_keys_are_not_taken(running):
     shutil.copytree(running.deploy / "north", running.deploy / "away")
     before = {path.name: path.read_bytes() for path in (running.deploy / "away").iterdir() if path.is_file()}
     membership.renew(running.deploy, days=100)
-    shutil.copyfile(running.server / "renewed/south/client.pem", running.server / "renewed/north/client.pem")
+    shutil.copytree(running.server / "renewed/south", running.server / "renewed/north", dirs_exist_ok=True)
     said: list[str] = []
     running.contact("away", said).ask()
     assert said[0].startswith("The server offers renewed certificates that do not fit this folder: ")

@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key  # noqa: E402
 
 from fedloom.deploy.provision import certificates  # noqa: E402
-from fedloom.deploy.provision.certificates import Authority, check_certificates, make_node_key, write_secret  # noqa: E402
+from fedloom.deploy.provision.certificates import Authority, check_certificates, make_node_key  # noqa: E402
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml  # noqa: E402
+from fedloom.runs.folder.atomic_write import write_private  # noqa: E402
 
 
 def server_folder(folder: Path, authority: Authority, host: str = "127.0.0.1") -> Path:
@@ -127,27 +128,11 @@ def test_an_address_is_named_as_an_address(tmp_path):
     check_certificates(folder)
 
 
-def test_private_keys_are_their_owners_only_and_never_overwritten(authority_folder, tmp_path):
+def test_private_keys_are_their_owners_only(authority_folder):
     secrets = list(authority_folder.rglob("*.key"))
     assert {path.name for path in secrets} == {"ca.key", "server.key", "client.key", "node.key"}
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in secrets)
     assert len({path.read_bytes() for path in secrets}) == len(secrets)
-    write_secret(tmp_path / "x", b"first")
-    with pytest.raises(FileExistsError):
-        write_secret(tmp_path / "x", b"second")
-
-
-def test_a_secret_is_closed_from_its_first_moment(tmp_path, monkeypatch):
-    opened = []
-    real = certificates.os.fdopen
-
-    def watch(handle, mode):
-        opened.append(stat.S_IMODE((tmp_path / "x").stat().st_mode))
-        return real(handle, mode)
-
-    monkeypatch.setattr(certificates.os, "fdopen", watch)
-    write_secret(tmp_path / "x", b"")
-    assert opened == [0o600]
 
 
 def test_a_node_key_is_what_flower_reads(authority_folder):
@@ -219,7 +204,7 @@ def test_a_key_of_another_certificate_is_refused(copy):
 def test_a_file_that_is_missing_or_unreadable_is_named(copy, name, unreadable):
     (copy / "a" / name).unlink()
     if unreadable is not None:
-        write_secret(copy / "a" / name, unreadable)
+        write_private(copy / "a" / name, unreadable)
     with pytest.raises(FedloomError, match=f"a/{name} (cannot be read|is no)"):
         check_certificates(copy / "a")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 
 import pytest
@@ -19,8 +20,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedloom.deploy.provision.certificates import Authority, check_certificates
+from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.key_request import read_request, write_request
 from fedloom.deploy.settings import SiteSettings, to_toml
+from support.kills import kills
 
 
 @pytest.fixture
@@ -75,3 +78,16 @@ def test_what_is_no_request_is_refused(tmp_path, text):
 def test_a_missing_request_is_named(tmp_path):
     with pytest.raises(FedloomError, match="cannot be read"):
         read_request(tmp_path / "none.json")
+
+
+def test_a_request_that_is_killed_leaves_nothing_or_everything(tmp_path):
+    folder, seen = tmp_path / "north", set()
+    for _ in kills(lambda: write_request(folder, "north"), lambda: shutil.rmtree(folder, ignore_errors=True)):
+        finish_change(folder)
+        is_whole = (folder / "request.json").exists()
+        assert {path.exists() for path in (folder / "client.key", folder / "node.key")} == {is_whole}
+        seen.add(is_whole)
+        if not is_whole:
+            write_request(folder, "north")
+        assert read_request(folder / "request.json").site == "north"
+    assert seen == {False, True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,8 +21,10 @@ pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
 
 from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.provision import certificates, key_request, membership
-from fedloom.deploy.provision.certificates import check_certificates, days_left
+from fedloom.deploy.provision.certificates import check_certificates, check_pair, days_left
+from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.signature import check_signature, fingerprint
+from support.kills import kills
 
 RUN = 'rounds = 1\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[method]\nname = "fedavg"\n'
 
@@ -250,3 +253,60 @@ def test_certificates_that_have_expired_are_renewed(deploy, monkeypatch):
 def test_days_that_cannot_be_are_refused(deploy, days):
     with pytest.raises(FedloomError, match=f"days={days}"):
         membership.renew(deploy, days=days)
+
+
+# -- a kill at any step leaves folders that work
+
+
+def start_all(deploy: Path, *names: str) -> None:
+    """What each participant does first when it starts."""
+    for name in ("server", *names):
+        finish_change(deploy / name)
+    check_all(deploy, *names)
+
+
+def anew(made: Path, deploy: Path) -> Callable[[], None]:
+    def copy() -> None:
+        shutil.rmtree(deploy, ignore_errors=True)
+        shutil.copytree(made, deploy)
+
+    return copy
+
+
+@pytest.mark.slow
+def test_a_renewal_that_is_killed_leaves_folders_that_work(deploy_folder, tmp_path):
+    deploy, lasting = tmp_path / "deploy", set()
+    for _ in kills(lambda: membership.renew(deploy, days=100), anew(deploy_folder, deploy)):
+        start_all(deploy, "north", "south")
+        for name in ("north", "south"):
+            check_pair(deploy / name / "client.pem", deploy / name / "client.key", deploy / "server/ca.crt")
+        lasting.add(tuple(sorted(days_left(deploy / "server").values())))
+    assert lasting == {(19, 19, 19), (99, 99, 99)}
+    membership.renew(deploy, days=200)
+    assert set(days_left(deploy / "server").values()) == {199}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("site", ["east", "north"])
+def test_an_addition_that_is_killed_leaves_folders_that_work(deploy_folder, tmp_path, site):
+    """Also where the site was revoked, so that its keys at the server are replaced."""
+    deploy, seen = tmp_path / "deploy", set()
+
+    def prepare() -> None:
+        anew(deploy_folder, deploy)()
+        if site == "north":
+            membership.revoke("north", deploy)
+            shutil.rmtree(deploy / "north")
+
+    for _ in kills(lambda: membership.add(site, deploy), prepare):
+        start_all(deploy, "south")
+        settings = load_server(deploy / "server")
+        is_member = site in settings.everyone and site not in revoked_sites(deploy / "server", settings)
+        seen.add(is_member)
+        if is_member:
+            start_all(deploy, site)
+        else:
+            shutil.rmtree(deploy / site, ignore_errors=True)  # what the error message says if it is there
+            membership.add(site, deploy)
+            start_all(deploy, "south", site)
+    assert seen == {False, True}

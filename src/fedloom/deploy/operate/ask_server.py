@@ -25,12 +25,20 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.operate.programs import connection_problem
 from fedloom.deploy.operate.reception import CLOCK_DIFFERS
 from fedloom.deploy.protocol.wire import printable_line
-from fedloom.deploy.provision.certificates import AUTHORITY, NODE_KEY, SITE, SITE_KEY, check_certificates, public_key_of
+from fedloom.deploy.provision.certificates import (
+    AUTHORITY,
+    NODE_KEY,
+    SITE,
+    SITE_KEY,
+    check_certificates,
+    check_pair,
+    public_key_of,
+)
+from fedloom.deploy.provision.change_files import change_files
 from fedloom.deploy.provision.membership import SITE_FILES
 from fedloom.deploy.provision.proxy import RECEPTION_PATH
 from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import SiteSettings
-from fedloom.runs.folder.atomic_write import write_atomic
 
 EVERY = 10.0
 """Seconds between two questions."""
@@ -253,18 +261,16 @@ class ServerContact:
 
     def _take(self, files: dict[str, str]) -> None:
         """Put renewed files into the folder; what does not fit its keys and its authority is not taken."""
-        before = {name: (self.folder / name).read_bytes() for name in SITE_FILES}
-        authority = public_key_of(self.folder / AUTHORITY)
-        try:
-            for name in SITE_FILES:
-                write_atomic(self.folder / name, files[name].encode())
-            if public_key_of(self.folder / AUTHORITY) != authority:
+
+        def check(draft: Path) -> None:
+            if public_key_of(draft / AUTHORITY) != public_key_of(self.folder / AUTHORITY):
                 raise FedloomError("they are from another authority.")
-            check_certificates(self.folder)
-            check_signature(self.folder)
+            check_pair(draft / SITE, self.folder / SITE_KEY, draft / AUTHORITY)
+            check_signature(self.folder, draft)
+
+        try:
+            change_files(self.folder, {name: files[name].encode() for name in SITE_FILES}, check)
         except FedloomError as why:
-            for name, data in before.items():
-                write_atomic(self.folder / name, data)
             self.say(f"The server offers renewed certificates that do not fit this folder: {why}")
             self.next = time.monotonic() + 60 * EVERY
             return

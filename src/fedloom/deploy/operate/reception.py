@@ -21,14 +21,14 @@ from typing import Any
 
 import fedloom
 from fedloom.deploy import audit_log
-from fedloom.deploy.members import site_serial
+from fedloom.deploy.members import revocations, revoked_sites, site_serial
 from fedloom.deploy.participant_folder import KEYS, REFUSED, RUN, read_json
 from fedloom.deploy.protocol.wire import printable_line
-from fedloom.deploy.provision.certificates import write_secret
 from fedloom.deploy.provision.membership import RENEWED, SITE_FILES
 from fedloom.deploy.provision.proxy import RECEPTION
+from fedloom.deploy.provision.signature import fits_signature
 from fedloom.deploy.settings import load_server
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.atomic_write import write_atomic, write_private
 
 VISITS = "flower/sites.json"
 CLOCK_DIFFERS = 30.0
@@ -84,19 +84,25 @@ class Reception:
             }
             ahead = asked.get("time")
             visit = Visit(now, address, **told, clock_ahead=ahead - now if isinstance(ahead, float) else 0.0)
-            refused, holder = self._refusal(site, visit, str(asked.get("node_key", ""))), self.visits.get(site)
+            refused = self._refusal(site, serial, visit, str(asked.get("node_key", "")))
+            holder = self.visits.get(site)
             if refused and _is_held(holder, visit):  # a copy: the site itself goes on
                 self._record_copy(site, visit)
             else:
                 self.visits[site] = replace(visit, refused=refused)
             write_atomic(self.folder / VISITS, json.dumps({n: asdict(v) for n, v in self.visits.items()}).encode())
             left_out = read_json(self.folder / RUN / REFUSED).get(site, "")
-            return {"time": now, "refused": refused, "left_out": left_out} | self._renewed_files(site, serial)
+            renewed = {} if refused else self._renewed_files(site, serial)
+            return {"time": now, "refused": refused, "left_out": left_out} | renewed
 
-    def _refusal(self, site: str, visit: Visit, node_key: str) -> str:
+    def _refusal(self, site: str, serial: str, visit: Visit, node_key: str) -> str:
         """Why a site may not take part; empty if it may."""
-        if site not in load_server(self.folder).everyone:
+        settings = load_server(self.folder)
+        if site not in settings.everyone:
             return f"the server has no site '{site}': its operator must add it (fedloom deploy add {site})."
+        is_revoked = serial.upper() in {one.serial for one in revocations(self.folder)}
+        if is_revoked or site in revoked_sites(self.folder, settings):
+            return "the operator has revoked this site: its certificate and its key are refused."
         if visit.fedloom != fedloom.__version__:
             return (
                 f"this site runs fedloom {visit.fedloom}, but the server runs {fedloom.__version__}: pip install "
@@ -132,7 +138,10 @@ class Reception:
         place = self.folder / RENEWED / site
         if not (place / SITE_FILES[0]).is_file() or serial.upper() == site_serial(self.folder, site):
             return {}
-        return {"renewed": {name: (place / name).read_text() for name in SITE_FILES}}
+        files = {name: (place / name).read_bytes() for name in SITE_FILES}
+        if not fits_signature(files):  # the operator's command is writing them
+            return {}
+        return {"renewed": {name: content.decode() for name, content in files.items()}}
 
 
 def visit_notes(folder: Path) -> dict[str, str]:
@@ -188,9 +197,8 @@ def open_reception(folder: Path, say: Callable[[str], None]) -> Iterator[Recepti
 
     path = folder / RECEPTION
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    path.unlink(missing_ok=True)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        write_secret(path, json.dumps({"port": server.server_port, "secret": secret}).encode())
+        write_private(path, json.dumps({"port": server.server_port, "secret": secret}).encode())
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
         try:

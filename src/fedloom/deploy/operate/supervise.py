@@ -41,6 +41,7 @@ from fedloom.deploy.operate.programs import (
 from fedloom.deploy.operate.reception import open_reception
 from fedloom.deploy.participant_folder import FLOWER, SERVER_FILE, SITE_FILE, make_private
 from fedloom.deploy.provision.certificates import check_certificates
+from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import write_proxy_config
 from fedloom.deploy.provision.signature import check_signature
@@ -67,6 +68,7 @@ def run_server(folder: Path, say: Say) -> None:
         say: Gets lines for the user.
     """
     check_flower()
+    finish_change(folder)
     settings = load_server(folder)
     check_certificates(folder)
     check_signature(folder)
@@ -158,6 +160,7 @@ def run_site(folder: Path, say: Say) -> None:
         say: Gets lines for the user.
     """
     check_flower()
+    finish_change(folder)
     settings = load_site(folder)
     if not settings.server.rpartition(":")[2].isdigit():
         raise FedloomError(

@@ -11,7 +11,6 @@ Import this module inside functions: it needs the extra ``deploy``.
 from __future__ import annotations
 
 import ipaddress
-import os
 import shlex
 import stat
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import KEYS, role_of
 from fedloom.deploy.settings import load_server, load_site
+from fedloom.runs.folder.atomic_write import write_private
 
 try:
     from cryptography import x509
@@ -93,7 +93,7 @@ class Authority:
 
     def save(self, folder: Path) -> None:
         """Write ``ca.key`` and ``ca.crt`` into the operator's folder."""
-        write_secret(folder / AUTHORITY_KEY, _private_bytes(self.key))
+        write_private(folder / AUTHORITY_KEY, _private_bytes(self.key))
         self.publish(folder)
 
     def publish(self, folder: Path) -> None:
@@ -149,21 +149,15 @@ class Authority:
 def new_private_key(path: Path) -> ec.EllipticCurvePublicKey:
     """Write a new private key, in PEM, and return its public half."""
     key = _new_key()
-    write_secret(path, _private_bytes(key))
+    write_private(path, _private_bytes(key))
     return key.public_key()
 
 
 def make_node_key(private: Path, public: Path) -> None:
     """Write a site's node key, with which the SuperNode signs, and its public half, which the SuperLink registers."""
     key = _new_key()
-    write_secret(private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    write_private(private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
-
-
-def write_secret(path: Path, data: bytes) -> None:
-    """Write a new file that only its owner can ever read."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
 
 
 def general_name(host: str) -> x509.GeneralName:
@@ -177,10 +171,10 @@ def general_name(host: str) -> x509.GeneralName:
 def check_certificates(folder: Path) -> None:
     """Raise an error if a key or a certificate in a participant's folder is missing, damaged or expired."""
     if role_of(folder) == "server":
-        _check_pair(folder / SERVER, folder / SERVER_KEY, folder / AUTHORITY)
+        check_pair(folder / SERVER, folder / SERVER_KEY, folder / AUTHORITY)
         _check_host(folder)
         return
-    _check_pair(folder / SITE, folder / SITE_KEY, folder / AUTHORITY)
+    check_pair(folder / SITE, folder / SITE_KEY, folder / AUTHORITY)
     try:
         load_ssh_private_key(key_bytes(folder / NODE_KEY), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -236,7 +230,14 @@ def _expiry(until: datetime, days: int) -> str:
     return f"expires on {until:%Y-%m-%d}, in {days} {'day' if days == 1 else 'days'}"
 
 
-def _check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
+def check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
+    """Raise an error if a certificate is not one of an authority for a key, or not valid today.
+
+    Args:
+        path: The certificate.
+        key_path: The private key.
+        authority_path: The authority's certificate.
+    """
     authority, certificate, now = _certificate(authority_path), _certificate(path), datetime.now(UTC)
     for whose, checked in ((authority_path, authority), (path, certificate)):
         since, until = checked.not_valid_before_utc, checked.not_valid_after_utc

@@ -206,7 +206,7 @@ def _write(
     authority: Authority,
     requests: Mapping[str, KeyRequest],
 ) -> None:
-    from fedloom.deploy.provision.signature import sign_folder
+    from fedloom.deploy.provision.signature import SIGNATURE, sign_folder
 
     until = authority.certificate.not_valid_after_utc
     own = _make_folder(draft / AUTHORITY)
@@ -224,8 +224,10 @@ def _write(
     append(home, "folder made", settings=file_digest(home / SERVER_FILE))
     _make_folder(home / KEYS)
     for site in sites:
-        evaluates = site.name == server.evaluator
-        write_site(draft / site.name, site, blueprint, authority, home, own, requests.get(site.name), evaluates)
+        place, evaluates = draft / site.name, site.name == server.evaluator
+        for name, content in write_site(place, site, blueprint, authority, requests.get(site.name), evaluates).items():
+            (home / name).write_bytes(content)
+        shutil.copyfile(place / SIGNATURE, own / SIGNED / f"{site.name}.json")
     sign_folder(home, authority)
 
 
@@ -234,41 +236,40 @@ def write_site(
     site: SiteSettings,
     blueprint: Blueprint,
     authority: Authority,
-    home: Path,
-    own: Path,
     request: KeyRequest | None,
     evaluates: bool,
-) -> None:
-    """Write a site's folder, and its public keys into the server's.
+) -> dict[str, bytes]:
+    """Write a site's folder.
 
     Args:
         place: The folder, which does not exist yet.
         site: The site's settings.
         blueprint: The run.
         authority: Signs the site's certificate and its folder.
-        home: The server's folder.
-        own: The authority's folder.
         request: The site's request, if it made its keys itself.
         evaluates: Whether it only evaluates.
+
+    Returns:
+        The files of its public key and its certificate in the server's folder.
     """
     from fedloom.deploy.provision.certificates import NODE_KEY, SITE, make_node_key
-    from fedloom.deploy.provision.signature import SIGNATURE, sign_folder
+    from fedloom.deploy.provision.signature import sign_folder
 
     _write_participant(place, authority, blueprint, "client", paths=site.data.rehearsal)
-    keys = home / KEYS
     if request is None:
         authority.certify_site(place, site.name)
-        make_node_key(place / NODE_KEY, keys / f"{site.name}.pub")
+        make_node_key(place / NODE_KEY, public := place / f"{NODE_KEY}.pub")
+        node_key = public.read_bytes()
+        public.unlink()
     else:
         (place / SITE).write_bytes(authority.sign_site(request.key, site.name))
-        (keys / f"{site.name}.pub").write_bytes(request.node_key)
-    shutil.copyfile(place / SITE, keys / f"{site.name}.pem")
+        node_key = request.node_key
     (place / SITE_FILE).write_text(readmes.site_toml(site))
     method, until = str(blueprint.config.method["name"]), authority.certificate.not_valid_after_utc
     (place / README).write_text(readmes.site_readme(site, method, until, evaluates, request is not None))
     append(place, "folder made", settings=file_digest(place / SITE_FILE))
     sign_folder(place, authority)
-    shutil.copyfile(place / SIGNATURE, own / SIGNED / f"{site.name}.json")
+    return {f"{KEYS}/{site.name}.pub": node_key, f"{KEYS}/{site.name}.pem": (place / SITE).read_bytes()}
 
 
 def _write_participant(

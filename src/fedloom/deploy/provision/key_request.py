@@ -8,6 +8,7 @@ keys of another.
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from cryptography.x509.oid import NameOID
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.provision.certificates import NODE_KEY, SITE_KEY, make_node_key, new_private_key
+from fedloom.deploy.provision.change_files import change_files, finish_change
 
 REQUEST = "request.json"
 _HASH = hashes.SHA384()
@@ -46,35 +48,39 @@ def write_request(folder: Path, site: str) -> Path:
         folder: The site's folder.
         site: The site's name.
     """
+    finish_change(folder)
     for name in (SITE_KEY, NODE_KEY):
         if (folder / name).exists():
             raise FedloomError(
                 f"{folder / name} exists already: a request needs a folder without keys; remove the keys if nobody "
                 "uses them, or choose another folder."
             )
-    public = folder / f"{NODE_KEY}.pub"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new_private_key(folder / SITE_KEY)
-        make_node_key(folder / NODE_KEY, public)
-        node_key = public.read_bytes()
-        public.unlink()
+        with tempfile.TemporaryDirectory(prefix=".request.", dir=folder) as draft:
+            change_files(folder, _request_files(Path(draft), site))
     except OSError as error:
         raise FedloomError(f"{folder} cannot be written ({error.strerror}): choose another folder.") from None
-    key = load_pem_private_key((folder / SITE_KEY).read_bytes(), None)
-    node = load_ssh_private_key((folder / NODE_KEY).read_bytes(), None)
+    return folder / REQUEST
+
+
+def _request_files(draft: Path, site: str) -> dict[str, bytes]:
+    """New keys, made in a folder, and the request for their certificate."""
+    new_private_key(draft / SITE_KEY)
+    make_node_key(draft / NODE_KEY, public := draft / f"{NODE_KEY}.pub")
+    keys = {name: (draft / name).read_bytes() for name in (SITE_KEY, NODE_KEY)}
+    key, node = load_pem_private_key(keys[SITE_KEY], None), load_ssh_private_key(keys[NODE_KEY], None)
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(node, ec.EllipticCurvePrivateKey):
-        raise FedloomError(f"the keys in {folder} are not EC keys: remove them.")
+        raise FedloomError("the keys that were made are not EC keys.")
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, site)])
     request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, _HASH).public_bytes(Encoding.PEM)
     values = {
         "site": site,
         "certificate_request": request.decode(),
-        "node_key": node_key.decode().strip(),
+        "node_key": public.read_text().strip(),
         "signed_by_node_key": node.sign(request, ec.ECDSA(_HASH)).hex(),
     }
-    (folder / REQUEST).write_text(json.dumps(values, indent=1))
-    return folder / REQUEST
+    return {**keys, REQUEST: json.dumps(values, indent=1).encode()}
 
 
 def read_request(path: Path) -> KeyRequest:

@@ -7,6 +7,7 @@ site that is new takes part in the next run, and a site that was revoked is back
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,16 +18,16 @@ from fedloom.deploy.participant_folder import KEYS, RUN, SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import folders, readmes
 from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, Authority, public_key_of
+from fedloom.deploy.provision.change_files import change_files, finish_change
 from fedloom.deploy.provision.key_request import KeyRequest, read_request
 from fedloom.deploy.provision.signature import (
     SIGNATURE,
     file_digests,
-    sign_folder,
     signature_bytes,
     signed_digests,
+    with_signature,
 )
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server
-from fedloom.runs.folder.atomic_write import write_atomic
 
 RENEWED = "renewed"
 """The folder of renewed files for each site, in the server's folder: a running site gets them from there."""
@@ -35,9 +36,11 @@ SITE_FILES = (SITE, AUTHORITY, SIGNATURE)
 
 
 def find_server(folder: Path) -> Path:
-    """The server's folder: the one that is given, or the one in the folder that ``init`` wrote."""
+    """The server's folder: the one that is given, or the one in the folder that ``init`` wrote; an interrupted change
+    of it is finished."""
     for place in (folder, folder / folders.SERVER):
         if (place / SERVER_FILE).is_file():
+            finish_change(place)
             return place
     raise FedloomError(
         f"{folder} is neither a server's folder nor one that fedloom deploy init wrote: give one of them, for instance "
@@ -52,6 +55,7 @@ def find_authority(folder: Path, authority: Path | None) -> Path:
         raise FedloomError(
             f"{place} is not the authority's folder: this is done where it is, or with --authority FOLDER."
         )
+    finish_change(place)
     return place
 
 
@@ -113,13 +117,17 @@ def add(
     site_settings = SiteSettings(name=site, client=client, server=server, data=data)
     run = blueprint.with_sites(settings.sites[: max(client + 1, len(blueprint.sites))])
     evaluates = site == settings.evaluator
+    draft = place.with_name(f".{site}.part")
     try:
-        (own / folders.SIGNED).mkdir(exist_ok=True, mode=0o700)
-        folders.write_site(place, site_settings, run, signer, home, own, asked, evaluates)
-        write_atomic(home / SERVER_FILE, readmes.server_toml(settings).encode())
-        sign_folder(home, signer)
+        shutil.rmtree(draft, ignore_errors=True)  # left by a kill
+        keys = folders.write_site(draft, site_settings, run, signer, asked, evaluates)
+        theirs = {**keys, SERVER_FILE: readmes.server_toml(settings).encode()}
+        change_files(own, {f"{folders.SIGNED}/{site}.json": (draft / SIGNATURE).read_bytes()})
+        draft.rename(place)
+        change_files(home, with_signature(home, theirs, signer))
     except OSError as error:
-        shutil.rmtree(place, ignore_errors=True)
+        for path in (draft, place):
+            shutil.rmtree(path, ignore_errors=True)
         raise FedloomError(f"{place} cannot be written ({error.strerror}): make room, or choose another.") from error
     audit_log.append(home, "site added", site=site, client=client)
     return place
@@ -156,20 +164,22 @@ def renew(folder: Path, authority: Path | None = None, days: int = 365) -> dict[
     }
     digests = {name: _digests_of(own, beside, name) for name in certificates}
     server = signer.sign_server(public_key_of(home / SERVER), settings.host)
+    new = {name: _renewed_files(pem, digests[name], signer) for name, pem in certificates.items()}
+    mine, theirs = {AUTHORITY: signer.pem}, {AUTHORITY: signer.pem, SERVER: server}
+    for name, files in new.items():
+        mine[f"{folders.SIGNED}/{name}.json"] = files[SIGNATURE]
+        theirs |= {f"{RENEWED}/{name}/{file}": content for file, content in files.items()}
+        theirs |= {f"{KEYS}/{name}.serials": members.serials_text(home, name), f"{KEYS}/{name}.pem": files[SITE]}
     try:
-        changed = {name: _renew_site(home, own, name, pem, digests[name], signer) for name, pem in certificates.items()}
-        for name, place in changed.items():
+        change_files(own, mine)  # old and new certificates fit together: a kill between two folders does no harm
+        change_files(home, with_signature(home, theirs, signer))
+        for name, files in new.items():
             if (beside / name).is_dir():
-                for file in SITE_FILES:
-                    write_atomic(beside / name / file, (place / file).read_bytes())
-        for place in (own, home):
-            write_atomic(place / AUTHORITY, signer.pem)
-        write_atomic(home / SERVER, server)
-        sign_folder(home, signer)
+                change_files(beside / name, files)
     except OSError as error:
         raise FedloomError(f"the folders cannot be written ({error.strerror}): make room, and repeat it.") from error
     audit_log.append(home, "certificates renewed", days=days)
-    return changed
+    return {name: home / RENEWED / name for name in new}
 
 
 def _read_own_request(site: str, path: Path | None) -> KeyRequest | None:
@@ -214,17 +224,8 @@ def _digests_of(own: Path, beside: Path, name: str) -> dict[str, str]:
     )
 
 
-def _renew_site(
-    home: Path, own: Path, name: str, certificate: bytes, digests: dict[str, str], signer: Authority
-) -> Path:
-    """Write a site's new files into the server's folder; their folder."""
-    place = home / RENEWED / name
-    place.mkdir(parents=True, exist_ok=True)
-    write_atomic(place / SITE, certificate)
-    write_atomic(place / AUTHORITY, signer.pem)
-    write_atomic(place / SIGNATURE, signature_bytes(digests | file_digests(place), signer))
-    members.keep_serials(home, name)
-    write_atomic(home / KEYS / f"{name}.pem", certificate)
-    (own / folders.SIGNED).mkdir(exist_ok=True, mode=0o700)
-    write_atomic(own / folders.SIGNED / f"{name}.json", (place / SIGNATURE).read_bytes())
-    return place
+def _renewed_files(certificate: bytes, digests: dict[str, str], signer: Authority) -> dict[str, bytes]:
+    """A site's new files: its certificate, the authority's, and the signature of the folder with them."""
+    files = {SITE: certificate, AUTHORITY: signer.pem}
+    new = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return {**files, SIGNATURE: signature_bytes(digests | new, signer)}

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from fedloom.deploy.members import revocations
 from fedloom.deploy.participant_folder import FLOWER, make_private, read_json
 from fedloom.deploy.settings import ServerSettings
+from fedloom.runs.folder.atomic_write import write_private
 
 CONFIG, FOLDER = "nginx.conf", "proxy"
 """The proxy's configuration, and the folder for its pid, logs and temporary files."""
@@ -160,7 +161,7 @@ def proxy_secret(folder: Path) -> str:
     """The secret that the proxy and the SuperLink of a server's folder share; made the first time."""
     path = make_private(folder / FLOWER) / Path(SECRET).name
     if not path.exists():
-        write_private(path, secrets.token_hex(32))
+        write_private(path, secrets.token_hex(32).encode())
     return path.read_text()
 
 
@@ -168,20 +169,12 @@ def write_proxy_config(folder: Path, settings: ServerSettings) -> None:
     """Write ``nginx.conf`` with its secrets, so that only its owner can read it."""
     make_private(folder / FOLDER)
     revoked, reception = [one.serial for one in revocations(folder)], read_json(folder / RECEPTION)
-    write_private(folder / CONFIG, nginx_config(settings, proxy_secret(folder), revoked, reception))
+    write_private(folder / CONFIG, nginx_config(settings, proxy_secret(folder), revoked, reception).encode())
 
 
 def _user_line() -> str:
     """nginx that root starts gives its work to `nobody`, whose other processes could read its memory: not here."""
     return "user root root;\n" if os.geteuid() == 0 else ""
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can ever read, at once or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    draft.replace(path)
 
 
 def nginx_config(

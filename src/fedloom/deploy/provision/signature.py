@@ -13,6 +13,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -49,6 +50,32 @@ def sign_folder(folder: Path, authority: Authority) -> None:
     write_atomic(folder / SIGNATURE, signature_bytes(file_digests(folder), authority))
 
 
+def with_signature(folder: Path, files: Mapping[str, bytes], authority: Authority) -> dict[str, bytes]:
+    """New files of a folder, and the ``signature.json`` of the folder with them.
+
+    Args:
+        folder: The folder as it is.
+        files: The contents of files that will be new or changed, by name.
+        authority: Signs the folder.
+    """
+    new = {name: hashlib.sha256(content).hexdigest() for name, content in files.items() if _is_covered(name)}
+    digests = dict(sorted((file_digests(folder) | new).items()))
+    return {**files, SIGNATURE: signature_bytes(digests, authority)}
+
+
+def fits_signature(files: Mapping[str, bytes]) -> bool:
+    """Whether a ``signature.json`` has the digests of the files beside it; its signature is not checked.
+
+    Args:
+        files: The contents of files by name, and that of the signature.
+    """
+    try:
+        digests = json.loads(files[SIGNATURE])["files"]
+        return all(digests[n] == hashlib.sha256(data).hexdigest() for n, data in files.items() if n != SIGNATURE)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
 def signed_digests(path: Path) -> dict[str, str]:
     """The digests in a ``signature.json``; its signature is not checked."""
     try:
@@ -60,15 +87,24 @@ def signed_digests(path: Path) -> dict[str, str]:
         raise FedloomError(f"{path} is not a signature of the authority's: ask the operator for it again.") from None
 
 
-def check_signature(folder: Path) -> None:
-    """Raise an error if a folder is not the one that the authority signed."""
-    path = folder / SIGNATURE
+def check_signature(folder: Path, draft: Path | None = None) -> None:
+    """Raise an error if a folder is not the one that the authority signed.
+
+    Args:
+        folder: The folder.
+        draft: A folder of files that would take the places of those in the folder.
+    """
+
+    def place_of(name: str) -> Path:
+        return draft / name if draft is not None and (draft / name).is_file() else folder / name
+
+    path = place_of(SIGNATURE)
     if not path.is_file():
         raise FedloomError(
             f"{folder} has no {SIGNATURE}: ask the operator for it (fedloom deploy renew writes one for every folder, "
             "also for those of an earlier version)."
         )
-    digests, key = signed_digests(path), public_key_of(folder / AUTHORITY)
+    digests, key = signed_digests(path), public_key_of(place_of(AUTHORITY))
     try:
         signature = base64.b64decode(json.loads(path.read_bytes())["signature"], validate=True)
         key.verify(signature, _text(digests), ec.ECDSA(hashes.SHA384()))
@@ -77,7 +113,7 @@ def check_signature(folder: Path) -> None:
             f"{path} was not made by the authority of {AUTHORITY}: ask the operator for this folder again."
         ) from None
     for name, digest in digests.items():
-        file = folder / name
+        file = place_of(name)
         if not file.is_file():
             raise FedloomError(
                 f"{file} is missing, and the authority signed it: ask the operator for this folder again."
@@ -94,6 +130,10 @@ def fingerprint(folder: Path) -> str:
     key = public_key_of(folder / AUTHORITY).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     digits = hashlib.sha256(key).hexdigest()[:32]
     return " ".join(digits[place : place + 4] for place in range(0, len(digits), 4))
+
+
+def _is_covered(name: str) -> bool:
+    return any(fnmatchcase(name, one) and name.count("/") == one.count("/") for one in COVERED)
 
 
 def _text(digests: Mapping[str, str]) -> bytes:

@@ -203,7 +203,7 @@ def _digest(about: str, tensors: dict[str, Tensor]) -> str:
     found = hashlib.sha256(about.encode(errors="surrogatepass"))
     for name in sorted(tensors):
         found.update(f"\n{name}\n".encode())
-        found.update(tensors[name].detach().contiguous().numpy())
+        found.update(tensors[name].detach().contiguous().numpy().tobytes())
     return found.hexdigest()
 
 
