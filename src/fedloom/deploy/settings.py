@@ -54,6 +54,9 @@ class ServerSettings(Settings):
     """How often a round with too few answers is repeated before the run stops."""
     max_megabytes: float = Field(default=512.0, gt=0)
     """The largest accepted message of a site."""
+    max_waiting: int = Field(default=4, ge=2)
+    """How many of its largest messages (``max_megabytes``) a site may have in the memory of the server at once, waiting
+    to be used; parts of others are refused. An honest site has one, or two if it is late."""
     max_calls: int = Field(default=100, ge=1)
     """The most calls per second of a site, on average over five seconds; others are refused by the proxy."""
     max_norm: float | None = Field(default=None, gt=0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -82,6 +84,37 @@ def test_a_message_of_too_many_pieces_or_bytes_is_not_fetched_to_its_end() -> No
     with pytest.raises(ObjectPullError, match="more than 10 bytes"):
         http_grid.pull_objects(["a", "b", "c"], piece)
     assert http_grid.pull_objects(["a", "b"], piece) == {"a": b"1234", "b": b"1234"}
+
+
+def test_the_parts_of_an_answer_that_cannot_be_fetched_do_not_stay_in_the_superlink() -> None:
+    """Flower deletes those of an answer that it has fetched; one that is too large, or half here, would stay."""
+    from flwr.proto.node_pb2 import Node
+    from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUnavailableError
+    from flwr.superlink.grid import http_grid
+
+    sizes = {"large": 99, "small": 1, "half": 0}
+    deleted: list[str] = []
+
+    class Pulling(Grid):
+        node, run = Node(node_id=1), SimpleNamespace(run_id=1)
+        _runtime_client = SimpleNamespace(ConfirmMessageReceived=lambda r: deleted.append(r.message_object_id))
+
+        def pull_messages(self, names: list[str]) -> list[object]:
+            def pull(part: str) -> bytes:
+                if not sizes[names[0]]:
+                    raise ObjectUnavailableError(part)
+                return bytes(sizes[names[0]])
+
+            with suppress(ObjectPullError):  # as HttpGrid does
+                http_grid.pull_objects(object_ids=["part", f"{names[0]}'s answer"], pull_object_fn=pull)
+            return []
+
+    server = transport.ServerTransport(Pulling())
+    server.limit = 10
+    server.fetch(list(sizes), 0.0)
+    assert deleted == ["large's answer", "half's answer"]
+    assert all(hasattr(http_grid.HttpGrid, name) for name in ("run", "_runtime_client"))
+    assert "self.node = Node(" in inspect.getsource(http_grid.HttpGrid)
 
 
 @pytest.mark.usefixtures("at_work")

@@ -25,6 +25,7 @@ from fedloom.deploy.provision.proxy import (
     ACCESS_LOG,
     BURST,
     ERROR_LOG,
+    PARTS,
     SECRET_HEADER,
     listen_on,
     nginx_config,
@@ -37,7 +38,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 from fedloom.deploy.provision.certificates import Authority
 from support.deployment import has_ipv6
 
-WORK = "/v1/fleet/pull-messages"
+WORK, PART = "/v1/fleet/pull-messages", "/v1/fleet/push-object"
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: the proxy is not tried")
 
 
@@ -363,16 +364,19 @@ def test_no_way_of_writing_a_path_leads_elsewhere(door, path):
 
 @needs_nginx
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE"])
-def test_flower_only_posts(door, method):
-    assert refusal_status(door, method=method) in (400, 403, 405)
+@pytest.mark.parametrize("path", [WORK, PART])
+def test_flower_only_posts(door, method, path):
+    assert refusal_status(door, path, method=method) in (400, 403, 405)
 
 
 @needs_nginx
-def test_a_message_that_is_too_large_is_refused_before_it_is_read(door):
+@pytest.mark.parametrize(("path", "size"), [(PART, 3 << 20), (WORK, (1 << 20) + 1)])
+def test_a_message_that_is_too_large_is_refused_before_it_is_read(door, path, size):
+    """A part of an answer may have the size of a message; other calls are small."""
     before = len(door.asked)
     call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
-    call.putrequest("POST", WORK)
-    call.putheader("Content-Length", str(3 << 20))
+    call.putrequest("POST", path)
+    call.putheader("Content-Length", str(size))
     call.endheaders()  # and not one byte of it
     assert call.getresponse().status == 413
     call.close()
@@ -384,7 +388,7 @@ def test_a_message_that_does_not_say_how_large_it_is_is_measured(door):
     def send(megabytes: int) -> int | None:
         call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
         try:
-            call.request("POST", WORK, body=(bytes(1 << 18) for _ in range(4 * megabytes)), encode_chunked=True)
+            call.request("POST", PART, body=(bytes(1 << 18) for _ in range(4 * megabytes)), encode_chunked=True)
             return call.getresponse().status
         except OSError:  # hung up on while it was still sending
             return None
@@ -399,12 +403,35 @@ def test_a_message_that_does_not_say_how_large_it_is_is_measured(door):
 
 @needs_nginx
 def test_a_message_of_the_largest_size_that_is_allowed_passes(door):
-    assert door.ask(body=bytes(500_000))[0] == 200
+    assert door.ask(PART, body=bytes(500_000))[0] == 200
+
+
+@needs_nginx
+def test_a_site_sends_few_parts_at_once_and_goes_on_with_everything_else(door):
+    """Each is in the SuperLink's memory before it is whole, so their number bounds what a site can fill."""
+    calls = [http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=60) for _ in range(9)]
+    *open_calls, last = calls
+    for call in open_calls:
+        call.putrequest("POST", PART)
+        call.putheader("Content-Length", "1000")
+        call.endheaders(bytes(10))  # and not the rest
+    statuses = set()
+    while 429 not in statuses:  # until nginx has seen all of them
+        statuses.add(door.ask(PART)[0])
+    assert len(open_calls) == PARTS
+    assert door.ask() == (200, b"hi")
+    for call in open_calls:
+        call.send(bytes(990))
+        assert call.getresponse().status == 200
+        call.close()
+    last.request("POST", PART, body=b"hi")
+    assert last.getresponse().read() == b"hi"
+    last.close()
 
 
 @needs_nginx
 def test_messages_do_not_lie_on_the_servers_disk(door):
-    door.ask(body=bytes(1 << 20))
+    door.ask(PART, body=bytes(1 << 20))
     proxy = door.out / "server/proxy"
     files = {path.relative_to(door.out / "server").as_posix() for path in proxy.rglob("*") if path.is_file()}
     assert files == {ACCESS_LOG, ERROR_LOG, "proxy/nginx.pid"}

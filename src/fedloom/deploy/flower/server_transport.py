@@ -76,6 +76,7 @@ class ServerTransport:
         """The answers that have arrived to some messages.
 
         Each is fetched by itself, so that a broken one does not affect the others, and at most ``limit`` bytes of it.
+        Parts of one that cannot be fetched do not stay in the SuperLink's memory.
 
         Args:
             names: Ids of the messages.
@@ -84,7 +85,7 @@ class ServerTransport:
         from flwr.supercore.inflatable import inflatable_utils
         from flwr.superlink.grid import http_grid
 
-        refused: list[str] = []
+        refused, left = list[str](), list[str]()
 
         def refuse(piece: str, why: str) -> NoReturn:
             refused.append(why)
@@ -92,6 +93,7 @@ class ServerTransport:
 
         def pull_objects(object_ids: list[str], pull_object_fn: Callable[[str], bytes]) -> dict[str, bytes]:
             room = [self.limit]
+            left.append(object_ids[-1])  # the message itself comes after its parts
 
             def pull_bounded(piece: str) -> bytes:
                 data = pull_object_fn(piece)
@@ -100,7 +102,9 @@ class ServerTransport:
 
             if len(object_ids) > PIECES:
                 refuse(object_ids[0], f"the message has {len(object_ids):,} parts, and at most {PIECES} are allowed")
-            return inflatable_utils.pull_objects(object_ids, pull_bounded, max_time=seconds, **BACKOFF)
+            found = inflatable_utils.pull_objects(object_ids, pull_bounded, max_time=seconds, **BACKOFF)
+            left.clear()
+            return found
 
         replace_attribute(http_grid, "pull_objects", pull_objects)
         replies: list[ReceivedMessage] = []
@@ -114,7 +118,18 @@ class ServerTransport:
             except Exception as why:  # Flower may raise anything on a malformed message
                 log.warning("a message cannot be read (%s)", type(why).__name__)
                 replies.append(ReceivedMessage(name, 0, unreadable="the message cannot be read"))
+            while left:
+                self._delete(left.pop())
         return replies
+
+    def _delete(self, message: str) -> None:
+        """Delete a message from the SuperLink's memory; Flower does so itself with one that it has fetched."""
+        from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+
+        request = ConfirmMessageReceivedRequest(
+            node=self.grid.node, run_id=self.grid.run.run_id, message_object_id=message
+        )
+        self.grid._runtime_client.ConfirmMessageReceived(request)
 
 
 def to_record(data: bytes) -> Any:

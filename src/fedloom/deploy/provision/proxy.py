@@ -33,6 +33,9 @@ SECRET, SECRET_HEADER = f"{FLOWER}/proxy.secret", "X-Fedloom-Proxy"
 """The file of the secret that the proxy and the SuperLink share, and the header in which the proxy sends it."""
 BURST, CONNECTIONS = 5, 32
 """Seconds' worth of calls that a site may make at once, and the connections that it may have."""
+PARTS = 8
+"""Parts of its answers that a site may send at once. A SuperNode sends two; those of one that was killed may still be
+open."""
 OVERHEAD = 1.05
 """The factor by which Flower's envelope may enlarge a message; a megabyte is added to that."""
 
@@ -68,6 +71,7 @@ http {
     # What one site may ask for, by the name in its certificate, so that it does not disturb the others.
     limit_req_zone $site zone=calls:1m rate=@CALLS@r/s;
     limit_conn_zone $site zone=connections:1m;
+    limit_conn_zone $site zone=parts:1m;
     limit_req_status 429;
     limit_conn_status 429;
 
@@ -95,7 +99,7 @@ http {
 
         limit_req zone=calls burst=@BURST@ nodelay;
         limit_conn connections @CONNECTIONS@;
-        client_max_body_size @MEGABYTES@m;
+        client_max_body_size 1m;
         client_header_timeout 30s;
         client_body_timeout 60s;
         send_timeout 60s;
@@ -149,6 +153,15 @@ http {
             # Messages pass through memory and never lie on this disk.
             proxy_request_buffering off;
             proxy_max_temp_file_size 0;
+
+            # The parts of an answer, which the SuperLink's memory holds until they are whole.
+            location = /v1/fleet/push-object {
+                limit_except POST { deny all; }
+                client_max_body_size @MEGABYTES@m;
+                limit_conn connections @CONNECTIONS@;
+                limit_conn parts @PARTS@;
+                proxy_pass https://superlink;
+            }
         }
 
         location / { return 404; }
@@ -202,6 +215,7 @@ def nginx_config(
         "LISTEN": listen_on(settings.host, settings.port),
         "USER": _user_line(),
         "MEGABYTES": str(math.ceil(settings.max_megabytes * OVERHEAD) + 1),
+        "PARTS": str(PARTS),
         "PID": PID,
         "RECEPTION_PATH": RECEPTION_PATH,
         "RECEPTION_PORT": str(reception.get("port", 1)),

@@ -27,6 +27,7 @@ SERVER_NOTES = {
     "min_clients": "The fewest sites that make a valid round.",
     "retries": "How often a round with too few answers is repeated before the run stops.",
     "max_megabytes": "The largest accepted message of a site; the limit in nginx.conf follows from it.",
+    "max_waiting": "How many of its largest messages a site may have waiting in this server's memory.",
     "max_calls": "The most calls of a site per second, on average over five; nginx refuses the others.",
     "max_norm": "The largest distance between a site's model and the one it was sent; others are dropped.",
     "max_ratio": "How many times as large as usual what a site sends may be; what is larger is dropped.",
