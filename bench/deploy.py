@@ -3,6 +3,7 @@
 Starts a real deployment of three sites behind nginx (the command line's own programs), plays a LeNet, and compares:
 
 * seconds of a deployed round with the seconds that the slowest of its sites worked in it (as its log says);
+* CPU seconds of a round in all programs, by role, which are steadier than seconds on a machine that does other things;
 * the bytes that nginx counted, headers and TLS-free HTTP included, with the bytes that the simulator counts.
 
     python bench/deploy.py
@@ -11,6 +12,7 @@ Starts a real deployment of three sites behind nginx (the command line's own pro
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -33,6 +35,17 @@ RUN = {
 }
 
 
+ROLES = {
+    "nginx": r"^nginx",
+    "SuperLink": r"superlink",
+    "the server's half": r"server_half|serverapp|run_serverapp",
+    "SuperNodes": r"supernode",
+    "sites' processes": r"site\.process",
+    "commands": r"fedloom\.cli\.app deploy",
+}
+"""What a process is, by its command."""
+
+
 def start(root: Path, *command: str, until: str) -> subprocess.Popen[bytes]:
     """Start a command of ours and wait until it says something."""
     log = root / f"{'-'.join(command)}.log"
@@ -43,6 +56,47 @@ def start(root: Path, *command: str, until: str) -> subprocess.Popen[bytes]:
             sys.exit(log.read_text())
         time.sleep(0.1)
     return program
+
+
+def cpu_seconds(programs: list[subprocess.Popen[bytes]]) -> dict[str, float]:
+    """The CPU seconds so far of some programs and of all that they started, by role."""
+    about: dict[int, tuple[int, float]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            about[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    family, found = {program.pid for program in programs}, dict.fromkeys(ROLES, 0.0)
+    while more := {process for process, (parent, _) in about.items() if parent in family} - family:
+        family |= more
+    for process in family & about.keys():
+        try:
+            command = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        role = next((role for role, words in ROLES.items() if re.search(words, command)), "commands")
+        found[role] += about[process][1]
+    return found
+
+
+def play(root: Path, programs: list[subprocess.Popen[bytes]]) -> dict[str, float]:
+    """Play the run; the CPU seconds of one of its rounds, by role, without the first and the last."""
+    timings, first, last = root / "d/server/run/timings.jsonl", {}, {}
+    with subprocess.Popen(
+        [*FEDLOOM, "deploy", "run", "d/server", "--quiet"], cwd=root, stdout=subprocess.DEVNULL
+    ) as run:
+        while run.poll() is None:
+            rounds = len(timings.read_text().splitlines()) if timings.exists() else 0
+            if rounds >= 2 and not first:
+                first, began = cpu_seconds(programs), rounds
+            if rounds >= ROUNDS - 1 and not last:
+                last, ended = cpu_seconds(programs), rounds
+            time.sleep(0.02)
+    if run.returncode != 0:
+        sys.exit("the run failed")
+    return {role: (last[role] - first[role]) / (ended - began) for role in ROLES}
 
 
 def write_digits(path: Path) -> None:
@@ -73,16 +127,17 @@ def main() -> None:
         subprocess.run([*FEDLOOM, "deploy", "init", "run.toml", "--clients", ",".join(SITES), "--rehearsal", "--out",
                         "d", *options], cwd=root, check=True, stdout=subprocess.DEVNULL)  # fmt: skip
         try:
-            start(root / "d", "server", "server", until="ready")
-            for site in SITES:
-                start(root / "d", "client", site, until="connected")
-            subprocess.run([*FEDLOOM, "deploy", "run", "d/server", "--quiet"], cwd=root, check=True,
-                           stdout=subprocess.DEVNULL)  # fmt: skip
+            programs = [start(root / "d", "server", "server", until="ready")]
+            programs += [start(root / "d", "client", site, until="connected") for site in SITES]
+            spent = play(root, programs)
         finally:
             for folder in [*SITES, "server"]:
                 subprocess.run([*FEDLOOM, "deploy", "stop", f"d/{folder}"], cwd=root, check=False,
                                stdout=subprocess.DEVNULL)  # fmt: skip
         report(root)
+        print(f"CPU seconds per round, all programs: {sum(spent.values()):.2f}")
+        for role, seconds in spent.items():
+            print(f"  {role:25} {seconds:.3f}")
 
 
 def work_of(root: Path) -> list[float]:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import fedloom as fl
 from fedloom import __version__
 from fedloom.cli.listing import KINDS
 from support.command_line import refusal
+from support.waiting import LIMIT, wait_until
 
 FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
 SMALL = ["--task", "digits", "--clients", "10", "--alpha", "0.1", "--rounds", "2", "--quiet"]
@@ -358,12 +358,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     words = [*FEDLOOM, "run", *SMALL[:-3], "--rounds", "100000", "--quiet", "--out", "a"]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 120
-        while not list((tmp_path / "a").glob("checkpoints/round-*")) and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: process.poll() is not None or list((tmp_path / "a").glob("checkpoints/round-*")))
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=LIMIT)
     finally:
         process.kill()
     assert process.returncode == 130

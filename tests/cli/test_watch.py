@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from support.command_line import refusal
-from support.watched_runs import serving, wait_until, write_run
+from support.waiting import LIMIT, wait_until
+from support.watched_runs import serving, write_run
 
 
 def start(*words: object) -> subprocess.Popen[str]:
@@ -37,7 +38,7 @@ def test_a_free_port_is_found_and_printed_and_ctrl_c_ends_with_0(tmp_path: Path)
     opened = urllib.request.urlopen(f"{url[1]}events")  # noqa: S310  (a page that is still open)
     opened.readline()
     started.send_signal(signal.SIGINT)
-    out, error = started.communicate(timeout=30)
+    out, error = started.communicate(timeout=LIMIT)
     opened.close()
     assert (started.returncode, out, error) == (0, "", "stopped\n")
     assert {path: path.read_bytes() for path in (tmp_path / "r").rglob("*")} == before  # it only reads

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-import timeit
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +91,13 @@ def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, met
     assert all((deployment.folders[name] / "model" / "model.safetensors").is_file() for name in SITES)
 
 
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """What some work costs, whatever else the machine does."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 OWNERS = {"north": "owner 36", "south": "owner 22", "west": "owner 55"}
 SAMPLE = {"a": "owner 38", "b": "owner 46", "c": "owner 60"}
 """Owners of real n8n workflows, of similar size: the sites', and those of the operator's sample."""
@@ -148,8 +154,7 @@ def test_owners_of_n8n_workflows_train_together_and_no_private_word_crosses_the_
         assert recommender.saved.client == name
         draft = recommender.read(next(iter(sorted(data[name].glob("*.json")))))
         after = draft.nodes[1].id
-        seconds = [timeit.timeit(lambda: recommender.recommend(draft, after=after), number=1) for _ in range(9)]  # noqa: B023
-        assert min(seconds) < 0.05
+        assert min(cpu_seconds(lambda: recommender.recommend(draft, after=after)) for _ in range(9)) < 0.05  # noqa: B023
         own = {kind for kind in recommender.saved.classes if "klicktipp" in kind or "browserAct" in kind}
         assert bool(own) == (name != "west")
 
@@ -193,19 +198,19 @@ def test_what_one_site_sends_wrongly_is_dropped_with_a_reason_and_the_others_go_
 
 def test_a_site_that_sleeps_past_the_deadline_is_left_out_and_its_late_answer_dropped(deployment: Deployment) -> None:
     given = values("fedavg", 3, eval_every=0)
-    deployment.set_up(given, deadline=4.0)
-    honest = deployment.sites["south"].answer
+    deployment.set_up(given, deadline=6.0)
+    honest, over = deployment.sites["south"].answer, threading.Event()
 
     def sleepy(data: bytes) -> bytes:
         request, _ = unpack(data, SiteRequest, 1 << 30)
         if (request.kind, request.round) == ("update", 1):
-            time.sleep(6)
+            assert over.wait(LIMIT)
         return honest(data)
 
     deployment.answers["south"] = sleepy
-    folder = deployment.run()
+    folder = deployment.run(lambda record: over.set() if record["round"] == 1 else None)
     left = exclusions(folder)
-    assert (1, "south", "update", "no answer within 4 s") in left
+    assert (1, "south", "update", "no answer within 6 s") in left
     assert any("too late" in reason or "no answer" in reason for number, _, _, reason in left if number > 1)
     there = simulate(given, selection=without(left))
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
@@ -214,7 +219,7 @@ def test_a_site_that_sleeps_past_the_deadline_is_left_out_and_its_late_answer_dr
 def test_a_site_whose_node_is_killed_mid_round_and_comes_back_keeps_its_state(deployment: Deployment) -> None:
     """The message that died with the node is sent again, and builds on the same control variate."""
     given = values("scaffold", 3, eval_every=0)
-    deployment.set_up(given)
+    deployment.set_up(given, deadline=LIMIT, reconnect_timeout=LIMIT)
     honest, killed = deployment.sites["north"].answer, list[int]()
 
     def unlucky(data: bytes) -> bytes:
@@ -236,7 +241,7 @@ def test_a_site_whose_node_is_killed_mid_round_and_comes_back_keeps_its_state(de
 def test_a_site_that_was_refused_and_joins_at_round_3_takes_part_from_then_on(deployment: Deployment) -> None:
     """The others' answers wait for it, so it comes in time on a busy machine, too."""
     given = values("fedavg", 6, eval_every=0)
-    deployment.set_up(given, min_clients=2, deadline=240.0)
+    deployment.set_up(given, min_clients=2, deadline=LIMIT)
     honest = dict(deployment.answers)
     joined = threading.Event()
 

@@ -38,13 +38,13 @@ from support.engine_runs import (
     Faulty,
     Mortal,
     Refusing,
-    comes_true,
     is_alive,
     result_files,
     run,
     seven_clients,
 )
 from support.synthetic import federation, mlp
+from support.waiting import LIMIT, wait_until
 
 
 def runtime(task: Task, method: fl.Algorithm) -> ClientRuntime:
@@ -131,23 +131,32 @@ def test_results_come_in_the_order_of_the_jobs():
 
 
 @dataclass(frozen=True)
-class Slow(fl.FedAvg):
-    """FedAvg that leaves time to be killed."""
+class Waiting(fl.FedAvg):
+    """FedAvg whose first client waits to be killed, with its process number in a file."""
+
+    file: str = ""
 
     def client_update(self, cohort: fl.Cohort, message: Message) -> fl.Reply:
-        time.sleep(0.1)
+        if cohort.ids == [0] and not Path(self.file).exists():
+            Path(self.file).write_text(f"{os.getpid()}\n")
+            time.sleep(LIMIT)
         return super().client_update(cohort, message)
 
 
-def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(caplog):
-    task = seven_clients()
-    engine = Processes(runtime(task, Slow()), 2)
-    victim = engine.workers[0].process.pid
-    killer = threading.Timer(0.15, os.kill, (victim, signal.SIGKILL))
+def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(tmp_path, caplog):
+    task, file = seven_clients(), tmp_path / "at-work"
+    engine = Processes(runtime(task, Waiting(file=str(file))), 2)
+
+    def kill() -> None:
+        wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
+        os.kill(int(file.read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
     killer.start()
     try:
         shared = engine.run(jobs(task), everything(task), {})
-        assert engine.workers[0].process.pid != victim
+        victim = int(file.read_text())
+        assert victim not in [worker.process.pid for worker in engine.workers]
     finally:
         killer.join()
         engine.close()
@@ -157,7 +166,6 @@ def test_a_worker_killed_at_work_is_replaced_and_the_result_is_the_same(caplog):
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.timeout(60)
 def test_a_worker_that_hangs_is_named_and_replaced_and_the_result_is_the_same(caplog, monkeypatch):
     monkeypatch.setattr(cpu_progress, "STILL_SECONDS", 1.0)
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.1)
@@ -174,7 +182,6 @@ def test_a_worker_that_hangs_is_named_and_replaced_and_the_result_is_the_same(ca
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.timeout(30)
 def test_workers_killed_while_idle_are_replaced():
     task = seven_clients()
     engine = Processes(runtime(task, fl.FedAvg()), 2)
@@ -189,7 +196,6 @@ def test_workers_killed_while_idle_are_replaced():
     assert all(torch.equal(a["reply/row"], b["reply/row"]) for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.timeout(30)
 def test_a_worker_that_dies_with_an_unread_job_is_replaced():
     """Stopped workers do not read their pipes, so the job is still in the pipe when they die."""
     task = seven_clients()
@@ -282,25 +288,25 @@ def command(folder: Path, workers: int = 2, rounds: int = 60) -> list[str]:
     ]  # fmt: skip
 
 
-def wait_for_first_record(folder: Path, process: subprocess.Popen) -> bool:
+def wait_for_first_record(folder: Path, process: subprocess.Popen) -> None:
     """Wait until a run has measured something, with its workers at work."""
     metrics = folder / "metrics.jsonl"
-    return comes_true(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000), 150)
+    wait_until(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000))
 
 
 @pytest.mark.slow
 def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_bytes(tmp_path):
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     process = subprocess.Popen(command(stopped), start_new_session=True, stderr=subprocess.PIPE, text=True)
-    assert wait_for_first_record(stopped, process)
+    wait_for_first_record(stopped, process)
     workers = children(process.pid)
     assert len(workers) == 2
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the parent and its workers
-    text = process.communicate(timeout=120)[1]
+    text = process.communicate(timeout=LIMIT)[1]
     assert process.returncode == 130
     assert f"stopped: continue with  fedloom resume {stopped}" in text
     assert "Traceback" not in text
-    assert comes_true(lambda: not any(is_alive(pid) for pid in workers), 5)
+    wait_until(lambda: not any(is_alive(pid) for pid in workers))
     assert not (stopped / "clients.json").exists()
     for arguments in (["resume", str(stopped), "--quiet", "--json"], command(whole, workers=1)[1:]):
         assert CliRunner().invoke(app, arguments).exit_code == 0
@@ -311,12 +317,12 @@ def test_ctrl_c_exits_130_leaves_no_process_and_a_run_that_resumes_to_the_same_b
 @pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGTERM"])
 def test_a_parent_that_is_killed_leaves_no_orphan(tmp_path, signal_name):
     process = subprocess.Popen(command(tmp_path / "run", rounds=5000), start_new_session=True, stderr=subprocess.PIPE)
-    assert wait_for_first_record(tmp_path / "run", process)
+    wait_for_first_record(tmp_path / "run", process)
     workers = children(process.pid)
     assert len(workers) == 2
     os.kill(process.pid, getattr(signal, signal_name))
-    process.wait(timeout=10)
-    assert comes_true(lambda: not any(is_alive(pid) for pid in workers), 5)
+    process.wait(timeout=LIMIT)
+    wait_until(lambda: not any(is_alive(pid) for pid in workers))
 
 
 @pytest.mark.slow
@@ -330,13 +336,13 @@ def test_a_parent_that_is_killed_takes_workers_along_that_are_deep_in_their_work
     )
     arguments = [*command(tmp_path / "run"), "--method", f"{tmp_path / 'sleepy.py'}:Sleepy", "--execution", "loop"]
     process = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.PIPE)
-    assert comes_true(lambda: process.poll() is not None or len(list(tmp_path.glob("*.asleep"))) == 2, 150)
+    wait_until(lambda: process.poll() is not None or len(list(tmp_path.glob("*.asleep"))) == 2)
     workers = [int(path.stem) for path in tmp_path.glob("*.asleep")]
     assert len(workers) == 2
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(timeout=10)
+    process.wait(timeout=LIMIT)
     try:
-        assert comes_true(lambda: not any(is_alive(pid) for pid in workers), 5)
+        wait_until(lambda: not any(is_alive(pid) for pid in workers))
     finally:
         for pid in filter(is_alive, workers):
             os.kill(pid, signal.SIGKILL)

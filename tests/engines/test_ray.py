@@ -28,12 +28,12 @@ from support.engine_runs import (
     Faulty,
     Mortal,
     Refusing,
-    comes_true,
     is_alive,
     result_files,
     run,
     seven_clients,
 )
+from support.waiting import LIMIT, wait_until
 
 ray = pytest.importorskip("ray", reason="ray is not installed: the engine on Ray is not tried")
 
@@ -67,7 +67,7 @@ def cluster():
     started = set(descendants(os.getpid())) - before
     assert len(started) > 2
     leave(ray, folder)
-    assert comes_true(lambda: not any(is_alive(pid) for pid in started), 10)
+    wait_until(lambda: not any(is_alive(pid) for pid in started))
     assert not Path(folder).exists()
 
 
@@ -210,7 +210,7 @@ def test_an_address_at_which_nobody_answers_is_refused_soon_and_before_any_work(
     began = time.monotonic()
     with pytest.raises(FedloomError, match=f"^ray_address={free}: nothing answers there") as caught:
         run(tmp_path / "run", "fedavg", engine="ray", ray_address=free)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < LIMIT
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 

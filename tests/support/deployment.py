@@ -42,6 +42,7 @@ from fedloom.runs.method_spec import with_method
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
 from fedloom.runs.runner import execute
+from support.waiting import LIMIT
 
 SITES = ["north", "south", "west"]
 AnswerFunction = Callable[[bytes], bytes]
@@ -124,7 +125,7 @@ class Deployment:
         """Give server and sites another run, and the server other settings; sites may have data of their own."""
         shutil.rmtree(self.server / "run", ignore_errors=True)
         blueprint = Blueprint.of(resolve(given), SITES)
-        changed = ServerSettings(**{**self.usual.model_dump(), "join_timeout": 60.0, "deadline": 60.0, **settings})
+        changed = ServerSettings(**{**self.usual.model_dump(), "join_timeout": LIMIT, "deadline": LIMIT, **settings})
         (self.server / SERVER_FILE).write_bytes(to_toml(changed))
         for name, folder in self.folders.items():
             blueprint.save(folder, server=name == "server", paths=name == "server" or data is None)

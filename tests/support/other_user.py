@@ -75,9 +75,9 @@ def _answer(port: int, scheme: str, call: dict[str, Any]) -> int | str:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = (
-        http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+        http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
         if scheme == "https"
-        else http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     )
     try:
         connection.request("POST", call["path"], bytes.fromhex(call["body"]), call["headers"])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,11 +79,3 @@ def serving(folder: Path, **more: Any) -> Iterator[WatchServer]:
         server.shutdown()
         server.end()
         thread.join()
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)

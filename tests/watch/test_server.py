@@ -20,11 +20,12 @@ from fedloom.watch import server as watch_server
 from fedloom.watch import status_reader
 from fedloom.watch.access import TOKEN
 from fedloom.watch.server import WatchServer
-from support.watched_runs import finish, play, serving, wait_until, write_run, write_server
+from support.waiting import LIMIT, wait_until
+from support.watched_runs import finish, play, serving, write_run, write_server
 
 
 def connection(server: WatchServer) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+    return http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=LIMIT)
 
 
 def get(
@@ -226,7 +227,7 @@ def test_other_machines_need_tls_and_the_token_of_the_server(tmp_path):
         assert server.url == f"https://127.0.0.1:{server.server_address[1]}/"
         context = ssl.create_default_context(cafile=folder / "ca.crt")
         for token, code in (("", 401), ("wrong", 401), ((folder / TOKEN).read_text().strip(), 200)):
-            line = http.client.HTTPSConnection("127.0.0.1", server.server_address[1], timeout=10, context=context)
+            line = http.client.HTTPSConnection("127.0.0.1", server.server_address[1], timeout=LIMIT, context=context)
             line.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
             assert line.getresponse().status == code
             line.close()

@@ -21,6 +21,7 @@ from fedloom.deploy.settings import SiteSettings, to_toml
 from fedloom.runs.folder.metrics_file import append_record
 from fedloom.watch.status import LeftOut, Participant, Status
 from fedloom.watch.status_reader import StatusReader
+from support.waiting import LIMIT
 from support.watched_runs import record, write_server
 
 ONE = {"client": 0, "name": "north", "what": "update", "reason": "reply/row has numbers that are not finite"}
@@ -115,5 +116,5 @@ def test_in_a_pipe_the_lines_come_when_they_change_until_ctrl_c(server):
     append_record(server / "run", record(1), 0.1)
     assert json.loads(started.stdout.readline())["round"] == 1
     started.send_signal(signal.SIGINT)
-    out, error = started.communicate(timeout=30)
+    out, error = started.communicate(timeout=LIMIT)
     assert (started.returncode, out, error) == (0, "", "stopped\n")

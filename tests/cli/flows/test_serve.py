@@ -19,6 +19,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from support import small_flows
 from support.command_line import output
+from support.waiting import LIMIT
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_the_command_serves_the_page_until_it_is_interrupted(model: Path) -> Non
         said = program.stderr.readline()
         found = re.search(r"http://127\.0\.0\.1:\d+/", said)
         assert found, said
-        with urllib.request.urlopen(found.group(), timeout=30) as answer:  # noqa: S310 (a page of our own)
+        with urllib.request.urlopen(found.group(), timeout=LIMIT) as answer:  # noqa: S310 (a page of our own)
             assert b"Build a flow" in answer.read()
         program.send_signal(signal.SIGINT)
         assert program.wait(30) == 0

@@ -34,6 +34,7 @@ from fedloom.deploy.provision.proxy import write_proxy_config
 from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import load_server, load_site, to_toml
 from support.kills import kills
+from support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: nobody is asked")
 RUN = 'rounds = 1\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[method]\nname = "fedavg"\n'
@@ -71,14 +72,17 @@ class Running:
 
     def refusal(self, site: str, *part: str) -> str:
         """The sentence with which a site is refused; nginx may still be reading its new settings."""
-        end = time.monotonic() + 20
-        while True:
+        heard: list[str] = []
+
+        def is_refused() -> bool:
             try:
                 self.contact(site).ask()
             except SiteRefused as why:
-                if all(one in str(why) for one in part) or time.monotonic() > end:
-                    return str(why)
-            assert time.monotonic() < end, "the site is not refused"
+                heard.append(str(why))
+            return bool(heard) and all(one in heard[-1] for one in part)
+
+        wait_until(is_refused, "the site is not refused")
+        return heard[-1]
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +316,7 @@ def test_nobody_of_the_servers_machine_is_answered_without_the_secret(running):
     assert stat.S_IMODE((running.server / "flower/reception.json").stat().st_mode) == 0o600
     assert stat.S_IMODE((running.server / "nginx.conf").stat().st_mode) == 0o600
     for secret, status in (("", 403), ("0" * 64, 403), (about["secret"], 200)):
-        call = http.client.HTTPConnection("127.0.0.1", about["port"], timeout=10)
+        call = http.client.HTTPConnection("127.0.0.1", about["port"], timeout=LIMIT)
         call.request("POST", "/v1/site", b"{}", {"X-Secret": secret, "X-Site-Name": "north"})
         assert call.getresponse().status == status
         call.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -25,6 +24,7 @@ from fedloom.deploy.operate.commands import (
 )
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml
 from fedloom.runs.folder.record_tail import RecordTail
+from support.waiting import LIMIT, wait_until
 
 
 @pytest.fixture
@@ -97,21 +97,21 @@ def test_a_server_half_that_never_begins_is_given_up(tmp_path, monkeypatch):
 def test_two_who_watch_a_run_submit_it_once(server, monkeypatch):
     pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
     (server / "flower").mkdir()
-    run_id = []
+    run_id, came = [], []
 
     def submit(folder):
         run_id.append(folder)
-        time.sleep(0.2)  # long enough for the other one to come
+        wait_until(lambda: len(came) == 2)  # the other one is about to submit it, too
         (folder / RUN / SERVING).write_text(json.dumps({"process": os.getpid()}))
 
-    monkeypatch.setattr(operate, "_wait_for_server", lambda _: None)
+    monkeypatch.setattr(operate, "_wait_for_server", came.append)
     monkeypatch.setattr(operate, "_is_alive", lambda _: True)
     monkeypatch.setattr(operate, "_submit", submit)
     with ThreadPoolExecutor(2) as pool:
         watching = [pool.submit(operate.run, server, print, print) for _ in range(2)]
-        time.sleep(0.5)
+        wait_until((server / RUN / SERVING).exists)
         (server / RUN / OUTCOME).write_text(json.dumps({"stopped": None}))
-        assert [watcher.result(10) for watcher in watching] == [server / RUN] * 2
+        assert [watcher.result(LIMIT) for watcher in watching] == [server / RUN] * 2
     assert run_id == [server]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,12 @@ import pytest
 from fedloom.deploy.operate import log_rotation
 from fedloom.deploy.operate.log_rotation import KEPT, LogRotation, old_log, rotate
 from fedloom.deploy.operate.programs import Program, start_program
+from support.waiting import wait_until
 
 
 def wait_for(program: Program, words: str) -> None:
-    while words not in program.output():
-        assert not program.has_ended
-        time.sleep(0.01)
+    wait_until(lambda: program.has_ended or words in program.output())
+    assert words in program.output()
 
 
 def test_old_logs_move_up_and_the_oldest_goes(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from fedloom.deploy.operate.programs import (
     start_program,
     wait_until_ready,
 )
+from support.waiting import LIMIT, wait_until
 
 
 def shell(tmp_path: Path, script: str) -> Program:
@@ -35,13 +35,6 @@ def is_alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def comes_true(true, seconds: float = 5.0) -> bool:
-    end = time.monotonic() + seconds
-    while not true() and time.monotonic() < end:
-        time.sleep(0.01)
-    return bool(true())
 
 
 def test_what_a_program_says_is_in_its_log_and_only_its_own_is_told(tmp_path):
@@ -62,18 +55,18 @@ def test_a_program_works_in_its_folder_with_its_own_environment(tmp_path):
 
 def test_a_program_is_asked_to_end_and_what_it_started_ends_with_it(tmp_path):
     program = shell(tmp_path, "sleep 100 & echo $!; wait")
-    assert comes_true(lambda: program.output().strip())
+    wait_until(lambda: program.output().strip())
     child = int(program.output())
     assert is_alive(child)
     program.stop()
     assert program.has_ended
-    assert comes_true(lambda: not is_alive(child))
+    wait_until(lambda: not is_alive(child))
 
 
 def test_a_program_that_will_not_end_is_made_to(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "ENDING", 0.1)
     program = shell(tmp_path, "trap '' TERM; echo ready; while true; do sleep 0.05; done")
-    assert comes_true(lambda: "ready" in program.output())
+    wait_until(lambda: "ready" in program.output())
     program.stop()
     assert program.process.returncode == -signal.SIGKILL
 
@@ -102,7 +95,7 @@ def test_a_program_ends_when_whoever_started_it_is_killed(tmp_path):
     finally:
         parent.kill()
         parent.wait()
-    assert comes_true(lambda: not is_alive(child))
+    wait_until(lambda: not is_alive(child))
 
 
 # -- waiting
@@ -238,6 +231,6 @@ def test_a_process_at_work_is_ended_and_waited_for(tmp_path):
         assert pids.process() == other.pid
         assert pids.stop()
         assert pids.process() is None
-        assert other.wait(5) == -signal.SIGTERM
+        assert other.wait(LIMIT) == -signal.SIGTERM
     finally:
         other.kill()

@@ -7,7 +7,6 @@ import pickle
 import struct
 import sys
 import time
-from datetime import timedelta
 
 import pytest
 import torch
@@ -38,7 +37,7 @@ def tensors(draw):
 
 
 def quickly(examples: int, **more: object):
-    return settings(max_examples=examples, deadline=timedelta(seconds=2), suppress_health_check=list(HealthCheck), derandomize=True, **more)  # type: ignore[arg-type] # fmt: skip # noqa: E501
+    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, **more)  # type: ignore[arg-type] # fmt: skip # noqa: E501
 
 
 @quickly(80)
@@ -216,10 +215,10 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_what_cannot_be_is_refused_at_once(what):
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(RejectedMessage) as why:
         unpack(BAD[what], SiteAnswer, LIMIT)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert len(str(why.value)) < 400
     assert str(why.value).isprintable()
 

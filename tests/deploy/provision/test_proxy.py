@@ -13,7 +13,6 @@ import ssl
 import subprocess
 import tempfile
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -37,6 +36,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 
 from fedloom.deploy.provision.certificates import Authority
 from support.deployment import has_ipv6
+from support.waiting import LIMIT, wait_until
 
 WORK, PART = "/v1/fleet/pull-messages", "/v1/fleet/push-object"
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: the proxy is not tried")
@@ -48,14 +48,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int, process: subprocess.Popen, host: str, seconds: float = 60.0) -> None:
+def answers(port: int, process: subprocess.Popen, host: str) -> None:
     """Wait until a program that was started takes connections."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"nothing listens on port {port} (the program ended with {process.poll()})")
+    wait_until(lambda: process.poll() is not None or is_listening(port, host))
+    assert process.poll() is None, f"nothing listens on port {port} (the program ended with {process.poll()})"
 
 
 @contextlib.contextmanager
@@ -156,7 +152,7 @@ class Door:
 
     def ask(self, path: str = WORK, context: ssl.SSLContext | None = None, method: str = "POST", body: bytes = b"hi"):
         """The status and the text of an answer; the path is sent as it is."""
-        call = http.client.HTTPSConnection("127.0.0.1", self.port, context=context or self.context(), timeout=20)
+        call = http.client.HTTPSConnection("127.0.0.1", self.port, context=context or self.context(), timeout=LIMIT)
         try:
             call.putrequest(method, path, skip_accept_encoding=True)
             call.putheader("Content-Type", "application/protobuf")
@@ -169,12 +165,9 @@ class Door:
 
     def log_line(self, path: str) -> str:
         """The log's line about a path; nginx writes it when the answer is out."""
-        for _ in range(200):
-            found = [line for line in (self.out / "server" / ACCESS_LOG).read_text().splitlines() if path in line]
-            if found:
-                return found[-1]
-            time.sleep(0.02)
-        raise AssertionError(f"no line about {path}")
+        log = self.out / "server" / ACCESS_LOG
+        wait_until(lambda: path in log.read_text(), f"no line about {path}")
+        return [line for line in log.read_text().splitlines() if path in line][-1]
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +213,7 @@ def test_a_site_reaches_a_server_by_its_ipv6_address(tmp_path):
     out = fill(tmp_path / "D", Authority.new(2), settings)
     with echo(out / "server", behind) as asked, nginx(out / "server", port, host="::1"):
         context = Door(out, port, asked).context()
-        call = http.client.HTTPSConnection("::1", port, context=context, timeout=20)
+        call = http.client.HTTPSConnection("::1", port, context=context, timeout=LIMIT)
         call.request("POST", WORK, body=b"hi")
         assert call.getresponse().read() == b"hi"
         call.close()
@@ -237,7 +230,7 @@ def test_a_site_that_floods_is_refused_and_named_and_disturbs_no_other(tmp_path)
     authority.certify_site(out / "b", "b")
     with echo(out / "server", behind) as asked, nginx(out / "server", port):
         door = Door(out, port, asked)
-        call = http.client.HTTPSConnection("127.0.0.1", port, context=door.context("a"), timeout=20)
+        call = http.client.HTTPSConnection("127.0.0.1", port, context=door.context("a"), timeout=LIMIT)
         found = []
         while 429 not in found:  # at one call per second it takes about BURST of them
             call.request("POST", WORK, body=b"hi")
@@ -256,7 +249,7 @@ def test_a_site_that_floods_is_refused_and_named_and_disturbs_no_other(tmp_path)
 
 @needs_nginx
 def test_one_connection_serves_many_calls(door):
-    call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
+    call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=LIMIT)
     call.connect()
     connection = call.sock
     for number in range(3):
@@ -286,7 +279,7 @@ def test_the_servers_own_certificate_opens_nothing(door):
 @needs_nginx
 def test_plain_text_is_refused(door):
     before = len(door.asked)
-    call = http.client.HTTPConnection("127.0.0.1", door.port, timeout=20)
+    call = http.client.HTTPConnection("127.0.0.1", door.port, timeout=LIMIT)
     call.request("POST", WORK, body=b"hi")
     answer = call.getresponse()
     assert answer.status == 400
@@ -374,7 +367,7 @@ def test_flower_only_posts(door, method, path):
 def test_a_message_that_is_too_large_is_refused_before_it_is_read(door, path, size):
     """A part of an answer may have the size of a message; other calls are small."""
     before = len(door.asked)
-    call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
+    call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=LIMIT)
     call.putrequest("POST", path)
     call.putheader("Content-Length", str(size))
     call.endheaders()  # and not one byte of it
@@ -386,7 +379,7 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_read(door, path, si
 @needs_nginx
 def test_a_message_that_does_not_say_how_large_it_is_is_measured(door):
     def send(megabytes: int) -> int | None:
-        call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=20)
+        call = http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=LIMIT)
         try:
             call.request("POST", PART, body=(bytes(1 << 18) for _ in range(4 * megabytes)), encode_chunked=True)
             return call.getresponse().status
@@ -409,8 +402,11 @@ def test_a_message_of_the_largest_size_that_is_allowed_passes(door):
 @needs_nginx
 def test_a_site_sends_few_parts_at_once_and_goes_on_with_everything_else(door):
     """Each is in the SuperLink's memory before it is whole, so their number bounds what a site can fill."""
-    calls = [http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=60) for _ in range(9)]
-    *open_calls, last = calls
+
+    def connection() -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection("127.0.0.1", door.port, context=door.context(), timeout=LIMIT)
+
+    open_calls, last = [connection() for _ in range(PARTS)], connection()
     for call in open_calls:
         call.putrequest("POST", PART)
         call.putheader("Content-Length", "1000")
@@ -418,7 +414,6 @@ def test_a_site_sends_few_parts_at_once_and_goes_on_with_everything_else(door):
     statuses = set()
     while 429 not in statuses:  # until nginx has seen all of them
         statuses.add(door.ask(PART)[0])
-    assert len(open_calls) == PARTS
     assert door.ask() == (200, b"hi")
     for call in open_calls:
         call.send(bytes(990))
@@ -451,21 +446,21 @@ def test_a_revoked_certificate_is_refused_with_the_reason_on_open_connections_to
     authority.certify_site(out / "new/a", "a")
     with echo(server, behind) as asked, nginx(server, port) as proxy:
         door = Door(out, port, asked)
-        call = http.client.HTTPSConnection("127.0.0.1", port, context=door.context(), timeout=20)
+        call = http.client.HTTPSConnection("127.0.0.1", port, context=door.context(), timeout=LIMIT)
         call.request("POST", WORK, body=b"before")
         assert call.getresponse().read() == b"before"
         save_revocations(server, [Revocation("a", site_serial(server, "a"), "now")])
         write_proxy_config(server, settings)
         proxy.send_signal(signal.SIGHUP)
-        end = time.monotonic() + 30
-        while time.monotonic() < end:  # until the worker that had the connection is gone
+
+        def has_ended() -> bool:
             try:
                 call.request("POST", WORK, body=b"after")
-                answer = call.getresponse()
+                return call.getresponse().read() != b"after"
             except OSError:
-                break
-            if answer.read() != b"after":
-                break
+                return True
+
+        wait_until(has_ended, "the worker that had the connection goes on")
         before = len(asked)
         assert door.ask() == (410, b"fedloom: revoked\n")
         assert door.ask(context=door.context("a", out / "new")) == (200, b"hi")

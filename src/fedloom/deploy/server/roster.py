@@ -84,12 +84,13 @@ class Roster:
     def wait_for_all(self, report: Callable[[str], None]) -> None:
         """Wait until all sites are present, at most ``join_timeout`` seconds; ``report`` gets the progress."""
         end, reported = time.monotonic() + self.settings.join_timeout, -1
-        while time.monotonic() < end:
+        while True:
             self.greet()
             if len(self.sizes) != reported:
                 reported = len(self.sizes)
                 report(f"{reported} of {len(self.names)} sites are connected")
-            if all(one in self.sizes or one in self.refused or self.reason(one) for one in range(len(self.names))):
+            known = all(one in self.sizes or one in self.refused or self.reason(one) for one in range(len(self.names)))
+            if known or time.monotonic() > end:
                 break
             time.sleep(POLL)
         for client, name in enumerate(self.names):

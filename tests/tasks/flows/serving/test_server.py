@@ -19,6 +19,7 @@ from fedloom.tasks.flows.rules import PLATFORM
 from fedloom.tasks.flows.serving.server import LARGEST, MOST_NODES, FlowServer
 from support import small_flows
 from support.paths import FLOW_EXAMPLES
+from support.waiting import LIMIT
 
 JSON = {"Content-Type": "application/json"}
 FLOW = json.loads(to_json(small_flows.flow(1), PLATFORM))
@@ -44,7 +45,7 @@ def ask(
     server: FlowServer, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
     """The code and the answer to a request; every answer has the headers that keep a browser in."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=LIMIT)
     sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     connection.request(method, path, sent, JSON if headers is None else headers)
     answer = connection.getresponse()
