@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from types import SimpleNamespace
 
 import pytest
 
-from fedloom.deploy.flower.server_clock import BEARABLE, ServerClock, request_time
+from fedloom.deploy.flower.server_clock import BACKOFF, BEARABLE, ServerClock, request_time
 from support.waiting import LIMIT, wait_until
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
@@ -118,3 +119,48 @@ def test_a_real_superlink_accepts_nodes_whose_clocks_are_minutes_off_and_refuses
     finally:
         for program in reversed(programs):
             program.stop()
+
+
+class RefusalError(Exception):
+    """What a server answers to a signature with another time."""
+
+
+def test_a_server_whose_time_never_stands_still_is_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, waits, calls = ServerClock(lambda: datetime.now(UTC)), list[float](), list[int]()
+    monkeypatch.setattr(time, "sleep", waits.append)
+
+    def call() -> None:
+        calls.append(1)
+        clock.ahead += timedelta(minutes=1)  # each refusal has another Date
+        raise RefusalError
+
+    with pytest.raises(RefusalError):
+        clock.retry(call, RefusalError)
+    assert waits == list(BACKOFF)
+    assert len(calls) == len(BACKOFF) + 1
+
+
+def test_a_call_is_signed_anew_with_the_time_that_its_refusal_taught() -> None:
+    clock, calls = ServerClock(lambda: datetime.now(UTC)), list[timedelta]()
+
+    def call() -> str:
+        calls.append(clock.ahead)
+        if len(calls) == 1:
+            clock.ahead = timedelta(minutes=3)
+            raise RefusalError
+        return "connected"
+
+    assert clock.retry(call, RefusalError) == "connected"
+    assert calls == [timedelta(0), timedelta(minutes=3)]
+
+
+def test_a_refusal_that_teaches_nothing_counts_at_once() -> None:
+    clock, calls = ServerClock(lambda: datetime.now(UTC)), list[int]()
+
+    def call() -> None:
+        calls.append(1)
+        raise RefusalError
+
+    with pytest.raises(RefusalError):
+        clock.retry(call, RefusalError)
+    assert calls == [1]

@@ -270,6 +270,23 @@ def test_a_revoked_site_is_left_out_with_that_reason_and_certificates_are_noted_
     assert notices[0].startswith("The certificate of server expires on 20")
 
 
+def test_what_a_site_refuses_is_in_the_audit_logs_of_site_and_server(deploy_folder, open_sites, tmp_path):
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path, cross_site=True)
+    site = begin_anew(open_sites[0], {})  # its policy does not let its model leave
+    (site.folder / AUDIT).unlink(missing_ok=True)
+    transport.sites[0] = site.answer
+    serve(transport, folder)
+    serve(transport, folder)
+    for place, facts in ((folder, {"site": NAMES[0]}), (site.folder, {})):
+        trail = read_audit(place)
+        found = [entry for entry in trail.entries if entry["what"] == "request refused"]
+        assert found, place
+        assert all(entry["request"] == "model" and "model" in entry["reason"] for entry in found)
+        assert all(entry.get(name) == value for entry in found for name, value in facts.items())
+        assert trail.problem == ""
+    assert len(found) == 1  # the site was asked twice, for one reason
+
+
 def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(deploy_folder, open_sites, tmp_path):
     transport, folder = fresh(deploy_folder, open_sites, tmp_path, cross_site=True)
     serve(transport, folder)

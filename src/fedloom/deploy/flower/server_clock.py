@@ -8,12 +8,18 @@ early or late. What is left to a site's clock are the dates of certificates, whi
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 BEARABLE = timedelta(seconds=2)
 """A smaller difference is left alone; ``Date`` has whole seconds."""
+
+
+BACKOFF = (0.0, 0.5, 1.0, 2.0)
+"""Seconds before a call is signed anew after each refusal that taught another time; then the refusal counts."""
 
 
 class ServerClock:
@@ -42,6 +48,25 @@ class ServerClock:
         ahead = self.here() - date - timedelta(seconds=0.5)
         if abs(ahead - self.ahead) > BEARABLE:
             self.ahead = ahead
+
+    def retry(self, call: Callable[[], Any], refused: type[Exception]) -> Any:
+        """Make a signed call; again after a refusal that taught the server's time, since it was signed with another.
+
+        A server whose time is another in each answer is not followed for ever: after all of ``BACKOFF`` it counts.
+
+        Args:
+            call: Makes the call.
+            refused: The error of a call that the server refuses.
+        """
+        for wait in BACKOFF:
+            ahead = self.ahead
+            try:
+                return call()
+            except refused:
+                if self.ahead == ahead:
+                    raise
+                time.sleep(wait)
+        return call()
 
 
 def request_time(message: Any) -> datetime:

@@ -22,7 +22,7 @@ from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransp
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
 from fedloom.deploy.protocol.score_validation import ScoreBounds
-from fedloom.deploy.protocol.wire import RejectedMessage, RequestKind, SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, RequestKind, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.pending_requests import PendingRequests, SentRequest
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
@@ -229,6 +229,8 @@ class DeployedEngine:
         name = self.roster.names[client]
         log.warning("round %s: %s is left out of '%s': %s", self.round, name, kind, reason)
         self.excluded.append({"client": client, "name": name, "what": kind, "reason": reason})
+        if reason.startswith(REFUSED):
+            self.roster.record_refusal(client, kind, reason.removeprefix(REFUSED))
 
     def _evaluate_globally(self, jobs: list[Job], message: Message) -> list[Tensors | None]:
         """Evaluate the shared row on the global test set: at the evaluator, in one request, or here."""

@@ -55,7 +55,10 @@ class Roster:
         self.on_join: Callable[[], None] = lambda: None
         """Called when a site has announced its sizes, or has changed them."""
         self.audit: Callable[..., None] = lambda *_, **__: None
-        """Records which site was connected or refused, as :func:`fedloom.deploy.audit_log.append` does."""
+        """Records which site was connected or refused, and what a site refused, as
+        :func:`fedloom.deploy.audit_log.append` does."""
+        self.refused_requests: set[tuple[int, str, str]] = set()
+        """Which requests sites have refused, by client, kind and reason: each is recorded once."""
         self.last_sizes: dict[int, ClientSizes] = {}
         """The last announcement of each site, also of one that was refused since."""
         self.greeted: dict[int, float] = {}
@@ -96,6 +99,18 @@ class Roster:
         for client, name in enumerate(self.names):
             if client not in self.sizes:
                 log.warning("%s: %s", name, self.absence(client, "never connected"))
+
+    def record_refusal(self, client: int, kind: str, reason: str) -> None:
+        """Record that a site's policy refuses a request, if that is not recorded already.
+
+        Args:
+            client: The site's client number.
+            kind: What was asked.
+            reason: Why the site refuses it.
+        """
+        if (client, kind, reason) not in self.refused_requests:
+            self.refused_requests.add((client, kind, reason))
+            self.audit("request refused", site=self.names[client], request=kind, reason=reason)
 
     def absence(self, client: int, otherwise: str = "not connected") -> str:
         """Why a site does not take part."""

@@ -112,8 +112,10 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
 
 
 def _record_site(folder: Path, what: audit_log.What, **facts: Any) -> None:
-    """Record that a site was connected or refused: in the audit log, and where the site itself hears of it."""
+    """Record what happened with a site in the audit log; if it was refused, also where the site itself hears of it."""
     audit_log.append(folder, what, **facts)
+    if what == "request refused":
+        return
     refused = {name: why for name, why in read_json(folder / RUN / REFUSED).items() if name != facts["site"]}
     if what == "site refused":
         refused[facts["site"]] = facts["reason"]

@@ -27,6 +27,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.nested_keys import select_prefix
 from fedloom.core.threads import single_thread
+from fedloom.deploy import audit_log
 from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.model_folder import save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -79,6 +80,11 @@ class SiteProcess:
         return RequestCount.read(self.folder, self.policy.digest)
 
     @cached_property
+    def audited(self) -> set[tuple[str, str]]:
+        """The refusals that are in the audit log, by kind and reason."""
+        return set()
+
+    @cached_property
     def forms(self) -> ReplyForms:
         """The forms that answers of this site have."""
         return ReplyForms(self.runtime)
@@ -107,7 +113,7 @@ class SiteProcess:
         except FedloomError as why:
             if isinstance(why, Refused):
                 with suppress(OSError):  # a full disk: the log below has it too
-                    log_refusal(self.folder, request, why.reason)
+                    self._record_refusal(request, why.reason)
             error, lost = str(why), isinstance(why, StateLost)
         except OSError as why:
             error = f"disk error at the site: {why.strerror}"
@@ -146,6 +152,13 @@ class SiteProcess:
             **parts,
             "points": int(federation.points[client]),
         }
+
+    def _record_refusal(self, request: SiteRequest, reason: str) -> None:
+        """Write a refusal to ``policy.jsonl``, and to the audit log if it is the first of its kind and reason."""
+        log_refusal(self.folder, request, reason)
+        if (request.kind, reason) not in self.audited:
+            self.audited.add((request.kind, reason))
+            audit_log.append(self.folder, "request refused", request=request.kind, round=request.round, reason=reason)
 
     def _admit(self, request: SiteRequest) -> None:
         """Refuse a request of another run, and one that the site's policy never allows."""
