@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.audit_log import append
 from fedloom.runs.folder.folder_lock import LOCK, lock_folder
@@ -20,7 +23,11 @@ from fedloom.watch import status_reader
 from fedloom.watch.deployment import DeploymentFolder, ServerFacts
 from fedloom.watch.status import Status
 from fedloom.watch.status_reader import StatusReader
+from support.command_line import output
+from support.pipes import pipe_instead
 from support.watched_runs import CLIENTS, finish, play, record, write_run, write_server
+
+COMMANDS = ("audit", "status")
 
 
 @pytest.fixture(autouse=True)
@@ -228,3 +235,30 @@ def test_ten_thousand_rounds_are_read_once(tmp_path):
     for _ in range(10):
         reader.read()
     assert time.process_time() - began < 1.0  # a second for the first read of 24 MB is fine, but not again
+
+
+def test_a_page_about_a_participant_waits_for_no_pipe_in_its_folder(tmp_path):
+    pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
+    from fedloom.deploy.provision import folders
+
+    (tmp_path / "run.toml").write_text('rounds = 1\n[task]\nname = "digits"\nclients = 1\nmodel = "logistic"\n')
+    server, site = folders.init(tmp_path / "run.toml", tmp_path / "deploy", ["north"])
+    write_run(server / "run", 2)
+    for name in (
+        "run/outcome.json",
+        "run/status.json",
+        "run/serving.json",
+        "flower/sites.json",
+        "flower/process",
+        "revoked.json",
+    ):
+        (server / name).parent.mkdir(exist_ok=True)
+        (server / name).write_text("[]" if name == "revoked.json" else "{}")
+    for folder in (server, site):
+        read(folder)
+        for path in [path for path in folder.rglob("*") if path.is_file()]:
+            with pipe_instead(path) as found:
+                for look in (lambda place: read(place), *(partial(output, app, "deploy", one) for one in COMMANDS)):
+                    with suppress(FedloomError, OSError):
+                        look(folder)
+                    assert not found, look

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from fedloom.core.regular_file import read_regular
 from fedloom.deploy.protocol.wire import printable_line
 
 AUDIT = "audit.jsonl"
@@ -105,7 +106,12 @@ def file_digest(path: Path) -> str:
 def read_audit(folder: Path) -> AuditTrail:
     """Read the audit log of a folder and check its chain; an empty trail if there is no log."""
     path = folder / AUDIT
-    content = path.read_bytes() if path.exists() else b""
+    try:
+        content = read_regular(path)
+    except FileNotFoundError:
+        content = b""
+    except OSError as error:
+        return AuditTrail([], NOTHING, f"{path} cannot be read ({error.strerror}).")
     lines = content.split(b"\n")
     unfinished = lines.pop()  # behind the last newline
     entries, before, problem = [], NOTHING, ""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.regular_file import read_regular
 
 SERVER_FILE, SITE_FILE = "deploy.toml", "site.toml"
 KEYS = "keys"
@@ -46,9 +47,9 @@ def make_private(path: Path) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a small JSON file; empty if the file is missing or not complete."""
+    """The content of a small JSON file; empty if the file is missing, not complete, or not a regular file."""
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        found: dict[str, Any] = json.loads(read_regular(path))
     except (OSError, ValueError):
         return {}
     return found

@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from fedloom.core.regular_file import open_regular
 from fedloom.deploy.protocol.wire import printable_line
-from fedloom.runs.folder.record_tail import open_regular
 
 FOLDERS = ("logs", "proxy")
 """Where the programs of a participant write."""

@@ -20,6 +20,7 @@ from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import ServerSettings, load_server, load_site
 from fedloom.reports.explore_data import score_titles
 from fedloom.runs.folder.folder_lock import lock_holder
+from fedloom.runs.folder.manifest import refuse_strange_files
 from fedloom.runs.folder.metrics_file import FINISHED, METRICS
 from fedloom.runs.method_spec import run_label
 from fedloom.runs.score import ACCURACY, scores_of
@@ -137,6 +138,7 @@ class StatusReader:
             return
         if stamp == self._config_stamp:
             return
+        refuse_strange_files(self.run)
         self._config, self._config_stamp, self._configs = read_toml(path), stamp, self._configs + 1
         self.records = RunRecords(self.run, [curve.name for curve in _curves(self._config)])
         self._names, self._sizes = _partition(self.run)

@@ -24,11 +24,12 @@ from fedloom.runs.folder.manifest import (
 )
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
+names = st.text(max_size=20).filter(lambda name: Path(name).name == name)
 manifests = st.builds(
     Manifest,
     round=st.integers(0, 999_999),
-    files=st.dictionaries(st.text(max_size=20), digests, max_size=3),
-    settings=st.dictionaries(st.text(max_size=20), st.lists(digests, max_size=2), max_size=2),
+    files=st.dictionaries(names, digests, max_size=3),
+    settings=st.dictionaries(names, st.lists(digests, max_size=2), max_size=2),
     records=st.integers(0, 10**9),
     length=st.integers(0, 10**12),
     chain=digests,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from fedloom.runs.folder.atomic_write import write_atomic
-from fedloom.runs.folder.record_tail import RecordTail, open_regular
+from fedloom.runs.folder.record_tail import RecordTail
 
 
 @pytest.fixture
@@ -92,12 +91,3 @@ def test_a_line_that_is_no_object_is_counted_and_skipped(path, line):
     tail = RecordTail(path)
     assert rounds(tail) == [0, 2]
     assert tail.damaged == 1
-
-
-def test_links_and_pipes_are_not_opened(tmp_path):
-    (tmp_path / "secret").write_text("x")
-    (tmp_path / "link").symlink_to(tmp_path / "secret")
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("link", "pipe"):
-        with pytest.raises(OSError):  # noqa: PT011
-            open_regular(tmp_path / name)

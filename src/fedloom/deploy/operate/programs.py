@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.regular_file import read_regular
 from fedloom.deploy.operate.log_rotation import old_log
 from fedloom.deploy.participant_folder import make_private
 
@@ -213,7 +214,7 @@ class PidFile:
     def process(self) -> int | None:
         """The number of the process that uses the folder; None if there is none."""
         try:
-            number, began = self.path.read_text().split(" ")
+            number, began = read_regular(self.path).decode().split(" ")
             os.kill(int(number), 0)
         except (OSError, ValueError):
             return None

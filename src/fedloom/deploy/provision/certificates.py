@@ -294,6 +294,8 @@ def key_bytes(path: Path) -> bytes:
 
 
 def _bytes(path: Path) -> bytes:
+    if path.exists() and not path.is_file():
+        raise FedloomError(f"{path} cannot be read (it is not a file): copy the whole folder, as its owner.")
     try:
         return path.read_bytes()
     except OSError as error:

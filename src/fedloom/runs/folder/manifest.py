@@ -127,17 +127,24 @@ def find_file(folder: Path, name: str) -> Path:
     return earlier if earlier.exists() and not here.exists() else here
 
 
-def refuse_links_out(folder: Path) -> None:
-    """Refuse a run's folder with a link to something outside of it: a folder from elsewhere could show any file."""
+def refuse_strange_files(folder: Path) -> None:
+    """Refuse a run's folder with a link to something outside of it, or with a pipe.
+
+    A folder from elsewhere could show any file of this machine, or let its reader wait for ever.
+    """
     whole = folder.resolve()
     for place in (folder, folder / CHECKPOINTS, folder / CHECKPOINTS / EARLIER):
         for path in place.iterdir() if place.is_dir() else ():
             if path.is_symlink() and not path.resolve().is_relative_to(whole):
                 raise FedloomError(f"{path} is a link that leads out of the run's folder: it is not followed.")
+            if path.exists() and not path.is_file() and not path.is_dir():
+                raise FedloomError(f"{path} is a pipe or a device and no file of a run: remove it.")
 
 
 def read_checked(path: Path, digest: str) -> bytes:
     """The content of a file that must have a digest."""
+    if path.exists() and not path.is_file():
+        raise Damaged(f"{path} is not a file")
     try:
         content = path.read_bytes()
     except OSError as error:

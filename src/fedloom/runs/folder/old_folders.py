@@ -9,7 +9,7 @@ from typing import Any
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
-from fedloom.runs.folder.manifest import check_config, refuse_links_out
+from fedloom.runs.folder.manifest import check_config, refuse_strange_files
 
 RENAMED_KEYS = {"personal": "prediction"}
 """Keys of a config that were renamed in 0.5."""
@@ -22,7 +22,7 @@ def read_run_values(folder: Path) -> dict[str, Any]:
     path = folder / "config.toml"
     if not path.is_file():
         raise FedloomError(f"{folder} is not the folder of a run: it has no config.toml.")
-    refuse_links_out(folder)
+    refuse_strange_files(folder)
     check_config(folder)
     return with_new_keys(read_toml(path))
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from fedloom.core.regular_file import open_regular
 
 CHUNK = 1 << 22
 """Bytes that are read at once."""
@@ -86,12 +87,3 @@ class RecordTail:
             return value
         self.damaged += 1
         return None
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading, but neither a link, which may lead anywhere, nor a pipe, which may never end."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(f"{path} is not a regular file")
-    return open(handle, "rb")
