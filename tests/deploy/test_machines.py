@@ -29,8 +29,8 @@ from fedloom.deploy.operate import supervise
 from fedloom.deploy.operate.commands import read_json, stop
 from fedloom.deploy.operate.programs import Program, start_program, wait_until_ready
 from fedloom.deploy.participant_folder import SITE_FILE
-from fedloom.deploy.provision.certificates import make_node_key
 from fedloom.deploy.provision.folders import init
+from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import SiteSettings, load_server, load_site, to_toml
 from fedloom.watch.status_reader import StatusReader
 from support.deployment import SITES, exclusions, final_row, free_ports, simulate, values, without

@@ -14,7 +14,8 @@ pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
 from fedloom.deploy import members
 from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.members import MemberKeys, Revocation, member_keys, save_revocations, site_serial, stamp
-from fedloom.deploy.provision.certificates import Authority, make_node_key
+from fedloom.deploy.provision.authority import Authority
+from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import ServerSettings, to_toml
 
 SETTINGS = ServerSettings(sites=["north", "south"])

@@ -215,7 +215,7 @@ def test_ipv6_loopback_is_loopback(run):
 
 def test_other_machines_need_tls_and_the_token_of_the_server(tmp_path):
     pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
-    from fedloom.deploy.provision.certificates import Authority
+    from fedloom.deploy.provision.authority import Authority
 
     folder = write_server(tmp_path / "server", 2)
     with pytest.raises(FedloomError, match=r"server.pem cannot be used for TLS"):

@@ -16,7 +16,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ke
 from rich.console import Console
 
 from fedloom.cli.deploy.status_view import status_lines, status_table, status_values
-from fedloom.deploy.provision.certificates import make_node_key
+from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import SiteSettings, to_toml
 from fedloom.runs.folder.metrics_file import append_record
 from fedloom.watch.status import LeftOut, Participant, Status

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: the contract with it is not checked")
 
 from fedloom.deploy.flower import control
-from fedloom.deploy.provision.certificates import make_node_key
+from fedloom.deploy.provision.private_keys import make_node_key
 
 
 def parameters(function: object) -> set[str]:

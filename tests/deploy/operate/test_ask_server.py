@@ -27,8 +27,9 @@ from fedloom.deploy.operate.ask_server import ServerContact, ServerUnreachable, 
 from fedloom.deploy.operate.programs import is_listening, start_program
 from fedloom.deploy.operate.reception import open_reception, visit_notes
 from fedloom.deploy.participant_folder import read_json
-from fedloom.deploy.provision import certificates, folders, membership
-from fedloom.deploy.provision.certificates import Authority, days_left, public_key_of
+from fedloom.deploy.provision import authority, certificates, folders, membership
+from fedloom.deploy.provision.authority import Authority
+from fedloom.deploy.provision.certificates import days_left, public_key_of
 from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.proxy import write_proxy_config
 from fedloom.deploy.provision.signature import check_signature
@@ -236,7 +237,7 @@ def test_a_clock_that_is_days_off_is_told_from_a_certificate_that_has_expired(ru
 def expired(running: Running, monkeypatch: pytest.MonkeyPatch) -> Authority:
     """The deployment's authority, whose new certificates expired some days ago."""
     with monkeypatch.context() as patch:
-        patch.setattr(certificates, "datetime", type("Behind", (Moved,), {"days": -30}))
+        patch.setattr(authority, "datetime", type("Behind", (Moved,), {"days": -30}))
         return Authority.load(running.deploy / "authority").renew(10)
 
 

@@ -14,7 +14,8 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 from fedloom.deploy.operate import expiry_watch
 from fedloom.deploy.operate.expiry_watch import ExpiryWatch
 from fedloom.deploy.provision import certificates
-from fedloom.deploy.provision.certificates import Authority, make_node_key
+from fedloom.deploy.provision.authority import Authority
+from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import shutil
 import ssl
 import stat
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,11 +16,14 @@ from fedloom.core.errors import FedloomError
 
 x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed: no certificates are made")
 
+from cryptography.hazmat.primitives import hashes  # noqa: E402
 from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key  # noqa: E402
 
 from fedloom.deploy.provision import certificates  # noqa: E402
-from fedloom.deploy.provision.certificates import Authority, check_certificates, make_node_key  # noqa: E402
+from fedloom.deploy.provision.authority import Authority, _builder  # noqa: E402
+from fedloom.deploy.provision.certificates import check_certificates  # noqa: E402
+from fedloom.deploy.provision.private_keys import make_node_key  # noqa: E402
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml  # noqa: E402
 from fedloom.runs.folder.atomic_write import write_private  # noqa: E402
 
@@ -172,10 +173,8 @@ def test_an_expired_certificate_is_named(authority_folder, monkeypatch):
 def test_a_certificate_that_ends_before_its_authority_is_named(tmp_path):
     authority = Authority.new(30)
     old, until = authority.certificate, datetime.now(UTC) - timedelta(hours=1)
-    ended = certificates._builder(old.subject, old.subject, authority.key.public_key(), old.not_valid_before_utc, until)
-    folder = site_folder(
-        tmp_path / "a", Authority(authority.key, ended.sign(authority.key, certificates.hashes.SHA384()))
-    )
+    ended = _builder(old.subject, old.subject, authority.key.public_key(), old.not_valid_before_utc, until)
+    folder = site_folder(tmp_path / "a", Authority(authority.key, ended.sign(authority.key, hashes.SHA384())))
     authority.publish(folder)
     with pytest.raises(FedloomError, match=r"a/client.pem expired on"):
         check_certificates(folder)
@@ -225,10 +224,3 @@ def test_a_host_that_the_certificate_does_not_name_is_refused(copy):
     (copy / "server/deploy.toml").write_bytes(to_toml(settings))
     with pytest.raises(FedloomError, match=r"not for host 'moved.example.org' but for hub.example.org, localhost"):
         check_certificates(copy / "server")
-
-
-def test_without_the_package_one_sentence_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    monkeypatch.delitem(sys.modules, certificates.__name__)
-    with pytest.raises(FedloomError, match=r"pip install 'fedloom\[deploy\]'"):
-        importlib.import_module(certificates.__name__)

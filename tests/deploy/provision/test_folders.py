@@ -26,6 +26,8 @@ from fedloom.deploy.settings import (
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
+
 from fedloom.deploy.provision import certificates
 
 SITES = ("north", "south.2", "east_3")
@@ -113,10 +115,10 @@ def test_the_certificates_are_good_and_the_nodes_keys_fit(deploy_folder):
     certificates.check_certificates(deploy_folder / "server")
     for name in (*SITES, "judge"):
         certificates.check_certificates(deploy_folder / name)
-        private = certificates.load_ssh_private_key((deploy_folder / name / "node.key").read_bytes(), None)
-        public_key = private.public_key().public_bytes(certificates.Encoding.OpenSSH, certificates.PublicFormat.OpenSSH)
+        private = load_ssh_private_key((deploy_folder / name / "node.key").read_bytes(), None)
+        public_key = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
         assert (deploy_folder / "server/keys" / f"{name}.pub").read_bytes().strip() == public_key
-        subject = certificates._certificate(deploy_folder / name / "client.pem").subject
+        subject = certificates.load_certificate(deploy_folder / name / "client.pem").subject
         assert subject.rfc4514_string() == f"CN={name}"
 
 

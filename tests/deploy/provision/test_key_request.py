@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
-from fedloom.deploy.provision.certificates import Authority, check_certificates
+from fedloom.deploy.provision.authority import Authority
+from fedloom.deploy.provision.certificates import check_certificates
 from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.key_request import read_request, write_request
 from fedloom.deploy.settings import SiteSettings, to_toml

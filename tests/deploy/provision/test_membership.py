@@ -20,7 +20,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
 
 from fedloom.deploy.flower.control import public_key
-from fedloom.deploy.provision import certificates, key_request, membership
+from fedloom.deploy.provision import authority, certificates, key_request, membership
 from fedloom.deploy.provision.certificates import check_certificates, check_pair, days_left
 from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.signature import check_signature, fingerprint
@@ -243,6 +243,7 @@ def test_certificates_that_have_expired_are_renewed(deploy, monkeypatch):
             return datetime.now(tz or UTC) + timedelta(days=40)
 
     monkeypatch.setattr(certificates, "datetime", Later)
+    monkeypatch.setattr(authority, "datetime", Later)
     with pytest.raises(FedloomError, match="expired on"):
         check_certificates(deploy / "north")
     membership.renew(deploy, days=30)

@@ -34,7 +34,7 @@ from fedloom.deploy.settings import ServerSettings, load_server
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 
-from fedloom.deploy.provision.certificates import Authority
+from fedloom.deploy.provision.authority import Authority
 from support.deployment import has_ipv6
 from support.waiting import LIMIT, wait_until
 
@@ -532,7 +532,7 @@ def test_an_outsider_with_the_authoritys_certificate_can_neither_join_nor_submit
     from fedloom.deploy.flower.release import environment
     from fedloom.deploy.flower.superlink import superlink_command
     from fedloom.deploy.provision import folders
-    from fedloom.deploy.provision.certificates import make_node_key
+    from fedloom.deploy.provision.private_keys import make_node_key
 
     (tmp_path / "run.toml").write_text('[task]\nname = "digits"\nclients = 1\nmodel = "logistic"\n')
     port, behind = free_port(), free_port()

@@ -12,7 +12,7 @@ from fedloom.core.errors import FedloomError
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 
-from fedloom.deploy.provision.certificates import Authority
+from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.signature import SIGNATURE, check_signature, file_digests, fingerprint, sign_folder
 
 

@@ -29,7 +29,7 @@ from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
 from fedloom.runs.resolve_config import read_run_file, resolve
 
 if TYPE_CHECKING:
-    from fedloom.deploy.provision.certificates import Authority
+    from fedloom.deploy.provision.authority import Authority
     from fedloom.deploy.provision.key_request import KeyRequest
 
 SERVER, AUTHORITY, START, README = "server", "authority", "start.sh", "README.md"
@@ -75,7 +75,7 @@ def init(
     Returns:
         The server's folder, then the sites'.
     """
-    from fedloom.deploy.provision.certificates import Authority
+    from fedloom.deploy.provision.authority import Authority
     from fedloom.deploy.provision.key_request import read_request
 
     everyone = [*sites, *([] if evaluator is None else [evaluator])]
@@ -252,7 +252,8 @@ def write_site(
     Returns:
         The files of its public key and its certificate in the server's folder.
     """
-    from fedloom.deploy.provision.certificates import NODE_KEY, SITE, make_node_key
+    from fedloom.deploy.provision.certificates import SITE
+    from fedloom.deploy.provision.private_keys import NODE_KEY, make_node_key
     from fedloom.deploy.provision.signature import sign_folder
 
     _write_participant(place, authority, blueprint, "client", paths=site.data.rehearsal)

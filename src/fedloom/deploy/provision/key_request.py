@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.provision.certificates import NODE_KEY, SITE_KEY, make_node_key, new_private_key
 from fedloom.deploy.provision.change_files import change_files, finish_change
+from fedloom.deploy.provision.private_keys import NODE_KEY, SITE_KEY, make_node_key, make_private_key
 
 REQUEST = "request.json"
 _HASH = hashes.SHA384()
@@ -66,7 +66,7 @@ def write_request(folder: Path, site: str) -> Path:
 
 def _request_files(draft: Path, site: str) -> dict[str, bytes]:
     """New keys, made in a folder, and the request for their certificate."""
-    new_private_key(draft / SITE_KEY)
+    make_private_key(draft / SITE_KEY)
     make_node_key(draft / NODE_KEY, public := draft / f"{NODE_KEY}.pub")
     keys = {name: (draft / name).read_bytes() for name in (SITE_KEY, NODE_KEY)}
     key, node = load_pem_private_key(keys[SITE_KEY], None), load_ssh_private_key(keys[NODE_KEY], None)

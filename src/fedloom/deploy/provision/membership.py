@@ -17,7 +17,8 @@ from fedloom.deploy import audit_log, members
 from fedloom.deploy.participant_folder import KEYS, RUN, SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import folders, readmes
-from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, Authority, public_key_of
+from fedloom.deploy.provision.authority import Authority
+from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, public_key_of
 from fedloom.deploy.provision.change_files import change_files, finish_change
 from fedloom.deploy.provision.key_request import KeyRequest, read_request
 from fedloom.deploy.provision.signature import (

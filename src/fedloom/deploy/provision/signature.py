@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.provision.certificates import AUTHORITY, Authority, public_key_of
+from fedloom.deploy.provision.authority import Authority
+from fedloom.deploy.provision.certificates import AUTHORITY, public_key_of
 from fedloom.runs.folder.atomic_write import write_atomic
 
 SIGNATURE = "signature.json"
