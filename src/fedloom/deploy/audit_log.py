@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from fedloom.core.regular_file import read_regular
-from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.protocol.printable import printable_line
 
 AUDIT = "audit.jsonl"
 NOTHING = "0" * 64

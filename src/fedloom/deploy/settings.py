@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml, validate
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
-from fedloom.rounds.screening import FACTOR
+from fedloom.rounds.largest_ratio import FACTOR
 
 OPENED, READY = "site: open", "site: ready"
 """Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""

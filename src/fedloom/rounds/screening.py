@@ -18,11 +18,9 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import Update
 from fedloom.core.message import Wave
 from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.largest_ratio import FACTOR
 from fedloom.rounds.reply_norms import change_norms, median_of_others
 
-FACTOR = 50.0
-"""How many times as large as the others' a reply may be. Of honest clients, the largest that was measured is 19 times
-(docs/deploy.md, Faults)."""
 CHECKED = ("reply/", "kept/", "received/", "trained/")
 """Prefixes of a result's tensors that must be finite; a measurement may be NaN where there is nothing to measure."""
 

@@ -17,7 +17,7 @@ from fedloom.deploy.operate.commands import SITE_STATES, is_serving
 from fedloom.deploy.operate.reception import visit_notes
 from fedloom.deploy.operate.supervise import pid_file
 from fedloom.deploy.participant_folder import OUTCOME, RUN, STATUS, read_json
-from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.provision.certificates import days_left, expiry_warnings
 from fedloom.deploy.provision.signature import fingerprint
 from fedloom.deploy.settings import ServerSettings

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from fedloom.core.regular_file import open_regular
-from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.protocol.printable import printable_line
 
 FOLDERS = ("logs", "proxy")
 """Where the programs of a participant write."""

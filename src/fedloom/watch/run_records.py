@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.protocol.printable import printable_line
 from fedloom.runs.folder.metrics_file import METRICS, TIMINGS
 from fedloom.runs.folder.record_tail import RecordTail
 from fedloom.watch.status import LeftOut

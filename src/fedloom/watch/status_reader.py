@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
 from fedloom.deploy.participant_folder import RUN, SERVER_FILE, SITE_FILE
-from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.settings import ServerSettings, load_server, load_site
 from fedloom.reports.explore_data import score_titles
 from fedloom.runs.folder.folder_lock import lock_holder

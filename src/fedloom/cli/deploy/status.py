@@ -61,7 +61,7 @@ def audit(folder: Folder, as_json: o.Json = False) -> None:
 
 
 def _audit_line(entry: dict[str, Any]) -> str:
-    from fedloom.deploy.protocol.wire import printable_line
+    from fedloom.deploy.protocol.printable import printable_line
 
     time, who, what = (str(entry.get(name, "")) for name in ("time", "who", "what"))
     facts = [f"{name}={value}" for name, value in entry.items() if name not in ("time", "who", "what", "before")]

@@ -24,12 +24,12 @@ import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.operate.programs import connection_problem
 from fedloom.deploy.operate.reception import CLOCK_DIFFERS
-from fedloom.deploy.protocol.wire import printable_line
+from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.provision.certificates import AUTHORITY, SITE, check_certificates, check_pair, public_key_of
 from fedloom.deploy.provision.change_files import change_files
-from fedloom.deploy.provision.membership import SITE_FILES
 from fedloom.deploy.provision.private_keys import NODE_KEY, SITE_KEY
 from fedloom.deploy.provision.proxy import RECEPTION_PATH
+from fedloom.deploy.provision.renewed_files import SITE_FILES
 from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import SiteSettings
 

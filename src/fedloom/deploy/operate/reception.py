@@ -23,9 +23,9 @@ import fedloom
 from fedloom.deploy import audit_log
 from fedloom.deploy.members import revocations, revoked_sites, site_serial
 from fedloom.deploy.participant_folder import KEYS, REFUSED, RUN, read_json
-from fedloom.deploy.protocol.wire import printable_line
-from fedloom.deploy.provision.membership import RENEWED, SITE_FILES
+from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.provision.proxy import RECEPTION
+from fedloom.deploy.provision.renewed_files import RENEWED, SITE_FILES
 from fedloom.deploy.provision.signature import fits_signature
 from fedloom.deploy.settings import load_server
 from fedloom.runs.folder.atomic_write import write_atomic, write_private

@@ -29,8 +29,8 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.deployability import check_deployable, own_data_error
+from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.protocol.user_files import copy_user_files, user_files, with_absolute_files, with_relative_files
-from fedloom.deploy.protocol.wire import printable_line
 from fedloom.deploy.settings import SiteSettings
 from fedloom.losses.registry import make_objective
 from fedloom.metrics.registry import with_metrics

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from fedloom.data.schema import ClientSizes
+from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores
-from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite, printable_line
+from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import VALIDATION
 

@@ -19,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.deploy.protocol.printable import printable_line
 
 MAX_HEADER = 1 << 16
 """Largest header, in bytes."""
@@ -200,12 +201,6 @@ def _error_place(error: ValidationError) -> str:
     first: Any = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
     return f"at '{printable_line(place, 60)}' ({printable_line(first['msg'], 140)})"
-
-
-def printable_line(text: str, most: int) -> str:
-    """An untrusted text as one short line that is safe in logs and on terminals."""
-    plain = "".join(character if character.isprintable() else " " for character in text[:most])
-    return plain + "..." * (len(text) > most)
 
 
 def is_finite(tensor: Tensor) -> bool:

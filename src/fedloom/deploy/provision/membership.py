@@ -21,6 +21,7 @@ from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, public_key_of
 from fedloom.deploy.provision.change_files import change_files, finish_change
 from fedloom.deploy.provision.key_request import KeyRequest, read_request
+from fedloom.deploy.provision.renewed_files import RENEWED
 from fedloom.deploy.provision.signature import (
     SIGNATURE,
     file_digests,
@@ -29,11 +30,6 @@ from fedloom.deploy.provision.signature import (
     with_signature,
 )
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server
-
-RENEWED = "renewed"
-"""The folder of renewed files for each site, in the server's folder: a running site gets them from there."""
-SITE_FILES = (SITE, AUTHORITY, SIGNATURE)
-"""The files of a site that a renewal changes; none is secret."""
 
 
 def find_server(folder: Path) -> Path:

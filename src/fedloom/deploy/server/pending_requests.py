@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from fedloom.deploy.flower.polling import POLL, PollDelay
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer
-from fedloom.deploy.protocol.wire import SiteRequest, printable_line
+from fedloom.deploy.protocol.printable import printable_line
+from fedloom.deploy.protocol.wire import SiteRequest
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.settings import ServerSettings
 

@@ -16,7 +16,8 @@ import fedloom
 from fedloom.data.schema import ClientSizes
 from fedloom.deploy.flower.polling import POLL
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage, ServerTransport
-from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, printable_line, unpack
+from fedloom.deploy.protocol.printable import printable_line
+from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.share_cap import counted_sizes
 from fedloom.deploy.settings import ServerSettings
 
