@@ -25,9 +25,9 @@ pytest.importorskip("flwr", reason="Flower is not installed: no real deployment 
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
-from fedloom.deploy.operate import supervise
 from fedloom.deploy.operate.commands import read_json, stop
 from fedloom.deploy.operate.programs import Program, start_program, wait_until_ready
+from fedloom.deploy.operate.run_site import start_supernode
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.provision.private_keys import make_node_key
@@ -103,7 +103,7 @@ def refusal(folder: Path, settings: SiteSettings) -> str:
     """What Flower's own node says; what the server tells a site before that is in operate/test_ask_server.py."""
     silent: Any = SimpleNamespace(check=lambda: None, problem=lambda: "")
     with pytest.raises(FedloomError) as error:
-        supervise._start_supernode(folder, settings, silent, lambda _: None).stop()
+        start_supernode(folder, settings, silent, lambda _: None).stop()
     return str(error.value)
 
 

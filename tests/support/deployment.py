@@ -25,10 +25,11 @@ from fedloom.core.selector import Choice, Pool
 from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.operate import commands as operate
-from fedloom.deploy.operate import supervise
 from fedloom.deploy.operate.admission import register_members
 from fedloom.deploy.operate.ask_server import ServerContact
 from fedloom.deploy.operate.programs import Program
+from fedloom.deploy.operate.run_server import start_superlink
+from fedloom.deploy.operate.run_site import start_supernode
 from fedloom.deploy.participant_folder import SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.folders import init
@@ -97,7 +98,7 @@ class Deployment:
         ), strict=True))  # fmt: skip
         self.server = self.folders["server"]
         self.usual = load_server(self.server)
-        self.link: Program = supervise._start_superlink(self.server, load_server(self.server))
+        self.link: Program = start_superlink(self.server, load_server(self.server))
         register_members(self.server, load_server(self.server), SuperLinkControl(self.server))
         self.nodes: dict[str, Program] = {}
         self.sites: dict[str, SiteProcess] = {}
@@ -114,7 +115,7 @@ class Deployment:
             if name not in self.nodes or self.nodes[name].has_ended:
                 folder, settings = self.folders[name], load_site(self.folders[name])
                 contact = ServerContact(folder, settings, lambda _: None, lambda: None)
-                self.nodes[name] = supervise._start_supernode(folder, settings, contact, lambda _: None)
+                self.nodes[name] = start_supernode(folder, settings, contact, lambda _: None)
 
     def disconnect(self, name: str) -> None:
         """Kill a site's SuperNode, which has no time to say goodbye."""

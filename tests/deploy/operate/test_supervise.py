@@ -18,8 +18,9 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower import release
-from fedloom.deploy.operate import programs, supervise
-from fedloom.deploy.operate.supervise import CONNECTION_ERRORS, connection_error, pid_file
+from fedloom.deploy.operate import programs, run_server, run_site, supervise
+from fedloom.deploy.operate.connection_error import CONNECTION_ERRORS, connection_error
+from fedloom.deploy.operate.supervise import pid_file
 from fedloom.deploy.provision import certificates, folders
 from fedloom.deploy.settings import load_server, load_site, to_toml
 
@@ -40,7 +41,8 @@ def deploy(deploy_folder, tmp_path, monkeypatch) -> Path:
     shutil.copytree(deploy_folder, tmp_path / "deploy")
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(programs, "PORT_RELEASE", 0.0)
-    monkeypatch.setattr(supervise, "start_program", lambda *_: pytest.fail("a program was started"))
+    for module in (run_server, run_site):
+        monkeypatch.setattr(module, "start_program", lambda *_: pytest.fail("a program was started"))
     yield tmp_path / "deploy"
     signal.signal(signal.SIGTERM, before)
 
@@ -80,14 +82,14 @@ def test_a_port_that_is_taken_is_named_before_anything_is_started(deploy, monkey
         port = taken.getsockname()[1]
         change(deploy / who, port=free_port(), **({"control_port": free_port()} if who == "server" else {}))
         change(deploy / who, **{key: port})
-        said = refusal(supervise.run_server if who == "server" else supervise.run_site, deploy / who)
+        said = refusal(run_server.run_server if who == "server" else run_site.run_site, deploy / who)
     assert said.startswith(f"port {port} of this machine is not free")
     assert said.endswith(f"end the program that uses it, or change {key} in {file}.")
 
 
 def test_a_server_without_nginx_says_what_to_install(deploy, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    said = refusal(supervise.run_server, deploy / "server")
+    said = refusal(run_server.run_server, deploy / "server")
     assert said.startswith("nginx is not installed")
     assert "apt install nginx" in said
     assert "proxy = false" in said
@@ -99,7 +101,7 @@ def test_without_the_proxy_a_server_is_for_one_machine_only(deploy):
     run_file.write_text(RUN)
     folders.init(run_file, deploy, ["north", "south"], host="fl.example.org")
     change(deploy / "server", proxy=False)
-    said = refusal(supervise.run_server, deploy / "server")
+    said = refusal(run_server.run_server, deploy / "server")
     assert said.startswith("proxy = false and host = fl.example.org: without the proxy nobody asks for the sites' cert")
     assert said.endswith("set proxy = true.")
 
@@ -112,7 +114,7 @@ def test_an_expired_certificate_is_named(deploy, monkeypatch, who):
             return datetime.now(tz) + timedelta(days=400)
 
     monkeypatch.setattr(certificates, "datetime", Later)
-    said = refusal(supervise.run_server if who == "server" else supervise.run_site, deploy / who)
+    said = refusal(run_server.run_server if who == "server" else run_site.run_site, deploy / who)
     assert "expired on 20" in said
     assert str(deploy / who) in said
 
@@ -122,16 +124,16 @@ def test_a_second_one_is_refused_and_the_first_stays_at_work(deploy, monkeypatch
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/sbin/nginx")
     pid_file(deploy / who).take("it")
     with pytest.raises(FedloomError, match=f"{'this server' if who == 'server' else 'site north'} is already running"):
-        (supervise.run_server if who == "server" else supervise.run_site)(deploy / who, pytest.fail)
+        (run_server.run_server if who == "server" else run_site.run_site)(deploy / who, pytest.fail)
     assert pid_file(deploy / who).process() is not None
 
 
-@pytest.mark.parametrize(("work", "who"), [(supervise.run_server, "north"), (supervise.run_site, "server")])
+@pytest.mark.parametrize(("work", "who"), [(run_server.run_server, "north"), (run_site.run_site, "server")])
 def test_the_wrong_folder_is_named(deploy, work, who):
     assert "deploy init makes one" in refusal(work, deploy / who)
 
 
-@pytest.mark.parametrize("work", [supervise.run_server, supervise.run_site])
+@pytest.mark.parametrize("work", [run_server.run_server, run_site.run_site])
 def test_without_flower_nothing_is_deployed(deploy, monkeypatch, work):
     from importlib import metadata
 
@@ -187,8 +189,8 @@ def test_every_meaning_is_a_sentence_with_what_to_do():
 
 def test_a_sites_own_sentence_is_passed_on():
     said = "2026 fedloom\nError: site north: data.csv has no column age.\n"
-    assert supervise._site_error(said) == "site north: data.csv has no column age."
-    assert supervise._site_error("killed\n") == "the site's process ended: killed"
+    assert run_site._site_error(said) == "site north: data.csv has no column age."
+    assert run_site._site_error("killed\n") == "the site's process ended: killed"
 
 
 # -- programs that die
@@ -206,7 +208,7 @@ def test_a_program_that_dies_is_started_again_and_one_that_always_does_is_given_
 
     said: list[str] = []
     with pytest.raises(FedloomError, match=r"nginx ended 8 times: full .*log"):
-        supervise._watch([start_dying()], [start_dying], said.append)
+        supervise.keep_running([start_dying()], [start_dying], said.append)
     assert said == ["nginx ended (code 7): it is restarted."] * 7
     assert len(starts) == 8
 

@@ -17,14 +17,14 @@ from fedloom.cli.terminal.say import say
 
 def server(folder: Folder) -> None:
     """Run a deployment's server: Flower's SuperLink on loopback, behind nginx. Ctrl-C ends it."""
-    from fedloom.deploy.operate.supervise import run_server
+    from fedloom.deploy.operate.run_server import run_server
 
     run_until_stopped(lambda: run_server(folder, _say))
 
 
 def client(folder: Folder) -> None:
     """Run a site: check its data, connect, train on request. Ctrl-C ends it; its state stays on its disk."""
-    from fedloom.deploy.operate.supervise import run_site
+    from fedloom.deploy.operate.run_site import run_site
 
     run_until_stopped(lambda: run_site(folder, _say))
 

@@ -1,0 +1,130 @@
+"""``fedloom deploy server``: Flower's SuperLink, on loopback, and nginx in front of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import fedloom
+from fedloom.core.errors import FedloomError
+from fedloom.deploy import audit_log
+from fedloom.deploy.flower.control import SuperLinkControl
+from fedloom.deploy.flower.local_socket import connection_errors
+from fedloom.deploy.flower.release import check_flower, environment
+from fedloom.deploy.flower.superlink import superlink_command
+from fedloom.deploy.operate.admission import Admission, register_members
+from fedloom.deploy.operate.connection_error import last_line
+from fedloom.deploy.operate.expiry_watch import ExpiryWatch
+from fedloom.deploy.operate.log_rotation import LogRotation
+from fedloom.deploy.operate.programs import (
+    Program,
+    check_free,
+    is_listening,
+    start_program,
+    wait_until_ready,
+)
+from fedloom.deploy.operate.reception import open_reception
+from fedloom.deploy.operate.supervise import Say, keep_running, pid_file, stop_on_sigterm, stop_reason
+from fedloom.deploy.participant_folder import FLOWER, SERVER_FILE, make_private
+from fedloom.deploy.provision.certificates import check_certificates
+from fedloom.deploy.provision.change_files import finish_change
+from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
+from fedloom.deploy.provision.proxy import write_proxy_config
+from fedloom.deploy.provision.signature import check_signature
+from fedloom.deploy.settings import ServerSettings, load_server
+
+
+def run_server(folder: Path, say: Say) -> None:
+    """Run a deployment's server until it is stopped.
+
+    Args:
+        folder: The server's folder.
+        say: Gets lines for the user.
+    """
+    check_flower()
+    finish_change(folder)
+    settings = load_server(folder)
+    check_certificates(folder)
+    check_signature(folder)
+    if settings.proxy and shutil.which("nginx") is None:
+        raise FedloomError(
+            "nginx is not installed, but sites connect through it: install it (apt install nginx), or set proxy = "
+            "false in deploy.toml to try the deployment on one machine."
+        )
+    if not settings.proxy and not settings.is_local:
+        raise FedloomError(
+            f"proxy = false and host = {settings.host}: without the proxy nobody asks for the sites' "
+            "certificates, so that is for one machine only; set proxy = true."
+        )
+    pids = pid_file(folder)
+    pids.take("this server")
+    programs: list[Program] = []
+    desk = contextlib.ExitStack()
+    try:
+        stop_on_sigterm()
+        check_free(settings.port, "port in deploy.toml", settings.loopback)
+        if settings.proxy:
+            check_free(settings.control_port, "control_port in deploy.toml")
+        programs.append(start_superlink(folder, settings))
+        audit_log.append_changed_settings(folder, SERVER_FILE)
+        audit_log.append(folder, "server started", version=fedloom.__version__)
+        admitted = register_members(folder, settings, SuperLinkControl(folder))
+        if settings.proxy:
+            desk.enter_context(open_reception(folder, say))
+            programs.append(_start_nginx(folder, settings))
+        say(f"The server is ready: {admitted} sites may connect to {settings.host}:{settings.port}.")
+        restart = [lambda: _restart_superlink(folder), lambda: _start_nginx(folder, load_server(folder))]
+
+        def reload_nginx(changed: ServerSettings) -> None:
+            write_proxy_config(folder, changed)
+            programs[1].process.send_signal(signal.SIGHUP)
+
+        admission = Admission(folder, lambda: SuperLinkControl(folder), reload_nginx if settings.proxy else None, say)
+        expiry = ExpiryWatch(folder, say)
+        keep_running(programs, restart, say, [admission.apply_changes, expiry.check, LogRotation(folder).check])
+    finally:
+        desk.close()
+        for program in reversed(programs):
+            program.stop()
+        pids.leave()
+        if programs:
+            audit_log.append(folder, "server stopped", reason=stop_reason())
+
+
+def start_superlink(folder: Path, settings: ServerSettings) -> Program:
+    """Start Flower's SuperLink, and wait until it listens."""
+    home = make_private(folder / FLOWER)
+    command = superlink_command(folder.resolve())
+    program = start_program("Flower's SuperLink", command, folder / "logs" / "superlink.log", environment(home), folder)
+    wait_until_ready(
+        program,
+        lambda: is_listening(settings.link_port, settings.link_host),
+        lambda output: f"Flower's SuperLink did not start: {last_line(output)}",
+    )
+    return program
+
+
+def _restart_superlink(folder: Path) -> Program:
+    settings = load_server(folder)  # sites may have been added
+    program = start_superlink(folder, settings)
+    try:
+        register_members(folder, settings, SuperLinkControl(folder))
+    except connection_errors() as why:
+        program.stop()
+        raise FedloomError(f"the sites could not be registered ({type(why).__name__}).") from None
+    return program
+
+
+def _start_nginx(folder: Path, settings: ServerSettings) -> Program:
+    write_proxy_config(folder, settings)  # deploy.toml may have changed
+    command = ["nginx", "-p", str(folder.resolve()), "-c", PROXY_FILE, "-g", "daemon off;"]
+    program = start_program("nginx", command, folder / "logs" / "nginx.log", os.environ, folder)
+    wait_until_ready(
+        program,
+        lambda: is_listening(settings.port, settings.loopback),
+        lambda output: f"nginx did not start: {last_line(output)}",
+    )
+    return program
