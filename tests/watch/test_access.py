@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-import os
 import socket
-import tempfile
-from pathlib import Path
 
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.watch.access import TOKEN, Access, is_readable_by_all, make_token, read_token, user_of_connection
+from fedloom.core.page_server import user_of_connection
+from fedloom.watch.access import TOKEN, Access, make_token, read_token
 
 SECRET = "a-token-of-twenty-characters"  # noqa: S105
 NOBODY = (("127.0.0.1", 1), ("127.0.0.1", 2))
@@ -59,20 +57,6 @@ def test_a_private_folder_is_for_its_owner():
         assert access.admits("", client.getsockname(), server.getsockname())
 
 
-@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_the_system_says_whose_a_connection_is(family):
-    address = "127.0.0.1" if family == socket.AF_INET else "::1"
-    try:
-        server = socket.create_server((address, 0), family=family)
-    except OSError:
-        pytest.skip(f"this machine has no {address}")
-    with server, socket.create_connection(server.getsockname()[:2]) as client:
-        found = user_of_connection(client.getsockname()[:2], server.getsockname()[:2])
-    if found is None:
-        pytest.skip("this system does not say whose a connection is")
-    assert found == os.getuid()
-
-
 def test_a_token_is_made_once_and_only_the_owner_may_read_it(tmp_path):
     assert read_token(tmp_path) == ""
     token = make_token(tmp_path)
@@ -92,19 +76,3 @@ def test_a_token_that_is_too_short_or_a_link_is_refused(tmp_path):
     (tmp_path / TOKEN).symlink_to("/etc/hostname")
     with pytest.raises(FedloomError, match="must be a file of yours"):
         read_token(tmp_path)
-
-
-def test_the_modes_of_the_folder_and_of_those_above_say_who_may_read():
-    with tempfile.TemporaryDirectory() as above:  # below a folder that everybody may pass, as /tmp is
-        (folder := Path(above) / "run").mkdir()
-        for outer, mode, fine in (
-            (0o711, 0o755, True),
-            (0o755, 0o755, True),
-            (0o700, 0o755, False),
-            (0o755, 0o700, False),
-            (0o755, 0o750, False),
-            (0o755, 0o704, False),
-        ):
-            Path(above).chmod(outer)
-            folder.chmod(mode)
-            assert is_readable_by_all(folder) is fine

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.page_server import is_own_connection
 
 TOKEN = "watch.token"  # noqa: S105
-_READABLE = stat.S_IROTH | stat.S_IXOTH
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,9 @@ class Access:
             client: The address and port that it comes from.
             server: The address and port that it came to.
         """
-        if self.loopback and (self.everybody or user_of_connection(client, server) in (0, os.getuid())):
+        if self.loopback and (self.everybody or is_own_connection(client, server)):
             return True
         return bool(self.token) and hmac.compare_digest(_credential(authorization).encode(), self.token.encode())
-
-
-def is_readable_by_all(folder: Path) -> bool:
-    """Whether every user of this machine may read a folder: by its own mode, and through all folders above it."""
-    place = folder.resolve()
-    passable = all(above.stat().st_mode & stat.S_IXOTH for above in place.parents)
-    return passable and place.stat().st_mode & _READABLE == _READABLE
 
 
 def read_token(folder: Path) -> str:
@@ -87,28 +80,6 @@ def make_token(folder: Path) -> str:
         with open(os.open(folder / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(24) + "\n")
     return read_token(folder)
-
-
-def user_of_connection(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """The user whose process made a connection on this machine; None if the system does not say."""
-    mine, theirs = _kernel_address(*client), _kernel_address(*server)
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            _, local, remote, _, _, _, _, user, *_ = line.split()
-            if (local, remote) == (mine, theirs):
-                return int(user)
-    return None
-
-
-def _kernel_address(address: str, port: int) -> str:
-    """An address as ``/proc/net/tcp`` writes it: words of four bytes in the machine's order, then the port."""
-    packed = ipaddress.ip_address(address.partition("%")[0]).packed
-    words = (int.from_bytes(packed[at : at + 4], "little") for at in range(0, len(packed), 4))
-    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
 
 
 def _is_address(host: str) -> bool:

@@ -6,21 +6,18 @@ a second; it ends when its browser goes away. All of them share one reading.
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import socket
 import ssl
-import sys
 import threading
 import time
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.page_server import PageRequest, PageServer, is_readable_by_all, refuse_unknown_visitors
 from fedloom.deploy.settings import load_server
-from fedloom.watch.access import Access, is_readable_by_all, make_token, read_token
+from fedloom.watch.access import Access, make_token, read_token
 from fedloom.watch.live_events import LiveEvents, to_json
 from fedloom.watch.page import live_page, security_policy
 from fedloom.watch.prometheus import CONTENT_TYPE, prometheus_text
@@ -30,11 +27,9 @@ MOST_PAGES = 32
 """Pages that can be open at once."""
 HEARTBEAT = 5.0
 """Seconds after which a page without news gets an empty line, so that one that went away is noticed."""
-SLOWEST = 30.0
-"""Seconds that a browser may take to send a request, or to take what it is sent."""
 
 
-class WatchServer(ThreadingHTTPServer):
+class WatchServer(PageServer):
     """Serves the page of one folder until it is shut down.
 
     Args:
@@ -43,19 +38,13 @@ class WatchServer(ThreadingHTTPServer):
         port: The port; 0 chooses a free one.
     """
 
-    daemon_threads = True
-    request_queue_size = 64
-
     def __init__(self, folder: Path, address: str = "127.0.0.1", port: int = 0) -> None:
         self.reader = StatusReader(folder)
         self.access, context = _access(folder, self.reader.kind, _parse(address))
         self.ending, self.pages = threading.Event(), threading.BoundedSemaphore(MOST_PAGES)
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self.reader.read()  # what is wrong with the folder is said before the server is there
-        try:
-            super().__init__((address, port), WatchRequest)
-        except (OSError, OverflowError) as error:
-            raise FedloomError(_bind_sentence(address, port, error)) from None
+        super().__init__(address, port, WatchRequest)
         if context is not None:  # the handshake is made by the request's own thread
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         host = self.access.name or address
@@ -66,20 +55,13 @@ class WatchServer(ThreadingHTTPServer):
         self.ending.set()
         self.server_close()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that went away; everything else is ours."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
 
-
-class WatchRequest(BaseHTTPRequestHandler):
+class WatchRequest(PageRequest):
     """Answers one request to a page."""
 
     server: WatchServer
-    timeout = SLOWEST
-    server_version, sys_version = "fedloom", ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """Answer a request for the page, its events, the health or the numbers."""
         path = self.path.partition("?")[0]
         own, peer = self.request.getsockname(), self.client_address
@@ -116,7 +98,7 @@ class WatchRequest(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_PAGES} pages are open already.\n")
             return
         try:
-            self._headers(HTTPStatus.OK, "text/event-stream")
+            self.send_head(HTTPStatus.OK, "text/event-stream")
             if self.command == "HEAD":
                 return
             events, last = LiveEvents(self.server.reader), time.monotonic()
@@ -134,32 +116,13 @@ class WatchRequest(BaseHTTPRequestHandler):
             self.server.pages.release()
 
     def _answer(self, code: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8") -> None:
-        content = text.encode()
-        self._headers(code, kind, len(content))
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        asks = code == HTTPStatus.UNAUTHORIZED and self.server.access.token
+        realm = 'Basic realm="fedloom watch: the password is the token", charset="UTF-8"'
+        self.send_text(code, text, kind, [("WWW-Authenticate", realm)] if asks else [])
 
-    def _headers(self, code: HTTPStatus, kind: str, length: int | None = None) -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        if length is not None:
-            self.send_header("Content-Length", str(length))
-        if code == HTTPStatus.UNAUTHORIZED and self.server.access.token:
-            self.send_header(
-                "WWW-Authenticate", 'Basic realm="fedloom watch: the password is the token", charset="UTF-8"'
-            )
-        self.send_header("Content-Security-Policy", security_policy())
-        for name, value in (
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Referrer-Policy", "no-referrer"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-        ):
-            self.send_header(name, value)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keep the terminal quiet."""
+    def security_policy(self) -> str:
+        """The content security policy of the live page."""
+        return security_policy()
 
 
 def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
@@ -176,7 +139,10 @@ def _access(
 ) -> tuple[Access, ssl.SSLContext | None]:
     """Who may see the page, and how it is encrypted; loopback needs no encryption."""
     if address.is_loopback:
-        return Access("", read_token(folder) if kind == "server" else "", is_readable_by_all(folder), True), None
+        token = read_token(folder) if kind == "server" else ""
+        if not token:
+            refuse_unknown_visitors(folder)
+        return Access("", token, is_readable_by_all(folder), True), None
     if kind != "server":
         raise FedloomError(
             f"bind={address}: only a deployment's server has a certificate for other machines; leave --bind out, and "
@@ -189,12 +155,3 @@ def _access(
     except (OSError, ssl.SSLError) as error:
         raise FedloomError(f"{folder / 'server.pem'} cannot be used for TLS ({error}): restore the folder.") from None
     return Access(load_server(folder).host, make_token(folder), False, False), context
-
-
-def _bind_sentence(address: str, port: int, error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return (
-            f"port {port} is in use: end the program that uses it, or choose another with --port (0 finds a free one)."
-        )
-    reason = error.strerror if isinstance(error, OSError) else "ports are 0 to 65535"
-    return f"{address} port {port} cannot be used ({reason}): choose another with --port or --bind."

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedloom.cli.flows.app import flows
-from fedloom.cli.flows.serve import CONNECTIONS, is_own_connection
+from fedloom.core import page_server
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from support import small_flows
@@ -39,15 +39,13 @@ def test_a_missing_model_and_a_taken_port_are_sentences(model: Path) -> None:
             output(flows, "serve", model, "--port", taken.getsockname()[1])
 
 
-@pytest.mark.skipif(not CONNECTIONS.exists(), reason="this system does not list its connections")
-def test_only_ones_own_connections_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
-        ends = client.getsockname(), server.getsockname()
-        assert is_own_connection(*ends)
-        monkeypatch.setattr("fedloom.watch.access.user_of_connection", lambda *_: os.getuid() + 1)
-        assert not is_own_connection(*ends)
-        monkeypatch.setattr("fedloom.watch.access.user_of_connection", lambda *_: None)
-        assert not is_own_connection(*ends)
+def test_a_private_model_is_not_served_where_the_system_does_not_say_who_asks(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_server, "CONNECTIONS", tmp_path / "nothing")
+    model.chmod(0o600)
+    with pytest.raises(FedloomError, match=r"does not say whose a connection is .* every user of this machine could"):
+        output(flows, "serve", model, "--port", 0)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +9,6 @@ import typer
 
 from fedloom.cli.flows.recommend import Client, load_recommender
 from fedloom.cli.terminal.say import say
-
-CONNECTIONS = Path("/proc/net/tcp")
-"""Where Linux lists the connections of a machine with their users."""
 
 
 def serve(
@@ -32,26 +28,15 @@ def serve(
 
     Example:  fedloom flows serve deploy/north --port 8765
     """
+    from fedloom.core.page_server import CONNECTIONS, is_own_connection, refuse_unknown_visitors
     from fedloom.tasks.flows.serving.server import FlowServer
 
-    with FlowServer(load_recommender(model, client), port, is_own_connection) as server:
+    recommender = load_recommender(model, client)
+    refuse_unknown_visitors(model)  # it knows its owner's private words
+    admits = is_own_connection if (CONNECTIONS / "tcp").exists() else lambda *_: True  # then all may read the model
+    with FlowServer(recommender, port, admits) as server:
         say(f"Build a flow at {server.url} (Ctrl-C ends it)", err=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             say("stopped", err=True)
-
-
-def is_own_connection(client: tuple[str, int], server: tuple[str, int]) -> bool:
-    """Whether a connection on this machine is of the user who serves the page, or of root.
-
-    A model knows its owner's private words, and any user of the machine reaches a loopback port. Where the system does
-    not list its connections (only Linux does), every local user is let in.
-
-    Args:
-        client: The address and port that it comes from.
-        server: The address and port that it came to.
-    """
-    from fedloom.watch.access import user_of_connection
-
-    return user_of_connection(client, server) in (0, os.getuid()) or not CONNECTIONS.exists()

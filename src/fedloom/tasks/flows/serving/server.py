@@ -7,17 +7,15 @@ of other sites' pages are refused, so that no page elsewhere can ask through som
 
 from __future__ import annotations
 
-import errno
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.page_server import PageRequest, PageServer
 from fedloom.tasks.flows.flow import brief
 from fedloom.tasks.flows.formats.flow_json import from_json, to_json
 from fedloom.tasks.flows.formats.json_values import JsonValue, parse_json
@@ -31,12 +29,10 @@ LARGEST = 4 << 20
 """The most bytes of a request; a flow of a thousand nodes has a hundredth of it."""
 MOST_NODES = 2_000
 """The most nodes of a flow that is asked about."""
-SLOWEST = 30.0
-"""Seconds that a browser may take to send a request."""
 MOST_SUGGESTIONS = 100
 
 
-class FlowServer(ThreadingHTTPServer):
+class FlowServer(PageServer):
     """Serves a model until it is shut down.
 
     Args:
@@ -45,23 +41,13 @@ class FlowServer(ThreadingHTTPServer):
         admits: Whether a connection may ask, by the addresses of its two ends.
     """
 
-    daemon_threads = True
-
     def __init__(
         self, recommender: Recommender, port: int = 0, admits: Callable[[Any, Any], bool] = lambda *_: True
     ) -> None:
         self.recommender, self.admits, self.lock = recommender, admits, threading.Lock()
         self.page = builder_page(recommender)
-        try:
-            super().__init__((ADDRESS, port), _Handler)
-        except (OSError, OverflowError) as error:
-            raise FedloomError(_port_sentence(port, error)) from None
+        super().__init__(ADDRESS, port, _Handler)
         self.url = f"http://{ADDRESS}:{self.server_address[1]}/"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that went away; everything else is ours."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
 
 
 class RequestError(Exception):
@@ -72,18 +58,16 @@ class RequestError(Exception):
         self.code = code
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(PageRequest):
     server: FlowServer
-    timeout = SLOWEST
-    server_version, sys_version = "fedloom", ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         self._answer_request({"/": lambda: ("text/html; charset=utf-8", self.server.page)})
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         self._answer_request({"/recommend": self._recommend, "/read": self._read})
 
-    def do_OTHER(self) -> None:
+    def do_OTHER(self) -> None:  # noqa: N802
         self._answer_request({})
 
     do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_OTHER  # noqa: N815
@@ -97,12 +81,12 @@ class _Handler(BaseHTTPRequestHandler):
             if path not in routes:
                 raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} does not take {brief(self.command)}.")
             kind, text = routes[path]()
-            self._send(HTTPStatus.OK, kind, text)
+            self.send_text(HTTPStatus.OK, text, kind)
         except RequestError as wrong:
             self.close_connection = True
-            self._send(wrong.code, "application/json", json.dumps({"error": str(wrong)}))
+            self.send_text(wrong.code, json.dumps({"error": str(wrong)}), "application/json")
         except FedloomError as wrong:
-            self._send(HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"error": str(wrong)}))
+            self.send_text(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(wrong)}), "application/json")
 
     def _check_sender(self) -> None:
         port = self.server.server_address[1]
@@ -167,25 +151,8 @@ class _Handler(BaseHTTPRequestHandler):
         own = self.server.recommender.dialect
         return {**DIALECTS, own.name: own}
 
-    def _send(self, code: HTTPStatus, kind: str, text: str) -> None:
-        content = text.encode("utf-8", "replace")
-        self.send_response(code)
-        for name, value in (
-            ("Content-Type", kind),
-            ("Content-Length", str(len(content))),
-            ("Content-Security-Policy", security_policy()),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Referrer-Policy", "no-referrer"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-        ):
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keep the terminal quiet."""
+    def security_policy(self) -> str:
+        return security_policy()
 
 
 def _optional_text(value: JsonValue | None) -> str | None:
@@ -198,10 +165,3 @@ def _count(value: JsonValue | None) -> int:
     if type(value.value) is not int or not 1 <= value.value <= MOST_SUGGESTIONS:
         raise value.error(f"top is a whole number from 1 to {MOST_SUGGESTIONS}")
     return value.value
-
-
-def _port_sentence(port: int, error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use: end the program that uses it, or choose another with --port (0 finds one)."
-    reason = error.strerror if isinstance(error, OSError) else "ports are 0 to 65535"
-    return f"port {port} cannot be used ({reason}): choose another with --port."
