@@ -22,6 +22,7 @@ from torch import Tensor
 
 import fedloom
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import SAVED_MODEL
 from fedloom.core.layout import Layout
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
@@ -34,8 +35,6 @@ from fedloom.runs.named_parts import PARTS
 from fedloom.tasks.registry import task_builder
 
 log = logging.getLogger("fedloom")
-FORMAT = 2
-"""The version of the folder's format. Folders of format 1 (up to 0.5) have no digests: they are read unchecked."""
 MODEL, ABOUT = "model.safetensors", "model.json"
 
 
@@ -45,7 +44,7 @@ class About(Strict):
     client: str
     method: str
     round: int = Field(ge=0)
-    format: int = FORMAT
+    format: int = SAVED_MODEL.version
     fedloom: str = fedloom.__version__
     files: dict[str, str] = Field(default_factory=dict)
     """The digest of every other file of the folder."""
@@ -55,6 +54,11 @@ class About(Strict):
     def to_json(self) -> bytes:
         """The file's content, with its own digest."""
         return self.model_copy(update={"digest": self._own_digest()}).model_dump_json(indent=1).encode()
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether there are digests to check; models of format 1, up to 0.5, have none."""
+        return self.format > 1
 
     @property
     def is_whole(self) -> bool:
@@ -153,7 +157,7 @@ def _check(folder: Path) -> About:
     if not (folder / ABOUT).is_file():
         raise Damaged(f"{folder} has no {ABOUT}, so it is not a whole saved model")
     about = _about(folder / ABOUT)
-    if about.format == 1:
+    if not about.is_checked:
         return about
     for name, digest in about.files.items():
         if Path(name).name != name:
@@ -171,13 +175,10 @@ def _about(path: Path) -> About:
         values: Any = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{path} is not valid JSON ({error})") from None
-    if isinstance(values, dict) and values.get("format") not in (1, FORMAT):
-        raise FedloomError(
-            f"{path} is of a model in format {values.get('format')!r}, but this Fedloom reads format {FORMAT}: use the "
-            "version that saved it."
-        )
+    if isinstance(values, dict):
+        values = SAVED_MODEL.upgrade(values, values.get("format"), path)
     about: About = validate(About, values, str(path))
-    if about.format == FORMAT and not about.is_whole:
+    if about.is_checked and not about.is_whole:
         raise Damaged(f"{path} is not what was saved (its digest differs)")
     return about
 

@@ -17,6 +17,7 @@ from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.code_consent import code_notes
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import SETTINGS
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import CheckedSelector, Choice
 from fedloom.core.task import Task
@@ -67,7 +68,8 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     work = config.local
     execution = decide(task, config.execution, work.batch_size)
     log.info("execution: %s (%s)", execution.name, execution.reason)
-    made_by = {"fedloom": fedloom.__version__, "torch": torch.__version__, "task": made_of or fingerprint(task)}
+    made_by = {"fedloom": fedloom.__version__, "format": str(SETTINGS.version), "torch": torch.__version__}
+    made_by["task"] = made_of or fingerprint(task)
     made_by |= object_marks(task, algorithm, str(config.method.get("name"))) if made_of is None else {}
     chosen = config.execution != "auto" and config.made_by.get("execution")  # an earlier run says why it chose it
     made_by |= {"execution": chosen or execution.reason, **started}

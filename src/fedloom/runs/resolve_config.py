@@ -15,13 +15,14 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.code_consent import code_places, refuse_changed_code
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import RENAMED_KEYS
 from fedloom.core.nested_keys import set_nested
 from fedloom.core.task import Task
 from fedloom.core.user_classes import resolve_user_file
 from fedloom.core.validation import read_toml, toml_value, validate
 from fedloom.methods.registry import canonical_method
 from fedloom.runs.config_schema import DEFAULT_TASK, RunConfig, with_task_section
-from fedloom.runs.folder.old_folders import RENAMED_KEYS, read_run_values, refuse_other_version
+from fedloom.runs.folder.old_folders import read_run_values, refuse_other_version
 from fedloom.runs.method_spec import method_from, with_method
 from fedloom.runs.named_parts import PARTS
 from fedloom.runs.python_objects import refuse_missing, refuse_to_run
@@ -174,7 +175,7 @@ def load_config_to_resume(
     method: Algorithm | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> RunConfig:
-    """The config of a run's folder, to go on with the run; another version's folder is refused.
+    """The config of a run's folder, to go on with the run; one of a version whose run would end otherwise is refused.
 
     Args:
         folder: The run's folder.

@@ -21,6 +21,7 @@ from torch import Tensor
 import fedloom
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import SETTINGS
 from fedloom.core.local_work import LocalWork
 from fedloom.core.nested_keys import select_prefix
 from fedloom.core.task import Task
@@ -93,7 +94,7 @@ class Blueprint:
         check_deployable(config, task, algorithm, names)
         federation, deployment = task.federation, task_builder(config.task.name).deployment
         prepared = prepare(task, algorithm, config)
-        plain = prepared.plain | {"made_by": {"fedloom": fedloom.__version__}}
+        plain = prepared.plain | {"made_by": {"fedloom": fedloom.__version__, "format": str(SETTINGS.version)}}
         schema = deployment.schema(task, task_settings(config), algorithm, names)
         global_test = None if schema.rehearsal_only else deployment.global_test(federation)
         communal = samples_at(federation, federation.communal)
@@ -135,7 +136,7 @@ class Blueprint:
             values = json.loads((folder / SCHEMA).read_bytes())
         except ValueError as error:
             raise FedloomError(f"{folder / SCHEMA} is not valid JSON ({error}): make the deployment again.") from None
-        plain = with_new_keys(read_toml(folder / CONFIG))
+        plain = with_new_keys(read_toml(folder / CONFIG), folder / CONFIG)
         for part in ("task", "method", "selection"):
             if part not in plain:
                 raise FedloomError(f"{folder / CONFIG} has no [{part}]: the file is incomplete; copy it again.")

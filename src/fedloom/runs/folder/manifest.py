@@ -4,7 +4,7 @@
 files of the checkpoint and the digests of the config, of the partition and of the records in ``metrics.jsonl`` up to
 that round, and, once a run has ended, of its results. The last ``GENERATIONS`` checkpoints stay: where the newest one
 is damaged, a run goes on from the one before to the same bytes. Files that only older checkpoints need are in
-``checkpoints/earlier``.
+``checkpoints/earlier``. Folders of format 1, up to 0.5, have no manifests: they are read, but not checked.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import RUN_FOLDER
 from fedloom.runs.folder.atomic_write import write_atomic
 
-FORMAT = 2
-"""The version of a run folder's format. Folders of format 1 have no manifests: they are read, but not checked."""
 GENERATIONS = 3
 """How many checkpoints a folder holds."""
 CONFIG, PARTITION = "config.toml", "partition.json"
@@ -55,7 +54,7 @@ class Manifest:
     length: int = 0
     chain: str = NOTHING
     results: Mapping[str, str] = field(default_factory=dict)
-    format: int = FORMAT
+    format: int = RUN_FOLDER.version
 
     def to_json(self) -> bytes:
         """The manifest and, last, its own digest."""
@@ -63,17 +62,20 @@ class Manifest:
         return _canonical(content | {"digest": digest_of(_canonical(content))})
 
     @staticmethod
-    def from_json(content: bytes) -> Manifest:
-        """Read a manifest; one that is not what was written raises ``ValueError``."""
+    def from_json(content: bytes, where: object = "it") -> Manifest:
+        """Read a manifest; one that is not what was written raises ``ValueError``, a newer one ``FedloomError``."""
         values = json.loads(content)
         if not isinstance(values, dict):
             raise ValueError("not a manifest")
         said = values.pop("digest", None)
-        for listed in ("files", "settings", "results"):
-            if any(Path(name).name != name for name in values.get(listed, ())):
-                raise ValueError("a file outside of the folder")
-        if said != digest_of(_canonical(values)) or values.keys() != {one.name for one in fields(Manifest)}:
+        if said != digest_of(_canonical(values)):
             raise ValueError("not what was written")
+        RUN_FOLDER.check(values.get("format"), where)
+        if values.keys() != {one.name for one in fields(Manifest)}:
+            raise ValueError("not what was written")
+        for listed in ("files", "settings", "results"):
+            if any(Path(name).name != name for name in values[listed]):
+                raise ValueError("a file outside of the folder")
         return Manifest(**values)
 
 
@@ -101,16 +103,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; a damaged or newer one is refused."""
     try:
-        manifest = Manifest.from_json(path.read_bytes())
+        manifest = Manifest.from_json(path.read_bytes(), path.parent.parent)
     except (ValueError, TypeError, OSError):
         raise Damaged(f"{path} is damaged (its digest differs)") from None
     if path.name != _name(manifest.round):
         raise Damaged(f"{path} is of another round")
-    if manifest.format != FORMAT:
-        raise FedloomError(
-            f"{path.parent.parent} has format {manifest.format} and this version reads {FORMAT}: use the version of "
-            "fedloom that wrote it."
-        )
     return manifest
 
 

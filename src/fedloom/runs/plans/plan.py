@@ -21,6 +21,7 @@ from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.code_consent import NOTE, code_notes, refuse_changed_code, remember_notes
 from fedloom.core.errors import FedloomError, unwritable
+from fedloom.core.formats import SETTINGS
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task, check_task
 from fedloom.core.validation import read_toml
@@ -217,14 +218,13 @@ def plan_bytes(plan: Mapping[str, Any], task_is_named: bool) -> bytes:
     """The content of a plan's file, including the version of fedloom."""
     given = {} if task_is_named else {"task_is_an_object": True}
     plain = {**plan, **given, "config": plain_values(plan["config"])}
-    return to_toml(
-        {**plain, "made_by": {"fedloom": fedloom.__version__, **plan.get("made_by", {}), **code_notes(plain)}}
-    )
+    notes = {"fedloom": fedloom.__version__, "format": str(SETTINGS.version), **plan.get("made_by", {})}
+    return to_toml({**plain, "made_by": notes | code_notes(plain)})
 
 
 def load_plan(folder: Path, file: str) -> dict[str, Any]:
     """Read a plan of any version."""
-    plan = with_new_keys(read_toml(folder / file))
+    plan = with_new_keys(read_toml(folder / file), folder / file)
     for key, kind in KEYS[file].items():
         if not isinstance(plan.get(key), kind):
             raise FedloomError(
