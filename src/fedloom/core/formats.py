@@ -90,8 +90,10 @@ def _rename_keys(values: Values) -> Values:
 def _name_class_order(values: Values) -> Values:
     """0.5 to 0.6: Dirichlet divided classes in the order of their labels, which has to be said now."""
     task = values.get("task")
-    partition = task.get("partition") if isinstance(task, dict) else None
-    if not isinstance(partition, dict) or partition.get("name") != "dirichlet":
+    if not isinstance(task, dict) or not isinstance(task.get("partition"), dict):
+        return values
+    partition = task["partition"]
+    if partition.get("name") != "dirichlet":
         return values
     return {**values, "task": {**task, "partition": {"class_order": "label", **partition}}}
 

@@ -32,7 +32,17 @@ SummaryRow = dict[str, Any]
 RECALL = "withheld_recall"
 TESTS = {"client": "On the clients' own test sets (mean of clients)", "global": "On the global test set"}
 WHERE = ("workers", "engine", "ray_address")
-MAY_DIFFER = ("method", "prediction", "seed", "out", *WHERE, "checkpoint_every", "made_by.task", "made_by.execution", "made_by.format")
+MAY_DIFFER = (
+    "method",
+    "prediction",
+    "seed",
+    "out",
+    *WHERE,
+    "checkpoint_every",
+    "made_by.task",
+    "made_by.execution",
+    "made_by.format",
+)
 
 
 def row_metrics(score: Score) -> dict[str, str]:

@@ -6,6 +6,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import SETTINGS
 from fedloom.runs.plans.plan import (
     Member,
     RunFactory,
@@ -64,7 +65,7 @@ def test_a_plan_is_written_once_and_only_the_same_plan_may_go_on(tmp_path):
     plan = {"grid": {"a.b": (1, 2.0)}, "seeds": 1, "config": {"seed": 0}}
     write_plan(tmp_path / "new", "sweep.toml", plan)
     write_plan(tmp_path / "new", "sweep.toml", plan)
-    made_by = {"fedloom": fl.__version__}
+    made_by = {"fedloom": fl.__version__, "format": str(SETTINGS.version)}
     assert read_plan(tmp_path / "new", "sweep.toml") == {
         "grid": {"a.b": [1, 2.0]},
         "seeds": 1,
