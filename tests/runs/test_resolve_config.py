@@ -37,3 +37,15 @@ def test_python_settings_are_checked_like_a_file():
         fl.run(task, rounds=1, local={"lrr": 3})
     with pytest.raises(FedloomError, match="Did you mean 'selection'"):
         fl.run(task, rounds=1, selections={"fraction": 0.5})
+
+
+def test_a_negative_seed_is_refused_and_a_run_that_began_with_one_goes_on():
+    for values in ({"seed": -1}, {"task": {"name": "digits", "seed": -2}}):
+        with pytest.raises(FedloomError, match=r"seed=-\d in the configuration: a seed is 0 or more"):
+            resolve(values)
+    assert resolve({"seed": -1, "made_by": {"fedloom": "0.5.0"}}).seed == -1
+
+
+def test_a_task_with_a_negative_seed_is_refused():
+    with pytest.raises(FedloomError, match="seed=-1: it must be at least 0"):
+        fl.task("digits", seed=-1)

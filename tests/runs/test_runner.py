@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -169,6 +170,45 @@ def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path):
     with pytest.raises(FedloomError, match="already contains a run: resume it, or name another folder"):
         run(tmp_path / "run", rounds=2)
     assert result_files(tmp_path / "run") == before
+
+
+class Failing(fl.FedAvg):
+    fails_in: ClassVar[int] = 1
+
+    def client_update(self, cohort, message):
+        if cohort.round == self.fails_in:
+            raise ZeroDivisionError("a mistake")
+        return super().client_update(cohort, message)
+
+
+class FailingLater(Failing):
+    fails_in: ClassVar[int] = 2
+
+
+def test_a_run_that_fails_in_its_first_round_leaves_its_folder_free_for_the_next_try(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(ZeroDivisionError):
+        fl.run("digits", Failing(), rounds=2, out=tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+    fl.run("digits", "fedavg", rounds=1, out=tmp_path / "run")
+
+
+def test_a_run_that_fails_later_keeps_what_it_has(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        fl.run("digits", FailingLater(), rounds=3, out=tmp_path / "run")
+    history = fl.resume(tmp_path / "run", method=Failing())
+    assert [record["round"] for record in history.records] == [0, 1, 2, 3]
+
+
+def test_a_run_that_is_stopped_in_its_first_round_can_be_resumed(tmp_path):
+    class Stopping(fl.FedAvg):
+        def client_update(self, cohort, message):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fl.run("digits", Stopping(), rounds=1, out=tmp_path / "run")
+    assert (tmp_path / "run" / "config.toml").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):

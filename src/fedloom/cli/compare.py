@@ -63,9 +63,15 @@ def compare(
     Example:  fedloom compare --task digits --clients 50 --alpha 0.1 --seeds 3 fedavg fedprox:mu=0.1 fedyogi local
     """
     from fedloom.cli.run import fresh_plan_folder
+    from fedloom.core.errors import FedloomError
     from fedloom.runs.plans.compare import make_plan, write_comparison
 
     values.pop("method", None)
+    if len(methods) == 1 and seeds == 1 and out is None:
+        raise FedloomError(
+            f"{methods[0]} alone has nothing to be compared with: name another method, for instance local, give "
+            "--seeds 3 for its spread, or --out FOLDER to add methods later. fedloom run trains one method."
+        )
     folder = out or fresh_plan_folder("compare", values)
     write_comparison(folder, make_plan(values, methods, seeds, reach))
     finish_comparison(folder, as_json, quiet, track=track or ())

@@ -13,6 +13,7 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.names import canonical_name
+from fedloom.core.signatures import check_signatures
 from fedloom.core.user_classes import user_class, user_class_name
 from fedloom.core.validation import validate
 
@@ -74,6 +75,7 @@ def make_part(value: Any, kind: PartKind) -> Any:
                 f"{value!r} is not {_article(what)}: give one of {', '.join(known)}, or an object of a subclass of "
                 f"{base.__name__}."
             )
+        check_signatures(part, base)
         return part
     settings = {"name": value} if isinstance(value, str) else dict(value)
     name = settings.pop("name", kind.default)
@@ -82,7 +84,9 @@ def make_part(value: Any, kind: PartKind) -> Any:
     if ":" in name:
         own: type = user_class(name, base, what)
         _check_settings(own, settings, what)
-        return validate(own, settings, f"{what} {name}")
+        made = validate(own, settings, f"{what} {name}")
+        check_signatures(made, base)
+        return made
     registered = canonical_name(name, known, kind.aliases)
     if registered not in known:
         raise unknown(what, name, known)

@@ -20,6 +20,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SETTINGS
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import CheckedSelector, Choice
+from fedloom.core.signatures import check_signatures
 from fedloom.core.task import Task
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.hostile_clients import HostileClients
@@ -54,6 +55,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     ``made_of`` replaces the fingerprint of the task, for tasks whose data are not in this process.
     """
     engine.check(config.engine, config.ray_address, config.workers)
+    check_signatures(algorithm, Algorithm)
     check_devices(task)
     if made_of is None:  # a server without data has no sample
         check_outputs(task)

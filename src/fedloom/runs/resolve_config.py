@@ -60,7 +60,15 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
     weights = {"weight_by": "uniform"} if getattr(parts["selection"], "draws_by_size", False) else {}
     config: RunConfig = validate(RunConfig, {**weights, **values, **parts}, where)
     config.check()
+    _check_seeds(config, where)
     return config if task is not None else _with_complete_task(config)
+
+
+def _check_seeds(config: RunConfig, where: str) -> None:
+    """Refuse a negative seed: elsewhere it often means a random one. A run that has begun keeps its seed."""
+    for key, seed in {"seed": config.seed, "task.seed": config.task.seed}.items():
+        if seed is not None and seed < 0 and not config.made_by:
+            raise FedloomError(f"{key}={seed} in {where}: a seed is 0 or more, and the same one gives the same bytes.")
 
 
 def _with_split_spec(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,8 @@ from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.full_disk import explain_full_disk
-from fedloom.runs.folder.metrics_file import append_record, append_stop, compact_json
+from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
+from fedloom.runs.folder.metrics_file import METRICS, TIMINGS, append_record, append_stop, compact_json
 from fedloom.runs.folder.recover import keep_records, recover
 from fedloom.runs.history import History
 from fedloom.runs.more_rounds import prolong
@@ -73,8 +76,26 @@ def execute(
             remember_notes(prepared.plain)
         except OSError as error:
             raise unwritable(folder, error, "name another folder") from None
-        with explain_full_disk(folder):
+        with explain_full_disk(folder), _forget_start(history, cores):
             return _run_rounds(prepared, state, history, observers, cores)
+
+
+@contextmanager
+def _forget_start(history: History, given: Engine | None) -> Iterator[None]:
+    """Remove what a run wrote if an error ends it before its first round, so that it can be started there again.
+
+    A disk that was full, a stop by the user and the sites of a deployment are no reason: such a run goes on later.
+    """
+    folder = history.folder
+    try:
+        yield
+    except Exception as error:
+        began = any(record["round"] for record in history.records)
+        if folder is not None and given is None and not began and not isinstance(error, OSError):
+            for name in (CONFIG, PARTITION, METRICS, TIMINGS):
+                (folder / name).unlink(missing_ok=True)
+            shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        raise
 
 
 def resume(

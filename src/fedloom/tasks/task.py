@@ -134,6 +134,6 @@ def task(
         kind=kind,
         loss=loss,
         metrics=metrics,
-        seed=whole_number("seed", seed, least=None),
+        seed=whole_number("seed", seed, least=0),
     )
     return build_task(settings)
