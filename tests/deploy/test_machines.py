@@ -28,10 +28,9 @@ from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.operate.commands import read_json, stop
 from fedloom.deploy.operate.programs import Program, start_program, wait_until_ready
 from fedloom.deploy.operate.run_site import start_supernode
-from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.provision.private_keys import make_node_key
-from fedloom.deploy.settings import SiteSettings, load_server, load_site, to_toml
+from fedloom.deploy.settings import SiteSettings, load_server, load_site
 from fedloom.watch.status_reader import StatusReader
 from support.deployment import SITES, exclusions, final_row, free_ports, simulate, values, without
 from support.other_user import descendants, listening_ports, try_as_nobody
@@ -54,11 +53,10 @@ class Machines:
     """The participants' folders, each with its program."""
 
     def __init__(self, folder: Path) -> None:
-        port, control_port, first, *_ = free_ports(5)
+        port, control_port, *_ = free_ports(2)
         run_file = folder / "run.toml"
         run_file.write_bytes(tomli_w.dumps(GIVEN).encode())
-        init(run_file, folder / "deploy", SITES, port=port, control_port=control_port, rehearsal=True,
-             first_site_port=first)  # fmt: skip
+        init(run_file, folder / "deploy", SITES, port=port, control_port=control_port, rehearsal=True)
         self.root, self.port = folder / "deploy", port
         self.made = {str(path) for path in self.root.rglob("*") if path.is_file()}
         self.programs: list[Program] = []
@@ -91,12 +89,9 @@ def machines() -> Iterator[Machines]:
 
 
 def intruder(machines: Machines, folder: Path) -> tuple[Path, SiteSettings]:
-    """A copy of a site's folder with a port of its own: what somebody could have who got hold of it."""
+    """A copy of a site's folder: what somebody could have who got hold of it."""
     shutil.copytree(machines.root / "north", folder)
-    (port,) = free_ports(1)
-    settings = load_site(folder).model_copy(update={"port": port})
-    (folder / SITE_FILE).write_bytes(to_toml(settings))
-    return folder, settings
+    return folder, load_site(folder)
 
 
 def refusal(folder: Path, settings: SiteSettings) -> str:

@@ -89,11 +89,11 @@ class Deployment:
     """The programs, the sites' threads, and runs one after the other."""
 
     def __init__(self, folder: Path) -> None:
-        port, first, *_ = free_ports(4)
+        port, *_ = free_ports(1)
         run_file = folder / "run.toml"
         run_file.write_bytes(tomli_w.dumps(values("fedavg", 1)).encode())
         self.folders = dict(zip(["server", *SITES], init(
-            run_file, folder / "deploy", SITES, port=port, proxy=False, rehearsal=True, first_site_port=first,
+            run_file, folder / "deploy", SITES, port=port, proxy=False, rehearsal=True,
             host="::1" if has_ipv6() else "127.0.0.1",
         ), strict=True))  # fmt: skip
         self.server = self.folders["server"]

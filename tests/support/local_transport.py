@@ -186,7 +186,7 @@ class Local:
         made, begun = self.plan.blueprint, (self.run / "config.toml").exists()
         checkpoint = load_checkpoint(self.run, len(self.names)) if begun else None
         self.run.mkdir(parents=True, exist_ok=True)
-        self.roster = Roster(self.transport, self.settings, node_keys(len(self.names)), made.digest, made.digest)
+        self.roster = Roster(self.transport, self.settings, node_keys(len(self.names)), made.plan_digest, made.digest)
         self.roster.wait_for_all(lambda _: None)
         prepared = prepare_deployed_run(made, self.roster, self.settings)
         run = prepared.composition

@@ -6,6 +6,7 @@ deadlines, limits on messages, and the place of a site's own data.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,10 @@ class PolicySettings(Settings):
     methods: list[str] | None = None
     """The methods that it takes part in."""
     rounds: int | None = Field(default=None, ge=1)
-    """The most rounds that it takes part in, counted here, over all restarts; not set, as many as the run has."""
+    """The most rounds that it takes part in, counted here, over all restarts and new runs; not set, as many as each run
+    has."""
+    new_runs: int = Field(default=10, ge=0)
+    """In how many more runs of the same plan it takes part (``fedloom deploy run --new``)."""
     repeats: int | None = Field(default=None, ge=0)
     """How often it may be asked again for a round that it has done; not set, as often as the run has rounds, or 20."""
     turns: int = Field(default=16, ge=1)
@@ -159,10 +163,12 @@ class SiteSettings(Settings):
     client: int = Field(ge=0)
     """The site's number in the federation; the evaluator's is the number of training sites."""
     server: str = "127.0.0.1:8443"
-    port: int = Field(default=9094, ge=1, le=65535)
-    """Not used any more: the site's own programs talk over a Unix socket. ``site.toml`` of earlier versions has it."""
     policy: PolicySettings = PolicySettings()
     data: SiteData = SiteData()
+
+
+GONE_FROM_SITE = ("port",)
+"""Keys of ``site.toml`` up to 0.5 that say nothing any more: a site's programs talk over a Unix socket."""
 
 
 def load_server(folder: Path) -> ServerSettings:
@@ -173,14 +179,15 @@ def load_server(folder: Path) -> ServerSettings:
 
 def load_site(folder: Path) -> SiteSettings:
     """The settings of a site's folder."""
-    settings: SiteSettings = _load(folder, SITE_FILE, SiteSettings, "a site's")
+    settings: SiteSettings = _load(folder, SITE_FILE, SiteSettings, "a site's", GONE_FROM_SITE)
     return settings
 
 
-def _load(folder: Path, name: str, kind: type[Any], whose: str) -> Any:
+def _load(folder: Path, name: str, kind: type[Any], whose: str, gone: Collection[str] = ()) -> Any:
     if not (folder / name).is_file():
         raise FedloomError(f"{folder} is not {whose} folder: it has no {name} (fedloom deploy init makes one).")
-    return validate(kind, read_toml(folder / name), str(folder / name))
+    values = {key: value for key, value in read_toml(folder / name).items() if key not in gone}
+    return validate(kind, values, str(folder / name))
 
 
 def to_toml(settings: Settings) -> bytes:

@@ -31,7 +31,7 @@ def deploy_folder(tmp_path_factory) -> Path:
     (root / "run.toml").write_text(RUN)
     done = CliRunner().invoke(
         app, ["init", str(root / "run.toml"), "--clients", "north, south", "--out", str(root / "d"), "--port", "9443",
-              "--control-port", "9000", "--site-port", "9300", "--evaluator", "judge", "--host", "127.0.0.1"],
+              "--control-port", "9000", "--evaluator", "judge", "--host", "127.0.0.1"],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [

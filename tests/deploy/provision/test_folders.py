@@ -66,7 +66,7 @@ def run_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def deploy_folder(run_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("made") / "deploy"
-    folders.init(run_file, out, SITES, evaluator="judge", host="hub.example.org", port=9443, first_site_port=9200)
+    folders.init(run_file, out, SITES, evaluator="judge", host="hub.example.org", port=9443)
     return out
 
 
@@ -126,9 +126,7 @@ def test_the_settings_say_who_is_who(deploy_folder):
     server = load_server(deploy_folder / "server")
     assert server == ServerSettings(sites=list(SITES), evaluator="judge", host="hub.example.org", port=9443)
     for number, name in enumerate((*SITES, "judge")):
-        assert load_site(deploy_folder / name) == SiteSettings(
-            name=name, client=number, server="hub.example.org:9443", port=9200 + number
-        )
+        assert load_site(deploy_folder / name) == SiteSettings(name=name, client=number, server="hub.example.org:9443")
 
 
 def test_everyone_has_the_same_run(deploy_folder):
@@ -256,8 +254,7 @@ def test_lines_of_readmes_fit_a_window(deploy_folder):
         ({"host": "a; b"}, "host='a; b'"),
         ({"port": 0}, "port=0"),
         ({"port": 8000}, "port 8000 is given twice"),
-        ({"control_port": 9095}, "port 9095 is given twice"),
-        ({"first_site_port": 65534}, "first_site_port=65534"),
+        ({"control_port": 8443}, "port 8443 is given twice"),
         ({"days": 0}, "days=0"),
         ({"days": 10**9}, "days=1000000000"),
         ({"run_file": Path("none.toml")}, "no configuration file none.toml"),
@@ -303,3 +300,11 @@ def test_an_address_with_colons_is_written_in_brackets(run_file, tmp_path):
     folders.init(run_file, tmp_path / "d", SITES, host="2001:db8::7")
     assert load_site(tmp_path / "d/north").server == "[2001:db8::7]:8443"
     certificates.check_certificates(tmp_path / "d/server")
+
+
+def test_the_port_in_a_site_s_settings_of_an_earlier_version_is_read_past(deploy_folder, tmp_path):
+    """No program listens on it any more: ``init`` does not write it, and a file that has it is no error."""
+    text = (deploy_folder / SITES[0] / "site.toml").read_text()
+    assert "\nport" not in text
+    (tmp_path / "site.toml").write_text(f"port = 9094\n{text}")
+    assert load_site(tmp_path) == load_site(deploy_folder / SITES[0])

@@ -537,7 +537,7 @@ def test_an_outsider_with_the_authoritys_certificate_can_neither_join_nor_submit
     (tmp_path / "run.toml").write_text('[task]\nname = "digits"\nclients = 1\nmodel = "logistic"\n')
     port, behind = free_port(), free_port()
     out = tmp_path / "deploy"
-    folders.init(tmp_path / "run.toml", out, ["a"], port=port, control_port=behind, first_site_port=free_port())
+    folders.init(tmp_path / "run.toml", out, ["a"], port=port, control_port=behind)
     server = out / "server"
     make_node_key(tmp_path / "own.key", tmp_path / "own.pub")
     write_proxy_config(server, load_server(server))

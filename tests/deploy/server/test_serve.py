@@ -17,6 +17,7 @@ from fedloom.data.schema import ClientSizes
 from fedloom.deploy import saved_model as saved
 from fedloom.deploy.audit_log import AUDIT, read_audit
 from fedloom.deploy.flower.control import public_key
+from fedloom.deploy.operate.commands import _put_aside
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import prepare_deployed_run, serve
@@ -287,6 +288,32 @@ def test_what_a_site_refuses_is_in_the_audit_logs_of_site_and_server(deploy_fold
     assert len(found) == 1  # the site was asked twice, for one reason
 
 
+def test_a_new_run_has_the_sites_of_now_and_those_of_before_take_part(tmp_path):
+    """A site that was there before knows nothing of the one that was added, and the new run is not the one it ended."""
+    text = 'rounds = 2\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[local]\nepochs = 1\n'
+    (tmp_path / "run.toml").write_text(text)
+    server, *sites = folders.init(tmp_path / "run.toml", tmp_path / "deploy", ["north", "south"], rehearsal=True)
+    values = load_server(server).model_copy(update={"join_timeout": 0.1, "deadline": 5.0})
+    (server / "deploy.toml").write_bytes(to_toml(values))
+
+    def play() -> dict[int, set[int]]:
+        transport = LocalTransport({client: SiteProcess.open(site).answer for client, site in enumerate(sites)})
+        transport.keys = {n: public_key(server / "keys" / f"{site.name}.pub") for n, site in enumerate(sites)}
+        serve(transport, server)
+        assert json.loads((server / "run/outcome.json").read_text()) == {"stopped": None}
+        records = [json.loads(line) for line in (server / "run/metrics.jsonl").read_text().splitlines()]
+        assert not [one for record in records for one in record.get("excluded", ())]
+        return {record["round"]: set(record["selected"]) for record in records if record["round"]}
+
+    assert play() == {1: {0, 1}, 2: {0, 1}}
+    assert play() == {1: {0, 1}, 2: {0, 1}}  # it has ended, and nobody is asked again
+    sites.append(membership.add("east", server, rehearsal=True))
+    _put_aside(server / "run")
+    assert play() == {1: {0, 1, 2}, 2: {0, 1, 2}}
+    asked = json.loads((sites[0] / "asked.json").read_text())
+    assert (len(asked["past"]), asked["kinds"]["update"]["rounds"]) == (1, 2)
+
+
 def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(deploy_folder, open_sites, tmp_path):
     transport, folder = fresh(deploy_folder, open_sites, tmp_path, cross_site=True)
     serve(transport, folder)
@@ -431,7 +458,9 @@ def test_the_evaluators_scores_are_the_runs_global_scores(tmp_path):
     )
     local.transport = LocalTransport({**local.transport.sites, 3: judge.answer})
     local.settings = ServerSettings(sites=NAMES, evaluator="judge", deadline=1.0, join_timeout=0.1)
-    roster = Roster(local.transport, local.settings, node_keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    roster = Roster(
+        local.transport, local.settings, node_keys(4), shared.blueprint.plan_digest, shared.blueprint.digest
+    )
     roster.wait_for_all(lambda _: None)
     prepared = prepare_deployed_run(shared.blueprint, roster, local.settings)
     engine = DeployedEngine(
@@ -450,7 +479,9 @@ def test_the_shared_model_is_scored_on_all_that_the_evaluator_has_however_much_t
     shared = plan(rounds=1)
     local = Local(shared, tmp_path)
     local.settings = ServerSettings(sites=NAMES, evaluator="judge")
-    roster = Roster(local.transport, local.settings, node_keys(4), shared.blueprint.digest, shared.blueprint.digest)
+    roster = Roster(
+        local.transport, local.settings, node_keys(4), shared.blueprint.plan_digest, shared.blueprint.digest
+    )
     prepared = prepare_deployed_run(shared.blueprint, roster, local.settings)
     for samples in (7, 100_000):
         roster.sizes[len(NAMES)] = ClientSizes(1, 0, samples, samples)

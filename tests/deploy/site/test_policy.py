@@ -44,7 +44,7 @@ def ask(site: SiteProcess, kind: str, spec: str = "fedavg", **header: Any) -> tu
     shared = algorithm.broadcast(algorithm.start(task), [1]).shared
     tensors = {f"shared/{name}": tensor for name, tensor in shared.items()}
     tensors |= {"rows": task.initial_row()[None]} if kind == "judge" else {}
-    about = {"run": site.blueprint.digest, "ticket": "t", "kind": kind, "round": 1}
+    about = {"run": site.blueprint.plan_digest, "ticket": "t", "kind": kind, "round": 1}
     request = SiteRequest.model_validate(about | header)
     return unpack(site.answer(pack(request, tensors)), SiteAnswer, 1 << 40)
 
@@ -59,7 +59,7 @@ def test_the_model_of_a_site_stays_there_unless_its_own_policy_says_otherwise(tm
     assert answer.error == f"{REFUSED}the model that it predicts with may not leave (model = false)"
     assert tensors == {}
     (line,) = refusals(site)
-    assert (line["request"], line["round"], line["run"]) == ("model", 3, site.blueprint.digest)
+    assert (line["request"], line["round"], line["run"]) == ("model", 3, site.blueprint.plan_digest)
     assert line["reason"] in caplog.text
     assert line["time"].endswith("+00:00")
     allowed = open_site(tmp_path / "other", model=True)

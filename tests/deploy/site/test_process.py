@@ -48,7 +48,7 @@ def ask(
     site: SiteProcess, kind: str, tensors: dict[str, torch.Tensor] | None = None, **header: Any
 ) -> tuple[SiteAnswer, Any]:
     """A site's answer to a request."""
-    about = {"run": site.blueprint.digest, "ticket": "t", "kind": kind, "round": 1}
+    about = {"run": site.blueprint.plan_digest, "ticket": "t", "kind": kind, "round": 1}
     request = SiteRequest.model_validate(about | header)
     return unpack(site.answer(pack(request, tensors or {})), SiteAnswer, 1 << 40)
 

@@ -31,9 +31,9 @@ class Site:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder, self.policy, self.tickets = folder, policy_of(**settings), 0
 
-    def ask(self, kind: str, number: int, turn: int = 0, ticket: str = "", value: float = 0.0) -> bool:
+    def ask(self, kind: str, number: int, turn: int = 0, ticket: str = "", value: float = 0.0, run: str = "d") -> bool:
         self.tickets += 1
-        about = {"run": "d", "ticket": ticket or str(self.tickets), "kind": kind, "round": number, "turn": turn}
+        about = {"run": run, "ticket": ticket or str(self.tickets), "kind": kind, "round": number, "turn": turn}
         request, tensors = SiteRequest.model_validate(about), {"shared/row": torch.full((3,), value)}
         count = RequestCount.read(self.folder, "d")
         does = count.admit(request, tensors, self.policy)
@@ -136,6 +136,38 @@ def test_another_run_is_counted_anew(tmp_path):
     assert RequestCount.read(tmp_path, "another").finished == -1
 
 
+# -- new runs of the same plan
+
+
+def test_a_new_run_is_counted_anew_and_the_one_before_is_over(tmp_path):
+    site = Site(tmp_path)
+    for run in ("d-1", "d-2"):
+        for number in range(1, ROUNDS + 1):
+            assert site.ask("update", number, run=run)
+        assert site.ask("finish", ROUNDS, run=run)
+        with pytest.raises(Refused, match="agreed rounds are over"):
+            site.ask("update", ROUNDS, run=run)  # the same run again
+    with pytest.raises(Refused, match="its run is over, since a later one has begun"):
+        site.ask("update", 1, run="d-1")
+
+
+def test_new_runs_end_where_the_policy_says(tmp_path):
+    site = Site(tmp_path, new_runs=1)
+    for run in ("d-1", "d-2"):
+        site.ask("update", 1, run=run)
+    with pytest.raises(Refused, match="new_runs = 1 of those are allowed"):
+        site.ask("update", 1, run="d-3")
+
+
+def test_rounds_of_a_policy_are_counted_over_new_runs(tmp_path):
+    """Else a server could have any number of them, with a new name for each."""
+    site = Site(tmp_path, rounds=2)
+    site.ask("update", 1, run="d-1")
+    site.ask("update", 1, run="d-2")
+    with pytest.raises(Refused, match="it has taken part in 2 rounds, and no more are allowed"):
+        site.ask("update", 2, run="d-2")
+
+
 @pytest.mark.parametrize("change", [lambda text: text[:-5], lambda text: text.replace('"finished":3', '"finished":1')])
 def test_a_damaged_count_is_said(tmp_path, change):
     Site(tmp_path).ask("finish", ROUNDS)
@@ -157,7 +189,7 @@ def test_a_server_that_plays_a_finished_run_again_gets_nothing(tmp_path):
         count = local.sites[client].count
         assert (count.kinds["update"].rounds, count.kinds["update"].repeats) == (2, 0)
         count.finished = 2
-        count.note_final(SiteRequest(run="d", ticket="t", kind="finish", round=2), {})
+        count.note_final(SiteRequest(run=count.run, ticket="t", kind="finish", round=2), {})
     local.folder = tmp_path  # the server forgets, the sites do not
     local.run = tmp_path / "again"
     for client in range(3):

@@ -21,9 +21,6 @@ def init(
     control_port: Annotated[
         int, typer.Option("--control-port", help="The SuperLink's own port, loopback only.")
     ] = 8000,
-    site_port: Annotated[
-        int, typer.Option("--site-port", help="Not used any more: a site's programs talk over a Unix socket.")
-    ] = 9094,
     evaluator: Annotated[
         str | None, typer.Option("--evaluator", help="A site that only evaluates the shared model and never trains.")
     ] = None,
@@ -52,7 +49,7 @@ def init(
     names = [name.strip() for name in clients.split(",") if name.strip()]
     folders = write(
         run_file, out, names, evaluator=evaluator, host=host, port=port, control_port=control_port, proxy=proxy,
-        rehearsal=rehearsal, days=days, first_site_port=site_port, requests=requests or (),
+        rehearsal=rehearsal, days=days, requests=requests or (),
     )  # fmt: skip
     for folder in folders:
         say(f"{folder}")

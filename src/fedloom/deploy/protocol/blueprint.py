@@ -169,6 +169,11 @@ class Blueprint:
             hash_tensor(hashed, tensor)
         return hashed.hexdigest()
 
+    @property
+    def plan_digest(self) -> str:
+        """A hash of the same without the list of sites: that of a site that was there before others were added."""
+        return self.with_sites(()).digest
+
     def with_sites(self, sites: Sequence[str]) -> Blueprint:
         """The same run with other sites: more, or other names.
 

@@ -59,7 +59,8 @@ class Header(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     run: Name
-    """The run that the message belongs to."""
+    """The run that the message belongs to: the digest of its plan, and behind a dash what tells it from other runs of
+    the same plan (``fedloom deploy run --new``)."""
     ticket: Name
     """Identifies one request. Its answer repeats the ticket, so that no other answer can take its place."""
 

@@ -53,7 +53,6 @@ def init(
     proxy: bool = True,
     rehearsal: bool = False,
     days: int = 365,
-    first_site_port: int = 9094,
     requests: Sequence[Path] = (),
 ) -> list[Path]:
     """Write the folders of a deployment.
@@ -69,7 +68,6 @@ def init(
         proxy: Whether sites connect through nginx.
         rehearsal: Whether every site uses its share of the run file's data.
         days: How long the certificates are valid.
-        first_site_port: The first site's loopback port; the others' follow, so that all sites can run on one machine.
         requests: Requests of sites that made their keys themselves; the folders of these have no private key.
 
     Returns:
@@ -95,7 +93,8 @@ def init(
         },
         "the server's settings",
     )  # fmt: skip
-    _check_ports(server, [first_site_port + number for number in range(len(everyone))])
+    if server.proxy and server.port == server.control_port:
+        raise FedloomError(f"port {port} is given twice: the port for sites and the control port must differ.")
     if out.exists() or out.is_symlink():
         raise FedloomError(f"{out} exists already: choose a new folder, or remove that one if it is not needed.")
     blueprint = Blueprint.of(resolve(read_run_file(run_file), str(run_file)), sites)
@@ -108,7 +107,6 @@ def init(
             name=name,
             client=number,
             server=site_address(host, port),
-            port=first_site_port + number,
             data=SiteData(rehearsal=rehearsal, target=task.target, ignore=task.ignore),
         )
         for number, name in enumerate(everyone)
@@ -152,20 +150,6 @@ def _check_host(host: str) -> None:
     if unreachable:
         raise FedloomError(
             f"host={host!r}: give the name or the address by which sites reach the server, without a port."
-        )
-
-
-def _check_ports(server: ServerSettings, site_ports: Sequence[int]) -> None:
-    ports = [server.port, *([server.control_port] if server.proxy else []), *site_ports]
-    if not 1 <= min(site_ports) <= max(site_ports) <= 65535:
-        raise FedloomError(
-            f"first_site_port={site_ports[0]}: {len(site_ports)} ports from there on must be in 1..65535."
-        )
-    twice = sorted({port for port in ports if ports.count(port) > 1})
-    if twice:
-        raise FedloomError(
-            f"port {twice[0]} is given twice: the port for sites, the control port and the sites' own ports "
-            f"({site_ports[0]} to {site_ports[-1]}) must differ."
         )
 
 

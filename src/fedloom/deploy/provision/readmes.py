@@ -39,12 +39,12 @@ SERVER_NOTES = {
 SITE_NOTES = {
     "name": "This site's name and number in the federation. Do not change them: the server needs them.",
     "server": "The address of the server.",
-    "port": "A free port of this machine, for local use only. Change it if another program uses it.",
     "policy": "What this site takes part in and what may leave it. The site itself checks every request against it, "
     "refuses the others, and writes them to policy.jsonl.",
     "runs": "Only these runs, by the digest or the name that fedloom deploy explain shows.",
     "methods": "Only these methods.",
-    "rounds": "At most so many rounds, counted here (not set: as many as the run has).",
+    "rounds": "At most so many rounds, counted here, over all new runs too (not set: as many as each run has).",
+    "new_runs": "In how many new runs of the same plan this site takes part (the operator begins one with run --new).",
     "repeats": "How often a round may be asked for again (not set: as often as the run has rounds, or 20 times).",
     "turns": "How often this site may be asked to train within one round.",
     "updates": "Whether what this site trains may leave.",

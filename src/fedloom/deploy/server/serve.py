@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +25,17 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower.server_transport import ServerTransport
 from fedloom.deploy.members import MemberKeys
-from fedloom.deploy.participant_folder import CROSS_SITE, OUTCOME, REFUSED, RUN, SERVING, SITES, STATUS, read_json
+from fedloom.deploy.participant_folder import (
+    CROSS_SITE,
+    NUMBER,
+    OUTCOME,
+    REFUSED,
+    RUN,
+    SERVING,
+    SITES,
+    STATUS,
+    read_json,
+)
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.certificates import expiry_warnings
 from fedloom.deploy.server.deployed_engine import DeployedEngine
@@ -81,7 +92,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
         recover(run)
         state = load_checkpoint(run, len(blueprint.sites))
     keys = MemberKeys(folder, settings)
-    roster = Roster(transport, settings, keys, blueprint.digest, blueprint.digest)
+    roster = Roster(transport, settings, keys, _run_name(run, blueprint), blueprint.digest)
     places = range(len(made.sites), len(settings.sites))  # a site's folder names those who were there before it
     roster.digests |= {made.with_sites(settings.sites[:place]).digest for place in places}
     roster.reason = keys.reason
@@ -120,6 +131,14 @@ def _record_site(folder: Path, what: audit_log.What, **facts: Any) -> None:
     if what == "site refused":
         refused[facts["site"]] = facts["reason"]
     _write(folder / RUN / REFUSED, refused)
+
+
+def _run_name(run: Path, blueprint: Blueprint) -> str:
+    """The name under which sites count a run: its plan, and a number of its own that a new run draws."""
+    if not (run / "config.toml").exists():
+        _write(run / NUMBER, {"number": secrets.token_hex(8)})
+    number = read_json(run / NUMBER).get("number", "")
+    return f"{blueprint.plan_digest}-{number}" if number else blueprint.plan_digest
 
 
 def _settings_of_run(folder: Path, made: Blueprint) -> ServerSettings:

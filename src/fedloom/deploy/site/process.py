@@ -35,7 +35,7 @@ from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
-from fedloom.deploy.site.request_count import RequestCount
+from fedloom.deploy.site.request_count import RequestCount, plan_of
 from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.rounds.client_runtime import PREDICTING, ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
@@ -45,6 +45,8 @@ from fedloom.training.metric_sums import MetricSums
 log = logging.getLogger("fedloom")
 LARGEST = 1 << 40
 """Most bytes of a message from the server: a site accepts any size."""
+MOST_MODELS = 64
+"""Models that a site evaluates at once although its folder names fewer sites."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,12 @@ class SiteProcess:
     @cached_property
     def count(self) -> RequestCount:
         """What the server has asked so far."""
-        return RequestCount.read(self.folder, self.policy.digest)
+        return RequestCount.read(self.folder, self.plan)
+
+    @cached_property
+    def plan(self) -> str:
+        """The digest of the run in this site's folder, whoever else takes part in it."""
+        return self.blueprint.plan_digest
 
     @cached_property
     def audited(self) -> set[tuple[str, str]]:
@@ -162,7 +169,7 @@ class SiteProcess:
 
     def _admit(self, request: SiteRequest) -> None:
         """Refuse a request of another run, and one that the site's policy never allows."""
-        if request.run != self.policy.digest and request.kind != "hello":  # a greeting says which run this site has
+        if plan_of(request.run) != self.plan and request.kind != "hello":  # a greeting says which run this site has
             raise Refused("it belongs to another run than the one in this site's folder")
         reason = self.policy.forbids_run() or self.policy.forbids(request.kind)
         if reason:
@@ -174,7 +181,7 @@ class SiteProcess:
             first, last = tensors["slice"].tolist()
             return self._do(Job("global", request.round, [first, last], []), request, message, {})
         if request.kind == "judge":
-            if len(tensors["rows"]) > len(self.blueprint.sites):
+            if len(tensors["rows"]) > max(len(self.blueprint.sites), MOST_MODELS):  # sites may have been added
                 raise Refused(f"it is to evaluate {len(tensors['rows']):,} models, and there are fewer sites")
             return self._evaluate_rows(tensors["rows"])
         kept = self.states.read(request.state)

@@ -3,6 +3,9 @@
 Of each kind of request the file has the last round and turn, how many rounds there were, and how often one was asked
 again. A request for a later round is new; any other one is a repetition, of which a site's policy allows some: a server
 that was killed, or had too few answers, asks again. The model of the last agreed round is saved once.
+
+A new run of the same plan (``fedloom deploy run --new``) is counted anew, as often as the policy allows. The one before
+is over then, and its requests are refused.
 """
 
 from __future__ import annotations
@@ -45,10 +48,12 @@ class RequestCount:
 
     Args:
         path: The file.
-        run: The digest of the run; those of another run do not count.
+        run: The name of the run; empty before the first request.
         kinds: The counts by kind of request.
         finished: The round whose model was saved, -1 before.
         final: The digest of the message that it was made of.
+        past: The runs of the same plan before this one.
+        earlier: How many rounds these had, by kind of request.
     """
 
     path: Path
@@ -56,30 +61,33 @@ class RequestCount:
     kinds: dict[str, KindCount] = field(default_factory=dict)
     finished: int = -1
     final: str = ""
+    past: list[str] = field(default_factory=list)
+    earlier: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def read(folder: Path, run: str) -> RequestCount:
+    def read(folder: Path, plan: str) -> RequestCount:
         """The requests that a site's folder has counted; a damaged file is an error.
 
         Args:
             folder: The site's folder.
-            run: The digest of its run.
+            plan: The digest of its plan; runs of another plan do not count.
         """
         path = folder / FILE
         if not path.exists():
-            return RequestCount(path, run)
+            return RequestCount(path, "")
         try:
             values = json.loads(path.read_bytes())
             said = values.pop("digest")
             if said != digest_of(_canonical(values)):
                 raise ValueError("not what was written")
             kinds = {kind: KindCount(**one) for kind, one in values["kinds"].items()}
-            found = RequestCount(path, values["run"], kinds, values["finished"], values["final"])
+            known = (values["run"], kinds, values["finished"], values["final"], values["past"], values["earlier"])
+            found = RequestCount(path, *known)
         except (ValueError, TypeError, KeyError, AttributeError, OSError):
             raise FedloomError(
                 f"{path} is damaged (its digest differs): restore it, or remove it to count the run's rounds anew."
             ) from None
-        return found if found.run == run else RequestCount(path, run)
+        return found if plan_of(found.run) == plan else RequestCount(path, "")
 
     def admit(self, request: SiteRequest, tensors: Mapping[str, Tensor], policy: Policy) -> bool:
         """Count a request, or refuse it; whether there is something to do.
@@ -89,6 +97,8 @@ class RequestCount:
             tensors: Its tensors, which tell whether a final model is the one that was saved.
             policy: The site's policy.
         """
+        if request.run != self.run:
+            self._begin(request.run, policy)
         if request.round > policy.run_rounds:
             raise Refused(f"round {request.round} is beyond the {policy.run_rounds} rounds of the run")
         if request.kind == "finish":
@@ -97,6 +107,21 @@ class RequestCount:
             raise Refused(f"the {policy.rounds} agreed rounds are over ({FILE} counts them)")
         self._count(request, tensors, policy)
         return True
+
+    def _begin(self, run: str, policy: Policy) -> None:
+        """Count a run anew; one that a later run has followed is over."""
+        if run in self.past:
+            raise Refused("its run is over, since a later one has begun")
+        if self.run:
+            allowed = policy.settings.new_runs
+            if len(self.past) >= allowed:
+                raise Refused(f"it is a new run of the same plan, and new_runs = {allowed} of those are allowed")
+            self.past.append(self.run)
+            self.earlier = {
+                kind: self.earlier.get(kind, 0) + (self.kinds[kind].rounds if kind in self.kinds else 0)
+                for kind in self.earlier.keys() | self.kinds
+            }
+        self.run, self.kinds, self.finished, self.final = run, {}, -1, ""
 
     def _count(self, request: SiteRequest, tensors: Mapping[str, Tensor], policy: Policy) -> None:
         seen = self.kinds.setdefault(request.kind, KindCount())
@@ -107,7 +132,9 @@ class RequestCount:
         if request.turn >= policy.settings.turns:
             raise Refused(f"it is asked {request.turn + 1} times in one round, and {policy.settings.turns} are allowed")
         if is_new and request.round > max(seen.round, 0):
-            if seen.rounds >= policy.rounds:
+            most = policy.settings.rounds
+            is_over = most is not None and self.earlier.get(request.kind, 0) + seen.rounds >= most
+            if is_over or seen.rounds >= policy.rounds:
                 raise Refused(f"it has taken part in {policy.rounds} rounds, and no more are allowed")
             seen.rounds += 1
         elif not is_new:
@@ -140,6 +167,11 @@ class RequestCount:
     def _write(self) -> None:
         values = {key: value for key, value in asdict(self).items() if key != "path"}
         write_atomic(self.path, _canonical(values | {"digest": digest_of(_canonical(values))}))
+
+
+def plan_of(run: str) -> str:
+    """The digest of the plan in the name of a run."""
+    return run.partition("-")[0]
 
 
 def _canonical(values: dict[str, object]) -> bytes:
