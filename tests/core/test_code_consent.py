@@ -15,7 +15,7 @@ import tomli_w
 
 import fedloom as fl
 from fedloom.cli.app import app
-from fedloom.core.code_consent import code_digest, code_notes, code_places, only_trusted
+from fedloom.core.code_consent import code_digest, code_notes, code_places, trust_only
 from fedloom.core.errors import FedloomError
 from fedloom.core.user_classes import user_callable, user_class
 from fedloom.deploy.saved_model import model_of_run
@@ -249,12 +249,12 @@ def test_only_trusted_code_is_loaded_and_what_is_loaded_already_is_used(tmp_path
     marker = tmp_path / "marker"
     (tmp_path / "own.py").write_text(EVIL.format(marker=str(marker)))
     name = f"{tmp_path / 'own.py'}:Method"
-    with only_trusted((), "x"), pytest.raises(FedloomError, match="x names code"):
+    with trust_only((), "x"), pytest.raises(FedloomError, match="x names code"):
         user_class(name, fl.FedAvg, "method")
     assert not marker.exists()
-    with only_trusted([str(tmp_path / "own.py")], "x"):
+    with trust_only([str(tmp_path / "own.py")], "x"):
         loaded = user_class(name, fl.FedAvg, "method")
-    with only_trusted((), "x"):
+    with trust_only((), "x"):
         assert user_class(name, fl.FedAvg, "method") is loaded
         with pytest.raises(FedloomError):
             user_callable(name, "model")  # what may be any function is never called for a folder

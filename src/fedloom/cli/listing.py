@@ -84,7 +84,8 @@ def _rows(kind: str) -> list[dict[str, Any]]:
         from fedloom.data.datasets.registry import DATASETS
 
         return [
-            {"name": n, "about": d.description, "licence": d.licence, "here": d.present()} for n, d in DATASETS.items()
+            {"name": n, "about": d.description, "licence": d.licence, "here": d.is_present()}
+            for n, d in DATASETS.items()
         ]
     if kind == "models":
         from fedloom.models import MODELS

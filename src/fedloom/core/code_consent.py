@@ -1,7 +1,7 @@
 """Whose code may run: what a folder names is run only where the user has asked for it.
 
 A config names classes as ``file.py:Class`` or ``package.module:Class``. ``run``, ``resume`` and ``conform`` load them.
-Commands that read a folder, which may come from somebody else, do not: inside ``only_trusted`` a name in a config is
+Commands that read a folder, which may come from somebody else, do not: inside ``trust_only`` a name in a config is
 refused unless the user has typed its file, or its class is loaded already. When a run starts, it notes the digest of
 each file, so that ``resume`` can tell whether they are still the same; a user's own list (``started_code``) tells the
 notes of her runs from those in a folder that somebody prepared.
@@ -38,7 +38,7 @@ _trusts_changes: ContextVar[bool] = ContextVar("trusts_changes", default=False)
 
 
 @contextmanager
-def only_trusted(places: Collection[str], reader: str) -> Iterator[None]:
+def trust_only(places: Collection[str], reader: str) -> Iterator[None]:
     """Refuse, inside, to load any code but that of files and modules which the user has named.
 
     Args:

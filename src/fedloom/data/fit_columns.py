@@ -62,9 +62,9 @@ def _fit(table: Table, name: str, train: np.ndarray, may_count: bool) -> Planned
     known = [text for text in texts if text]
     form = date_form(known)
     if form == "unclear":
-        return _left_out(name, "its dates may be day/month or month/day: write them as 2026-01-31")
+        return _omitted_column(name, "its dates may be day/month or month/day: write them as 2026-01-31")
     if form == "mixed":
-        return _left_out(name, "its dates are written in several ways: write them as 2026-01-31")
+        return _omitted_column(name, "its dates are written in several ways: write them as 2026-01-31")
     if form:
         return _fit_values(name, "date", times_of(cells, form, where), train, form)
     if name not in table.names:
@@ -77,9 +77,9 @@ def _fit_numbers(name: str, cells: np.ndarray, train: np.ndarray, may_count: boo
     whole = bool(len(known)) and bool((known == np.floor(known)).all())
     if whole and len(known) == len(cells) > 2:
         if may_count and cells[0] in (0, 1) and bool((np.diff(cells) == 1).all()):
-            return _left_out(name, "it counts the rows")
+            return _omitted_column(name, "it counts the rows")
         if INDEX.fullmatch(name) and len(np.unique(cells)) == len(cells):
-            return _left_out(name, "it has another number in every row")
+            return _omitted_column(name, "it has another number in every row")
     if whole and (INDEX.fullmatch(name) or IDENTIFIER.fullmatch(name)):
         return _fit_category(name, as_texts(cells), train).model_copy(update={"numeric": True})
     return _fit_values(name, "number", cells, train)
@@ -92,10 +92,10 @@ def _fit_values(
     own = values[train]
     missing, known = np.isnan(own), own[~np.isnan(own)]
     if not len(known):
-        return _left_out(name, "it is empty in every training sample")
+        return _omitted_column(name, "it is empty in every training sample")
     if known.min() == known.max() and not missing.any():
         value = day_of(known[0]) if role == "date" else f"{known[0]:g}"
-        return _left_out(name, f"it is {value} in every training sample")
+        return _omitted_column(name, f"it is {value} in every training sample")
     fill = float(np.median(known)) if np.isnan(values).any() else None
     return PlannedColumn(name=name, role=role, fill=fill, flag=bool(missing.any()), form=form)
 
@@ -105,11 +105,13 @@ def _fit_category(name: str, texts: np.ndarray, train: np.ndarray) -> PlannedCol
     counts = Counter(text for text in own if text)
     known, missing = sum(counts.values()), len(own) - sum(counts.values())
     if not counts:
-        return _left_out(name, "it is empty in every training sample")
+        return _omitted_column(name, "it is empty in every training sample")
     if len(counts) == 1 and not missing:
-        return _left_out(name, f"it is '{next(iter(counts))[:40]}' in every training sample")
+        return _omitted_column(name, f"it is '{next(iter(counts))[:40]}' in every training sample")
     if len(counts) > 10 and 2 * len(counts) > known:
-        return _left_out(name, f"it has {len(counts):,} different texts in {known:,} training samples, like a name")
+        return _omitted_column(
+            name, f"it has {len(counts):,} different texts in {known:,} training samples, like a name"
+        )
     frequent = sorted(counts, key=lambda level: (-counts[level], level))[:MOST_LEVELS]
     return PlannedColumn(
         name=name, role="category", levels=tuple(sorted(frequent)), seen=len(counts), flag=bool(missing)
@@ -154,5 +156,5 @@ def fit_words(table: Table, name: str, train: np.ndarray) -> ColumnPlan:
     return ColumnPlan(columns=(words,))
 
 
-def _left_out(name: str, reason: str) -> PlannedColumn:
+def _omitted_column(name: str, reason: str) -> PlannedColumn:
     return PlannedColumn(name=name, role="left out", reason=reason)

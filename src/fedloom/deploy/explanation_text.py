@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedloom.core.code_consent import only_trusted
+from fedloom.core.code_consent import trust_only
 from fedloom.data.schema import ClientSizes
 from fedloom.deploy.explain import explain
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
@@ -41,7 +41,7 @@ def explain_path(path: Path, trusted: Sequence[str] = ()) -> str:
         path: The file or the folder.
         trusted: Files of own code that may run, if it names some.
     """
-    with only_trusted(TrustedCode(files=tuple(trusted)).places, str(path)):
+    with trust_only(TrustedCode(files=tuple(trusted)).places, str(path)):
         if (path / SITE_FILE).is_file():
             return explain_site(path)
         file = path / CONFIG if path.is_dir() else path

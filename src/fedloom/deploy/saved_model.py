@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from fedloom.core.code_consent import only_trusted
+from fedloom.core.code_consent import trust_only
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs, prepare_inputs
 from fedloom.core.layout import Layout
@@ -116,7 +116,7 @@ def load_model(folder: Path, trusted: TrustedCode = NO_CODE) -> SavedModel:
         trusted: The code of a user's own model, if it has one. What only the folder names is not run.
     """
     folder, about = whole_model(folder)
-    with only_trusted(trusted.places, str(folder)):
+    with trust_only(trusted.places, str(folder)):
         blueprint = Blueprint.load(folder, trusted)
         _check_predictable(blueprint.config.task.name, blueprint.schema)
         task = blueprint.server_task({})
@@ -132,7 +132,7 @@ def model_of_run(folder: Path, client: str | None = None, trusted: TrustedCode =
         client: The client's name or number; None for the model that all clients share.
         trusted: The code of a user's own that may run. What only the folder names is not run.
     """
-    with only_trusted(trusted.places, str(folder)):
+    with trust_only(trusted.places, str(folder)):
         config = load_config(folder, trusted=trusted)
         _check_predictable(config.task.name)
         found = client_model(folder, client, trusted=trusted)

@@ -33,7 +33,7 @@ def confusion_tables(histories: Histories) -> Iterator[str]:
     )
     for place, (name, runs) in enumerate(counted.items()):
         counts = np.sum([np.array(run.confusion) for run in runs], axis=0)
-        yield f"<details{' open' if not place else ''}><summary>{_isolated(name)}</summary>"
+        yield f"<details{' open' if not place else ''}><summary>{_name_html(name)}</summary>"
         names = _class_names(runs[0], len(counts))
         yield _per_class(counts, names)
         if len(counts) <= MOST_IN_MATRIX:
@@ -41,7 +41,7 @@ def confusion_tables(histories: Histories) -> Iterator[str]:
         yield "</details>"
 
 
-def _isolated(name: str) -> str:
+def _name_html(name: str) -> str:
     """A name that keeps its own direction of writing."""
     return f"<bdi>{escape(name)}</bdi>"
 
@@ -59,19 +59,19 @@ def _per_class(counts: NDArray[np.int64], names: Sequence[str]) -> str:
         wrong = counts[label].copy()
         wrong[label] = 0
         most = int(wrong.argmax())
-        taken = f"{_isolated(names[most])} ({wrong[most]:,})" if wrong[most] else "–"
-        cells = (_isolated(name), f"{there:,}", _share(hits, there), _share(hits, predicted), taken)
+        taken = f"{_name_html(names[most])} ({wrong[most]:,})" if wrong[most] else "–"
+        cells = (_name_html(name), f"{there:,}", _share(hits, there), _share(hits, predicted), taken)
         lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     return f'<div class="wide"><table>{"".join(lines)}</table></div>'
 
 
 def _matrix(counts: NDArray[np.int64], names: Sequence[str]) -> str:
-    head = "".join(f"<th>{_isolated(name)}</th>" for name in names)
+    head = "".join(f"<th>{_name_html(name)}</th>" for name in names)
     lines = [f"<tr><th>class \\ predicted</th>{head}</tr>"]
     for row, name in zip(counts, names, strict=True):
         total = max(1, int(row.sum()))
         cells = "".join(f'<td style="--share: {count / total:.3f}">{count:,}</td>' for count in row)
-        lines.append(f"<tr><th>{_isolated(name)}</th>{cells}</tr>")
+        lines.append(f"<tr><th>{_name_html(name)}</th>{cells}</tr>")
     return f'<div class="wide"><table class="matrix">{"".join(lines)}</table></div>'
 
 

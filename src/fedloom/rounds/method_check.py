@@ -23,12 +23,12 @@ def check_state(algorithm: Algorithm, state: Any, before: State | None = None) -
     name = type(algorithm).__name__
     if not isinstance(state, Mapping):
         raise FedloomError(
-            f"{name}: the server's state is {_shown(state)}: return a dict of tensors from start, aggregate and play, "
-            "for instance {**server, 'row': row}."
+            f"{name}: the server's state is {_description(state)}: return a dict of tensors from start, aggregate and "
+            "play, for instance {**server, 'row': row}."
         )
     for key, tensor in state.items():
         if not isinstance(tensor, Tensor):
-            raise FedloomError(f"{name}: '{key}' of the server's state is {_shown(tensor)}: make it a tensor.")
+            raise FedloomError(f"{name}: '{key}' of the server's state is {_description(tensor)}: make it a tensor.")
         old = (before or {}).get(key)
         if old is None:
             continue
@@ -61,10 +61,10 @@ def check_reply(algorithm: Algorithm, reply: Any, clients: int) -> None:
     """
     name = type(algorithm).__name__
     if not isinstance(reply, Reply):
-        raise FedloomError(f"{name}.client_update returned {_shown(reply)}: return fl.Reply({{'row': rows}}).")
+        raise FedloomError(f"{name}.client_update returned {_description(reply)}: return fl.Reply({{'row': rows}}).")
     for key, tensor in reply.tensors.items():
         if not isinstance(tensor, Tensor):
-            raise FedloomError(f"{name}: '{key}' of the reply is {_shown(tensor)}: make it a tensor.")
+            raise FedloomError(f"{name}: '{key}' of the reply is {_description(tensor)}: make it a tensor.")
         if tensor.dim() == 0 or len(tensor) != clients:
             raise FedloomError(
                 f"{name}: '{key}' of the reply has shape {tuple(tensor.shape)} for {clients} clients: give one entry "
@@ -72,7 +72,7 @@ def check_reply(algorithm: Algorithm, reply: Any, clients: int) -> None:
             )
 
 
-def _shown(value: object) -> str:
+def _description(value: object) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.code_consent import only_trusted
+from fedloom.core.code_consent import trust_only
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
@@ -64,7 +64,7 @@ def client_model(
         trusted: The code of a user's own that may run. What only the folder names is not run.
     """
     folder = Path(folder)
-    with only_trusted(trusted.places, str(folder)):
+    with trust_only(trusted.places, str(folder)):
         config = load_config(folder, task=task, method=method, trusted=trusted)
         prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
     run, federation = prepared.composition, prepared.composition.task.federation
@@ -116,7 +116,7 @@ def client_flow_model(folder: str | Path, client: str | None = None, trusted: Tr
         client: The client's name or number; None if all clients predict with the same model.
         trusted: The code of a user's own that may run.
     """
-    with only_trusted(trusted.places, str(folder)):
+    with trust_only(trusted.places, str(folder)):
         name = load_config(Path(folder), trusted=trusted).task.name
     saved_model = TASKS[name].flow_model if name in TASKS else None
     if saved_model is None:

@@ -42,7 +42,7 @@ def refuse_missing(folder: Path, values: Mapping[str, Any], has_task: bool, has_
     """
     objects = select_prefix(values.get("made_by", {}), MARK)
     method = objects.pop(METHOD, None)
-    for part, what, is_given in (("task", _listed(objects), has_task), ("method", method, has_method)):
+    for part, what, is_given in (("task", _object_list(objects), has_task), ("method", method, has_method)):
         if what and not is_given:
             raise FedloomError(
                 f"the {part} of {folder} is a Python object ({what}), which a file cannot store: use "
@@ -85,12 +85,12 @@ def refuse_to_run(values: Mapping[str, Any], where: str, *, with_method: bool = 
         objects.pop(METHOD, None)
     if objects:
         raise FedloomError(
-            f"{where} does not hold all of its run, because a file cannot hold Python objects ({_listed(objects)}): "
-            f"start the run again from Python, or name what is missing{_how_to_name(objects)}."
+            f"{where} does not hold all of its run, because a file cannot hold Python objects ({_object_list(objects)}"
+            f"): start the run again from Python, or name what is missing{_how_to_name(objects)}."
         )
 
 
-def _listed(objects: Mapping[str, str]) -> str:
+def _object_list(objects: Mapping[str, str]) -> str:
     return ", ".join(f"{part}: {what}" for part, what in objects.items())
 
 

@@ -42,7 +42,7 @@ class DatasetBuilder:
     def describe(self) -> str:
         """One line about the data set, the model, and whether the data are there."""
         entry = dataset(self.data)
-        missing = "" if entry.present() else " (data missing: fedloom data get)"
+        missing = "" if entry.is_present() else " (data missing: fedloom data get)"
         return f"{entry.description}; model {self.default_model}{missing}"
 
     def complete(self, settings: TaskSettings) -> TaskSettings:

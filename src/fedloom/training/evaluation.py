@@ -46,16 +46,16 @@ class Evaluator:
 
     @cached_property
     def graph(self) -> LayerGraph | None:
-        """The model as steps on stacked tensors; None if ``untraced`` says why it is not."""
-        return self._tracing if isinstance(self._tracing, LayerGraph) else None
+        """The model as steps on stacked tensors; None if ``untraceable_reason`` says why it is not."""
+        return self._graph_or_reason if isinstance(self._graph_or_reason, LayerGraph) else None
 
     @property
-    def untraced(self) -> str:
+    def untraceable_reason(self) -> str:
         """Why the model is no graph of steps; nothing if it is."""
-        return self._tracing if isinstance(self._tracing, str) else ""
+        return self._graph_or_reason if isinstance(self._graph_or_reason, str) else ""
 
     @cached_property
-    def _tracing(self) -> LayerGraph | str:
+    def _graph_or_reason(self) -> LayerGraph | str:
         if self.task.has_named_inputs:
             return "it takes several input columns"
         graph = sequential_graph(self.model)

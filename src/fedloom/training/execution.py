@@ -68,13 +68,16 @@ def decide(task: Task, wanted: str, batch_size: int) -> Execution:
         if obstacle is not None:
             log.warning("the model is trained client by client (loop): %s", obstacle)
             name, reason = "loop", obstacle
-        elif trainer.untraced:
+        elif trainer.untraceable_reason:
             log.warning(
-                "the model is batched by torch.func.vmap, which is slower than its own layers: %s", trainer.untraced
+                "the model is batched by torch.func.vmap, which is slower than its own layers: %s",
+                trainer.untraceable_reason,
             )
-            reason = f"{reason}; with torch.func.vmap, because {trainer.untraced}"
+            reason = f"{reason}; with torch.func.vmap, because {trainer.untraceable_reason}"
     width = task.layout.width
-    return Execution(name, reason, _cohort_size(name, width), _halved_from(name, width * max(batch_size, 1) / 32))
+    return Execution(
+        name, reason, _cohort_size(name, width), _least_clients_to_halve(name, width * max(batch_size, 1) / 32)
+    )
 
 
 def _cohort_size(name: str, width: int) -> int:
@@ -82,7 +85,7 @@ def _cohort_size(name: str, width: int) -> int:
     return 1 if name == "loop" else max(fewest, min(most, COHORT_NUMBERS[name] // width))
 
 
-def _halved_from(name: str, numbers: float) -> int:
+def _least_clients_to_halve(name: str, numbers: float) -> int:
     """From how many clients of so many numbers each a round is halved; a compiled step would compile once more."""
     return 2 * max(HALF_CLIENTS, math.ceil(HALF_NUMBERS / numbers)) if name == "vectorised" else 0
 

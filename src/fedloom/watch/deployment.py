@@ -138,8 +138,8 @@ class DeploymentFolder:
             for name, entry in self.sites_in_audit().items()
             if entry.get("what") == "site refused"
         }
-        told = {name: note for name, note in visit_notes(self.folder).items() if name in settings.everyone}
-        return refused | told | {name: f"revoked at {since}" for name, since in self.revoked(settings).items()}
+        notes = {name: note for name, note in visit_notes(self.folder).items() if name in settings.everyone}
+        return refused | notes | {name: f"revoked at {since}" for name, since in self.revoked(settings).items()}
 
     def revoked(self, settings: ServerSettings) -> dict[str, str]:
         """Since when sites are revoked, by name."""

@@ -278,7 +278,7 @@ def test_a_download_is_checked_before_it_is_used(
         "cifar10", address + source.name, sha256=sha, folder=tmp_path, progress=lambda done, _total: seen.append(done)
     )
     assert seen[-1] == source.stat().st_size
-    assert fd.dataset("cifar10").present(tmp_path)
+    assert fd.dataset("cifar10").is_present(tmp_path)
     with pytest.raises(FedloomError, match="could not be downloaded"):
         get.get("cifar10", address + "nothing.tar.gz", folder=tmp_path)
 
@@ -286,7 +286,7 @@ def test_a_download_is_checked_before_it_is_used(
         (folder / name).write_bytes(data)
     monkeypatch.setitem(get.PUBLISHED_MD5, "mnist", {})
     get.get("mnist", address, folder=tmp_path)
-    assert fd.dataset("mnist").present(tmp_path)
+    assert fd.dataset("mnist").is_present(tmp_path)
     assert len(IDX_FILES) == 4
 
 

@@ -30,7 +30,7 @@ def samples_of(name: str) -> fd.Samples:
 
 def real(name: str, clients: int | None = None, seed: int = 0) -> fd.Federation:
     entry = fd.dataset(name)
-    if not entry.present(DATA_FOLDER):
+    if not entry.is_present(DATA_FOLDER):
         pytest.skip(f"{name}: no {entry.file} in the data folder")
     return fd.federate(samples_of(name), entry.partition, clients or entry.clients, seed=seed)
 
@@ -188,7 +188,7 @@ def test_a_missing_file_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(FedloomError, match=r"`fedloom data get mnist --from FILE`.*folder that has mnist\.npz"):
         fd.load("mnist")
     assert fd.data_folder() == tmp_path
-    assert not fd.dataset("mnist").present()
+    assert not fd.dataset("mnist").is_present()
 
 
 def test_a_wrong_name_gets_a_suggestion() -> None:

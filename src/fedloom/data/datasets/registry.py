@@ -54,7 +54,7 @@ class Dataset:
     mean: Channels | Mapping[str, Channels] = ()
     std: Channels | Mapping[str, Channels] = ()
 
-    def present(self, folder: Path | None = None) -> bool:
+    def is_present(self, folder: Path | None = None) -> bool:
         """Whether the data can be loaded now."""
         return self.file is None or ((folder or data_folder()) / self.file).is_file()
 

@@ -58,7 +58,7 @@ def run_supernode(folder: Path) -> None:
     from flwr.supernode.cli.flower_supernode import flower_supernode
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
-    class Certified(FleetHttpClient):
+    class CertifiedClient(FleetHttpClient):
         def __init__(self, base_url: str, *, verify: Any = True, **rest: Any) -> None:
             context = verify
             if not isinstance(verify, ssl.SSLContext):
@@ -111,7 +111,7 @@ def run_supernode(folder: Path) -> None:
 
     module = sys.modules[flower_supernode.__module__]
     replace_attribute(module, "uvicorn", SimpleNamespace(Config=uvicorn.Config, Server=LocalServer))
-    replace_attribute(fleet_http_connection, "FleetHttpClient", Certified)
+    replace_attribute(fleet_http_connection, "FleetHttpClient", CertifiedClient)
     replace_attribute(node_auth_http_interceptor, "now", clock.now)
     for module in (fleet_http_connection, heartbeat):
         replace_attribute(module, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)

@@ -78,15 +78,15 @@ class Reception:
         """
         with self.lock:
             now = time.time()
-            told = {
+            facts = {
                 name: printable_line(str(asked.get(name, "")), 100)
                 for name in ("machine", "fedloom", "flower", "torch")
             }
             ahead = asked.get("time")
-            visit = Visit(now, address, **told, clock_ahead=ahead - now if isinstance(ahead, float) else 0.0)
+            visit = Visit(now, address, **facts, clock_ahead=ahead - now if isinstance(ahead, float) else 0.0)
             refused = self._refusal(site, serial, visit, str(asked.get("node_key", "")))
             holder = self.visits.get(site)
-            if refused and _is_held(holder, visit):  # a copy: the site itself goes on
+            if refused and _is_in_use_elsewhere(holder, visit):  # a copy: the site itself goes on
                 self._record_copy(site, visit)
             else:
                 self.visits[site] = replace(visit, refused=refused)
@@ -116,7 +116,7 @@ class Reception:
                 "deployment; take the last one from the operator."
             )
         holder = self.visits.get(site)
-        if holder is not None and _is_held(holder, visit):
+        if holder is not None and _is_in_use_elsewhere(holder, visit):
             since = int(visit.seen - holder.seen)
             return (
                 f"another machine uses the keys of {site} right now (at {holder.address}, {since} s ago): stop the one "
@@ -156,7 +156,7 @@ def visit_notes(folder: Path) -> dict[str, str]:
     return notes
 
 
-def _is_held(holder: Visit | None, visit: Visit) -> bool:
+def _is_in_use_elsewhere(holder: Visit | None, visit: Visit) -> bool:
     """Whether another machine is the site's at this moment."""
     return (
         holder is not None

@@ -87,7 +87,7 @@ class SiteProcess:
         return self.blueprint.plan_digest
 
     @cached_property
-    def audited(self) -> set[tuple[str, str]]:
+    def audited_refusals(self) -> set[tuple[str, str]]:
         """The refusals that are in the audit log, by kind and reason."""
         return set()
 
@@ -163,8 +163,8 @@ class SiteProcess:
     def _record_refusal(self, request: SiteRequest, reason: str) -> None:
         """Write a refusal to ``policy.jsonl``, and to the audit log if it is the first of its kind and reason."""
         log_refusal(self.folder, request, reason)
-        if (request.kind, reason) not in self.audited:
-            self.audited.add((request.kind, reason))
+        if (request.kind, reason) not in self.audited_refusals:
+            self.audited_refusals.add((request.kind, reason))
             audit_log.append(self.folder, "request refused", request=request.kind, round=request.round, reason=reason)
 
     def _admit(self, request: SiteRequest) -> None:

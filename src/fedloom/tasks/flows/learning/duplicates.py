@@ -32,11 +32,11 @@ def duplicate_numbers(flows: Sequence[Flow]) -> np.ndarray:
     numbers: dict[Hashable, int] = {}
     keys: list[Hashable] = []
     for flow, of, key in zip(flows, first, coarse, strict=True):
-        keys.append(key if times[key] == 1 else _refined(flow, of, colours))
+        keys.append(key if times[key] == 1 else _refined_colours(flow, of, colours))
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
-def _refined(flow: Flow, of: Mapping[str, int], colours: dict[Hashable, int]) -> tuple[int, ...]:
+def _refined_colours(flow: Flow, of: Mapping[str, int], colours: dict[Hashable, int]) -> tuple[int, ...]:
     """The sorted colours of a flow's nodes after refinement."""
     for _ in range(REFINEMENTS):
         ways: dict[str, list[tuple[int, str, frozenset[tuple[str, str]], int]]] = defaultdict(list)
