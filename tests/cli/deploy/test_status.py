@@ -47,8 +47,8 @@ def test_status_of_a_run_says_who_was_left_out_and_why_it_stopped(deploy, fedloo
 
 def test_a_misspelt_setting_is_named(deploy, fedloom):
     path = deploy / "north" / "site.toml"
-    path.write_text(path.read_text().replace("port = ", "prot = "))
-    assert "prot" in refusal(fedloom("status", deploy / "north"))
+    path.write_text(path.read_text().replace("server = ", "sevrer = "))
+    assert "sevrer" in refusal(fedloom("status", deploy / "north"))
 
 
 def test_the_audit_log_is_printed_and_its_chain_is_checked(deploy, fedloom):
