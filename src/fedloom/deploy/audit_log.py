@@ -37,6 +37,7 @@ What = Literal[
     "run submitted",
     "run started",
     "run resumed",
+    "run set back",
     "run finished",
     "run stopped",
     "stop requested",

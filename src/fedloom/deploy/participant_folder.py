@@ -20,6 +20,8 @@ SERVING, OUTCOME, STATUS, CROSS_SITE = "serving.json", "outcome.json", "status.j
 """Files in the run's folder: the server half's process, how it ended, what it waits for, and cross-site scores."""
 REFUSED = "refused.json"
 """In the run's folder: the sites that may not take part in it, with the reasons."""
+TICKETS = "tickets.json"
+"""In the run's folder: the tickets of the clients' states."""
 NUMBER = "number.json"
 """In the run's folder: the number that tells the run from others of the same plan."""
 SITES = "sites.json"

@@ -16,6 +16,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import flatten
 from fedloom.runs.config_schema import to_toml
 from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.manifest import (
     CONFIG,
     allow_configs,
@@ -43,28 +44,46 @@ def go_back_to_round(prepared: Prepared, folder: Path, number: int) -> None:
         folder: The run's folder, which was recovered.
         number: The round after which the run goes on.
     """
-    paths = {int(path.stem.removeprefix("manifest-")): path for path in manifest_paths(folder)}
-    if number not in paths:
-        there = ", ".join(map(str, paths))
-        raise FedloomError(f"{folder} has no checkpoint of round {number}: go on from one of the rounds {there}.")
     rounds = prepared.config.rounds
+    later = _later_manifests(folder, number)
     if number >= rounds:
         raise FedloomError(f"round {number} is the last one, and nothing is left to play after it: give more rounds.")
-    manifest = read_manifest(paths[number])
-    check_files(folder, manifest)
-    check_records(folder, manifest)
     before, old = (folder / CONFIG).read_bytes(), History.load(folder).config
     if old["rounds"] != rounds:
         refuse_if_rounds_matter(prepared.composition)
     _refuse_other_state(old, prepared)
     config = to_toml({**prepared.plain, "made_by": _notes(old, prepared.plain, number)})
     allow_configs(folder, [digest_of(before), digest_of(config)])
-    for later in sorted(paths, reverse=True):
-        if later > number:
-            paths[later].unlink()
+    for path in later:
+        path.unlink()
     write_atomic(folder / CONFIG, config)
     allow_configs(folder, [digest_of(config)])
     recover(folder)
+
+
+def forget_later_rounds(folder: Path, number: int) -> None:
+    """Make an earlier checkpoint the newest one; the settings stay as they are.
+
+    Args:
+        folder: The run's folder.
+        number: The round after which the run goes on.
+    """
+    with lock_folder(folder):
+        for path in _later_manifests(folder, number):
+            path.unlink()
+        recover(folder)
+
+
+def _later_manifests(folder: Path, number: int) -> list[Path]:
+    """The manifests of the rounds after one whose checkpoint must be whole, the newest first."""
+    paths = {int(path.stem.removeprefix("manifest-")): path for path in manifest_paths(folder)}
+    if number not in paths:
+        there = ", ".join(map(str, paths))
+        raise FedloomError(f"{folder} has no checkpoint of round {number}: go on from one of the rounds {there}.")
+    manifest = read_manifest(paths[number])
+    check_files(folder, manifest)
+    check_records(folder, manifest)
+    return [paths[later] for later in sorted(paths, reverse=True) if later > number]
 
 
 def _refuse_other_state(old: Mapping[str, Any], prepared: Prepared) -> None:

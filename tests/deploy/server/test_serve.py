@@ -17,7 +17,7 @@ from fedloom.data.schema import ClientSizes
 from fedloom.deploy import saved_model as saved
 from fedloom.deploy.audit_log import AUDIT, read_audit
 from fedloom.deploy.flower.control import public_key
-from fedloom.deploy.operate.commands import _put_aside
+from fedloom.deploy.operate.commands import _go_back, _put_aside
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import prepare_deployed_run, serve
@@ -312,6 +312,35 @@ def test_a_new_run_has_the_sites_of_now_and_those_of_before_take_part(tmp_path):
     assert play() == {1: {0, 1, 2}, 2: {0, 1, 2}}
     asked = json.loads((sites[0] / "asked.json").read_text())
     assert (len(asked["past"]), asked["kinds"]["update"]["rounds"]) == (1, 2)
+
+
+def test_a_run_goes_on_from_an_earlier_round_to_the_same_bytes(tmp_path):
+    """Also one that ended early: before, nothing could be done with it."""
+    text = 'rounds = 4\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[local]\nepochs = 1\n'
+    (tmp_path / "run.toml").write_text(text)
+    server, *sites = folders.init(tmp_path / "run.toml", tmp_path / "deploy", ["north", "south"], rehearsal=True)
+    values = load_server(server).model_copy(update={"join_timeout": 0.1, "deadline": 5.0, "retries": 0})
+    (server / "deploy.toml").write_bytes(to_toml(values))
+    transport = LocalTransport({client: SiteProcess.open(site).answer for client, site in enumerate(sites)})
+    transport.keys = {n: public_key(server / "keys" / f"{site.name}.pub") for n, site in enumerate(sites)}
+    transport.meddle = lambda sent: None if sent.request.round == 4 else sent.answer  # nobody answers in the last round
+    values = values.model_copy(update={"deadline": 0.2})
+    (server / "deploy.toml").write_bytes(to_toml(values))
+    serve(transport, server)
+    assert "error" in json.loads((server / "run/outcome.json").read_text())
+    lines = (server / "run/metrics.jsonl").read_bytes().splitlines()
+    assert json.loads(lines[-1])["round"] == 3
+    with pytest.raises(FedloomError, match="has no checkpoint of round 9: go on from one of the rounds 1, 2, 3"):
+        _go_back(server, 9)
+    _go_back(server, 1)
+    assert len((server / "run/metrics.jsonl").read_bytes().splitlines()) == 2
+    assert read_audit(server).entries[-1]["what"] == "run set back"
+    transport.meddle = lambda sent: sent.answer
+    serve(transport, server)
+    assert json.loads((server / "run/outcome.json").read_text()) == {"stopped": None}
+    assert (server / "run/metrics.jsonl").read_bytes().splitlines()[:4] == lines
+    with pytest.raises(FedloomError, match=r"has played all of its 4 rounds, .* begin a new one"):
+        _go_back(server, 2)
 
 
 def test_a_run_is_served_to_its_end_and_leaves_the_simulators_folder(deploy_folder, open_sites, tmp_path):

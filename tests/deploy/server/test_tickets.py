@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.server.tickets import Tickets
+from fedloom.deploy.server.tickets import Tickets, refuse_lost_states
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.local_transport import Local, Plan, Sent, quick, simulate
@@ -219,3 +219,17 @@ def test_the_book_is_plain_json_of_tickets(tmp_path):
     book.begin(1)
     book.take(2, "a")
     assert json.loads((tmp_path / "t.json").read_text()) == {"round": 1, "base": {}, "state": {"2": "a"}}
+
+
+def test_a_run_goes_back_only_as_far_as_sites_have_their_states(tmp_path):
+    path = tmp_path / "tickets.json"
+    refuse_lost_states(path, 1)  # nobody has been asked yet
+    tickets = Tickets(path, None)
+    for number in (1, 2, 3):
+        tickets.begin(number)
+        tickets.take(0, f"ticket {number}")
+    for number in (2, 3):
+        refuse_lost_states(path, number)
+    assert Tickets(path, 2).state == {0: "ticket 2"}
+    with pytest.raises(FedloomError, match="the run cannot go back to round 1: go on from round 2, or begin a new run"):
+        refuse_lost_states(path, 1)

@@ -34,6 +34,9 @@ def run(
     new: Annotated[
         bool, typer.Option("--new", help="Begin a new run, with the sites of now; the last one's folder is kept.")
     ] = False,
+    from_round: Annotated[
+        int | None, typer.Option("--from-round", help="Go on after this earlier round; what came later is forgotten.")
+    ] = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -55,7 +58,7 @@ def run(
     try:
         with bars(quiet or as_json) as progress:
             show = observer(progress, folder.resolve().parent.name, config.rounds, score)
-            done = play(folder, _say if not (quiet or as_json) else lambda _: None, show, new)
+            done = play(folder, _say if not (quiet or as_json) else lambda _: None, show, new, from_round)
     except KeyboardInterrupt:
         say(f"the run goes on: watch it again with  fedloom deploy run {folder}", err=True)
         raise

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.validation import read_toml
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.flower.local_socket import connection_errors
@@ -30,10 +31,12 @@ from fedloom.deploy.participant_folder import (
     SERVER_FILE,
     SERVING,
     STATUS,
+    TICKETS,
     make_private,
     read_json,
     role_of,
 )
+from fedloom.deploy.server.tickets import refuse_lost_states
 from fedloom.deploy.settings import OPENED, READY, load_server
 from fedloom.runs.folder.metrics_file import METRICS
 from fedloom.runs.folder.record_tail import RecordTail
@@ -50,7 +53,7 @@ Observer = Callable[[dict[str, Any]], None]
 Say = Callable[[str], None]
 
 
-def run(folder: Path, say: Say, observe: Observer, new: bool = False) -> Path:
+def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round: int | None = None) -> Path:
     """Start a deployment's run, or continue it, and wait for its end.
 
     Args:
@@ -58,14 +61,19 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False) -> Path:
         say: Gets lines for the user.
         observe: Gets the record of each round.
         new: Begin a new run, with all sites that the deployment has now; the folder of the last one is kept.
+        from_round: Go on after this round, of which there must be a checkpoint; what came later is forgotten.
 
     Returns:
         The run's folder.
     """
     check_flower()
     settings, run_folder = load_server(folder), folder / RUN
+    if new and from_round is not None:
+        raise FedloomError("a new run has no earlier round: give --new or --from-round, not both.")
     if new and run_folder.exists():
         say(f"The last run is kept in {_put_aside(run_folder)}.")
+    if from_round is not None:
+        _go_back(folder, from_round)
     records = RecordTail(run_folder / METRICS)
     tries, reached = 0, -1  # tries since the last finished round
     while tries < MAX_RESUBMISSIONS:
@@ -94,10 +102,34 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False) -> Path:
     )
 
 
-def _put_aside(run_folder: Path) -> Path:
-    """Rename the folder of a run that has ended, to ``run-1``, ``run-2`` and so on."""
+def _go_back(folder: Path, number: int) -> None:
+    """Let a run that is not at work go on after an earlier round."""
+    from fedloom.runs.earlier_round import forget_later_rounds  # it needs torch
+
+    run_folder = folder / RUN
+    _refuse_if_at_work(run_folder)
+    if not (run_folder / "config.toml").exists():
+        raise FedloomError(f"{run_folder} has no run yet, so it has no earlier round: leave --from-round out.")
+    rounds = int(read_toml(run_folder / "config.toml")["rounds"])
+    if _last_round(run_folder) >= rounds:
+        raise FedloomError(
+            f"the run has played all of its {rounds} rounds, and its sites have saved their models: begin a new one "
+            "(fedloom deploy run --new)."
+        )
+    refuse_lost_states(run_folder / TICKETS, number)
+    forget_later_rounds(run_folder, number)
+    (run_folder / OUTCOME).unlink(missing_ok=True)
+    audit_log.append(folder, "run set back", round=number)
+
+
+def _refuse_if_at_work(run_folder: Path) -> None:
     if is_serving(run_folder):
         raise FedloomError(f"the run in {run_folder} is at work: end it with fedloom deploy stop, or wait for its end.")
+
+
+def _put_aside(run_folder: Path) -> Path:
+    """Rename the folder of a run that has ended, to ``run-1``, ``run-2`` and so on."""
+    _refuse_if_at_work(run_folder)
     number = 1
     while (kept := run_folder.with_name(f"{run_folder.name}-{number}")).exists():
         number += 1

@@ -34,6 +34,7 @@ from fedloom.deploy.participant_folder import (
     SERVING,
     SITES,
     STATUS,
+    TICKETS,
     read_json,
 )
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -112,7 +113,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
             "deploy run."
         )
     prepared = prepare_deployed_run(blueprint, roster, settings)
-    tickets = Tickets(run / "tickets.json", None if state is None else state.round)
+    tickets = Tickets(run / TICKETS, None if state is None else state.round)
     engine = DeployedEngine(transport, roster, tickets, settings, prepared.composition.runtime())
     _write(run / STATUS, {})
     play = resume if (run / "config.toml").exists() else execute

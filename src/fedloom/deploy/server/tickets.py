@@ -62,3 +62,26 @@ class Tickets:
 
     def _write(self) -> None:
         write_atomic(self.path, json.dumps({"round": self.round, "base": self.base, "state": self.state}).encode())
+
+
+def refuse_lost_states(path: Path, number: int) -> None:
+    """Refuse to go back to a round whose client states the sites do not have any more.
+
+    Sites keep the states of the last two rounds. Further back only runs can go whose clients keep nothing.
+
+    Args:
+        path: The file of tickets.
+        number: The round after which the run goes on.
+    """
+    try:
+        book = json.loads(path.read_bytes())
+        keeps, last = any((*book["state"].values(), *book["base"].values())), int(book["round"])
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise FedloomError(f"{path} cannot be read: restore it, or start a new run.") from None
+    if keeps and number < last - 1:
+        raise FedloomError(
+            f"the sites keep their clients' states of round {last - 1} and later, so the run cannot go back to round "
+            f"{number}: go on from round {last - 1}, or begin a new run (fedloom deploy run --new)."
+        )
