@@ -37,9 +37,9 @@ RUN = {
 
 ROLES = {
     "nginx": r"^nginx",
-    "SuperLink": r"superlink",
-    "the server's half": r"server_half|serverapp|run_serverapp",
     "SuperNodes": r"supernode",
+    "the server's half": r"server_half|serverapp",
+    "SuperLink": r"superlink",
     "sites' processes": r"site\.process",
     "commands": r"fedloom\.cli\.app deploy",
 }

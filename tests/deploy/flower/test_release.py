@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,3 +45,30 @@ def test_no_path_that_reads_what_came_from_elsewhere_knows_pickle() -> None:
 def test_what_flower_no_longer_has_is_said() -> None:
     with pytest.raises(FedloomError, match="has no nothing"):
         release.replace_attribute(release, "nothing", None)
+
+
+def test_what_carries_messages_gives_memory_back_and_what_computes_does_not_pay_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from fedloom.deploy.flower import server_half
+    from fedloom.deploy.operate import run_server, run_site
+
+    started: dict[str, dict[str, str]] = {}
+
+    def start(name: str, _: object, __: object, environment: dict[str, str], ___: object) -> None:
+        started[name] = environment
+
+    for module in (run_server, run_site):
+        monkeypatch.setattr(module, "start_program", start)
+        monkeypatch.setattr(module, "wait_until_ready", lambda *_: None)
+    anything: Any = None
+    run_server._start_superlink(tmp_path, anything)
+    run_site._start_supernode(tmp_path, anything, anything, print)
+    run_site._start_site_process(tmp_path)
+    for name, value in release.LEAN_MEMORY.items():
+        monkeypatch.setenv(name, value)  # as in the SuperLink, which starts the server's half
+    monkeypatch.setattr(server_half.subprocess, "Popen", lambda *_, env, **__: started.update(half=env) or SimpleNamespace(stdin=None))  # fmt: skip # noqa: E501
+    server_half._start_server_half(tmp_path, "token")
+    lean = {name for name, environment in started.items() if release.LEAN_MEMORY.items() <= environment.items()}
+    assert lean == {"Flower's SuperLink", "Flower's SuperNode"}
+    assert not release.LEAN_MEMORY.keys() & started["half"].keys()

@@ -47,3 +47,9 @@ def test_the_supernode_makes_its_local_server_as_we_replace_it() -> None:
 
 def test_nothing_on_a_supernodes_command_line_is_secret(tmp_path: Path) -> None:
     assert supernode.supernode_command(tmp_path)[1:] == ["-P", "-m", "fedloom.deploy.flower.supernode", str(tmp_path)]
+
+
+def test_a_server_that_is_back_is_found_within_seconds() -> None:
+    http_retry = import_module("flwr.supercore.retry.http_retry")
+    assert "exponential(max_delay=MAX_RETRY_DELAY)" in inspect.getsource(http_retry.make_simple_http_retry_invoker)
+    assert supernode.RETRY < http_retry.MAX_RETRY_DELAY

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from fedloom.deploy.flower.local_socket import HOST, LINK_SOCKET, client_class, connection_errors
 from fedloom.deploy.flower.polling import POLL
-from fedloom.deploy.flower.release import replace_attribute
+from fedloom.deploy.flower.release import LEAN_MEMORY, replace_attribute
 from fedloom.deploy.flower.server_transport import ServerTransport
 
 MODULE = "fedloom.deploy.flower.server_half"
@@ -52,7 +52,9 @@ def start_server_halves(folder: Path) -> NoReturn:
 
 
 def _start_server_half(folder: Path, token: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, "-P", "-m", MODULE, str(folder)], stdin=subprocess.PIPE)  # noqa: S603
+    usual = {name: value for name, value in os.environ.items() if name not in LEAN_MEMORY}  # it computes
+    command = [sys.executable, "-P", "-m", MODULE, str(folder)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=usual)  # noqa: S603
     if process.stdin is not None:
         with process.stdin as pipe:
             pipe.write(token.encode())

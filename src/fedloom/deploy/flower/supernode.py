@@ -26,6 +26,9 @@ from fedloom.deploy.settings import load_site
 
 HEARTBEAT = 10
 """Seconds between a node's heartbeats; after two missing ones it counts as disconnected. Flower's default is 30."""
+RETRY = 3
+"""Seconds at most between two attempts to reach a server that does not answer. Flower's default is 20: sites would be
+away for so long after a server that restarted."""
 IDLE = 3
 """Seconds that Flower's SuperNode sleeps when it finds no message."""
 NODE_READY, NODE_RETRIES, NODE_FAILED = "SuperNode ID:", "Connection attempt failed", "Exit Code:"
@@ -53,6 +56,7 @@ def run_supernode(folder: Path) -> None:
     from flwr.supercore import heartbeat
     from flwr.supercore.date import now
     from flwr.supercore.inflatable import inflatable_utils
+    from flwr.supercore.retry import http_retry
     from flwr.supercore.run import RunNotRunningException
     from flwr.supernode import fleet_http_connection, node_auth_http_interceptor, start_client_internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
@@ -115,6 +119,7 @@ def run_supernode(folder: Path) -> None:
     replace_attribute(node_auth_http_interceptor, "now", clock.now)
     for module in (fleet_http_connection, heartbeat):
         replace_attribute(module, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)
+    replace_attribute(http_retry, "MAX_RETRY_DELAY", RETRY)
     replace_attribute(start_client_internal, "time", SimpleNamespace(sleep=short_sleep))
     replace_attribute(start_client_internal, "pull_objects", pull_objects)
     replace_attribute(start_client_internal, "_push_messages", push_again)

@@ -13,7 +13,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.flower.local_socket import connection_errors
-from fedloom.deploy.flower.release import check_flower, environment
+from fedloom.deploy.flower.release import LEAN_MEMORY, check_flower, environment
 from fedloom.deploy.flower.superlink import superlink_command
 from fedloom.deploy.operate.admission import Admission, register_members
 from fedloom.deploy.operate.connection_error import last_line
@@ -98,7 +98,8 @@ def start_superlink(folder: Path, settings: ServerSettings) -> Program:
     """Start Flower's SuperLink, and wait until it listens."""
     home = make_private(folder / FLOWER)
     command = superlink_command(folder.resolve())
-    program = start_program("Flower's SuperLink", command, folder / "logs" / "superlink.log", environment(home), folder)
+    log_file, lean = folder / "logs" / "superlink.log", environment(home) | LEAN_MEMORY
+    program = start_program("Flower's SuperLink", command, log_file, lean, folder)
     wait_until_ready(
         program,
         lambda: is_listening(settings.link_port, settings.link_host),

@@ -9,7 +9,7 @@ from pathlib import Path
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log
-from fedloom.deploy.flower.release import check_flower, environment
+from fedloom.deploy.flower.release import LEAN_MEMORY, check_flower, environment
 from fedloom.deploy.flower.supernode import NODE_FAILED, NODE_READY, NODE_RETRIES, supernode_command
 from fedloom.deploy.operate.ask_server import ServerContact, check_dates
 from fedloom.deploy.operate.connection_error import connection_error, last_line
@@ -94,7 +94,8 @@ def start_supernode(folder: Path, settings: SiteSettings, contact: ServerContact
     """Start Flower's SuperNode, and wait until the server has admitted it."""
     command = supernode_command(folder.resolve())
     log_file = folder / "logs" / "supernode.log"
-    program = start_program("Flower's SuperNode", command, log_file, environment(folder / FLOWER), folder)
+    lean = environment(folder / FLOWER) | LEAN_MEMORY
+    program = start_program("Flower's SuperNode", command, log_file, lean, folder)
     waits: list[str] = []
 
     def ready() -> bool:
