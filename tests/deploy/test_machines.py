@@ -61,12 +61,11 @@ class Machines:
         self.made = {str(path) for path in self.root.rglob("*") if path.is_file()}
         self.programs: list[Program] = []
 
-    def start(self, *command: str, until: str) -> Program:
-        """Start a command of ours and wait until it says something; it ends with the test, however that ends."""
+    def start(self, *command: str) -> Program:
+        """Start a command of ours; it ends with the test, however that ends."""
         log = self.root / f"{'-'.join(command)}.log"
         program = start_program(" ".join(command), [*FEDLOOM, "deploy", *command], log, os.environ, self.root)
         self.programs.append(program)
-        wait_until_ready(program, lambda: until in program.output(), lambda said: said)
         return program
 
     def close(self) -> None:
@@ -77,12 +76,18 @@ class Machines:
             program.stop()
 
 
+def wait_for_words(program: Program, words: str) -> Program:
+    """Wait until a program says something."""
+    wait_until_ready(program, lambda: words in program.output(), lambda said: said, seconds=LIMIT)
+    return program
+
+
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Machines]:
     with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to other users
         one = Machines(Path(folder))
         try:
-            one.start("server", "server", until="ready")
+            wait_for_words(one.start("server", "server"), "ready")
             yield one
         finally:
             one.close()
@@ -167,9 +172,9 @@ def rounds_done(run: Path) -> int:
 @pytest.fixture(scope="module")
 def running(machines: Machines) -> Program:
     """The command that watches the run, whose sites are connected."""
-    for name in SITES:
-        machines.start("client", name, until="connected")
-    return machines.start("run", "server", until="Waiting")
+    for site in [machines.start("client", name) for name in SITES]:
+        wait_for_words(site, "connected")
+    return wait_for_words(machines.start("run", "server"), "Waiting")
 
 
 def wait_for_round(running: Program, run: Path, number: int) -> None:
