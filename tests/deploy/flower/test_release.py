@@ -62,8 +62,8 @@ def test_what_carries_messages_gives_memory_back_and_what_computes_does_not_pay_
         monkeypatch.setattr(module, "start_program", start)
         monkeypatch.setattr(module, "wait_until_ready", lambda *_: None)
     anything: Any = None
-    run_server._start_superlink(tmp_path, anything)
-    run_site._start_supernode(tmp_path, anything, anything, print)
+    run_server.start_superlink(tmp_path, anything)
+    run_site.start_supernode(tmp_path, anything, anything, print)
     run_site._start_site_process(tmp_path)
     for name, value in release.LEAN_MEMORY.items():
         monkeypatch.setenv(name, value)  # as in the SuperLink, which starts the server's half

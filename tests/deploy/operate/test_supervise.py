@@ -215,6 +215,6 @@ def test_a_program_that_dies_is_started_again_and_one_that_always_does_is_given_
 
 def test_what_only_carries_and_keeps_programs_running_starts_without_torch() -> None:
     """It would cost each of a deployment's programs two seconds of CPU at its start, and 180 MB."""
-    modules = ["flower.superlink", "flower.supernode", "operate.supervise", "operate.commands"]
+    modules = ["flower.superlink", "flower.supernode", "operate.run_server", "operate.run_site", "operate.commands"]
     code = f"import sys, {', '.join(f'fedloom.deploy.{name}' for name in modules)}; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
