@@ -8,8 +8,9 @@
 
   const now = () => Date.now() / 1000 + ahead;
   const whole = (value) => (value ?? "–").toLocaleString("en");
+  const unitOf = (bytes) => (bytes >= 1e9 ? ["GB", 1e9] : bytes >= 1e6 ? ["MB", 1e6] : bytes >= 1e3 ? ["kB", 1e3] : ["B", 1]);
   const size = (bytes) => {
-    const [unit, factor] = bytes >= 1e9 ? ["GB", 1e9] : bytes >= 1e6 ? ["MB", 1e6] : bytes >= 1e3 ? ["kB", 1e3] : ["B", 1];
+    const [unit, factor] = unitOf(bytes);
     return `${Number((bytes / factor).toPrecision(3))} ${unit}`;
   };
   const long = (seconds) => {
@@ -82,6 +83,7 @@
   // ---- charts: one per unit, one for bytes, one for seconds
 
   const charts = new Map();
+  const keyOf = (wish) => (wish.overlaps ? wish.title : wish.unit); // the unit of bytes grows with them
 
   const wanted = () => {
     const units = new Map();
@@ -92,10 +94,11 @@
       units.get(curve.unit).lines.push({ name: curve.title.split(", ").slice(1).join(", "), values });
     }
     const found = [...units.values()];
-    const mega = (bytes) => bytes.map((count) => count / 1e6);
-    if (all.up.some((count) => count) || all.down.some((count) => count))
-      found.push({ title: "Bytes on the wire", unit: "MB per round", overlaps: true, lines: [{ name: "up, from clients", values: mega(all.up) }, { name: "down, to clients", values: mega(all.down) }] });
-    if (all.seconds.some((value) => value !== null)) found.push({ title: "Time", unit: "seconds per round", lines: [{ name: "a round", values: all.seconds }] });
+    const most = [...all.up, ...all.down].reduce((a, b) => Math.max(a, b), 0), [unit, factor] = unitOf(most);
+    const scaled = (bytes) => bytes.map((count) => count / factor);
+    if (most)
+      found.push({ title: "Bytes on the wire", unit: `${unit} per round`, text: (value) => size(value * factor), overlaps: true, lines: [{ name: "up, from clients", values: scaled(all.up) }, { name: "down, to clients", values: scaled(all.down) }] });
+    if (all.seconds.some((value) => value !== null)) found.push({ title: "Time", unit: "seconds per round", text: long, lines: [{ name: "a round", values: all.seconds }] });
     return found;
   };
 
@@ -106,7 +109,7 @@
       while (at === null && last > 0 && (line.values[last] ?? null) === null) last -= 1;
       const entry = element("span"), mark = element("i");
       mark.style.background = data.palette[i % data.palette.length];
-      entry.append(mark, `${line.name} `, element("b", shown(line.values[last] ?? null, wish.share)));
+      entry.append(mark, `${line.name} `, element("b", wish.text && (line.values[last] ?? null) !== null ? wish.text(line.values[last]) : shown(line.values[last] ?? null, wish.share)));
       return entry;
     });
     if (at !== null) entries.unshift(element("span", `round ${all.round[at]}:`));
@@ -129,18 +132,18 @@
   const showCharts = () => {
     const wishes = wanted();
     by("measured").hidden = !wishes.length;
-    for (const [unit, chart] of charts) if (!wishes.some((wish) => wish.unit === unit)) {
+    for (const [key, chart] of charts) if (!wishes.some((wish) => keyOf(wish) === key)) {
       chart.box.remove();
-      charts.delete(unit);
+      charts.delete(key);
     }
     for (const wish of wishes) {
-      let chart = charts.get(wish.unit);
-      const same = chart && chart.plot && chart.wish.lines.length === wish.lines.length && chart.points === (all.round.length === 1);
+      let chart = charts.get(keyOf(wish));
+      const same = chart && chart.plot && chart.wish.lines.length === wish.lines.length && chart.wish.unit === wish.unit && chart.points === (all.round.length === 1);
       if (!chart) {
         const box = element("div", null, { class: "chart" });
         box.append(element("h3", wish.title), element("div", null, { class: "box" }), element("div", null, { class: "legend" }));
         by("charts").append(box);
-        charts.set(wish.unit, (chart = { box }));
+        charts.set(keyOf(wish), (chart = { box }));
       }
       chart.wish = wish;
       chart.points = all.round.length === 1;
