@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +18,10 @@ from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.flows.serving.page import builder_page, page_data
 from fedloom.tasks.flows.serving.server import FlowServer
 from support import small_flows
+from support.browser import CHROMIUM, FLAGS
 from support.n8n_exports import made_workflows, write_exports
 from support.paths import FLOW_EXAMPLES
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 EVIL = "</script><img src=x onerror=alert(1)>"
 
 
