@@ -10,6 +10,13 @@ a newer version wrote is refused in one sentence.
 | ``SETTINGS`` | ``made_by.format`` of ``config.toml``, ``comparison.toml``, ``sweep.toml``, ``advice.toml`` |
 | ``RUN_FOLDER`` | ``format`` of the manifests in ``checkpoints``; it stands for all other files of a run's folder |
 | ``SAVED_MODEL`` | ``format`` of a saved model's ``model.json`` |
+| ``PARTICIPANT`` | ``format`` of ``deploy.toml`` and ``site.toml``, for all files that ``fedloom deploy init`` writes |
+| ``SIGNATURE`` | ``version`` of ``signature.json`` |
+| ``MESSAGE`` | ``format`` in the header of a message between server and site |
+| ``TICKETS`` | ``format`` of ``tickets.json`` in a deployed run's folder |
+| ``CLIENT_STATE`` | the names of the files in a site's ``kept``: format 2 has a digest in them |
+
+Flows, packed flows and exported flow models have a ``version`` of their own kind (``tasks/flows``).
 """
 
 from __future__ import annotations
@@ -106,3 +113,8 @@ def _without_digests(values: Values) -> Values:
 SETTINGS = Format("settings", 3, {1: _in_settings(_rename_keys), 2: _in_settings(_name_class_order)})
 RUN_FOLDER = Format("a run's folder", 2)
 SAVED_MODEL = Format("a saved model", 2, {1: _without_digests})
+PARTICIPANT = Format("a deployment's folder", 1)
+SIGNATURE = Format("a signature", 1)
+MESSAGE = Format("a message", 1)
+TICKETS = Format("tickets", 1)
+CLIENT_STATE = Format("a client's state", 2)

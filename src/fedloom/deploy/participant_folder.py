@@ -9,7 +9,7 @@ from typing import Any, Literal
 from fedloom.core.errors import FedloomError
 from fedloom.core.regular_file import read_regular
 
-SERVER_FILE, SITE_FILE = "deploy.toml", "site.toml"
+SERVER_FILE, SITE_FILE, SIGNATURE_FILE = "deploy.toml", "site.toml", "signature.json"
 KEYS = "keys"
 """The folder of the sites' public keys and certificates, in the server's folder."""
 RUN = "run"

@@ -14,6 +14,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import PARTICIPANT
 from fedloom.core.validation import read_toml, validate
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.rounds.largest_ratio import FACTOR
@@ -187,6 +188,7 @@ def _load(folder: Path, name: str, kind: type[Any], whose: str, gone: Collection
     if not (folder / name).is_file():
         raise FedloomError(f"{folder} is not {whose} folder: it has no {name} (fedloom deploy init makes one).")
     values = {key: value for key, value in read_toml(folder / name).items() if key not in gone}
+    values = PARTICIPANT.upgrade(values, values.pop("format", 1), folder / name)
     return validate(kind, values, str(folder / name))
 
 

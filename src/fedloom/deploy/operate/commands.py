@@ -18,6 +18,7 @@ from typing import Any
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
 from fedloom.deploy import audit_log
+from fedloom.deploy.earlier_folder import refuse_earlier_folder
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.flower.release import check_flower
@@ -66,6 +67,7 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round
     Returns:
         The run's folder.
     """
+    refuse_earlier_folder(folder)
     check_flower()
     settings, run_folder = load_server(folder), folder / RUN
     if new and from_round is not None:

@@ -8,6 +8,8 @@ complex numbers, five thousand axes, names of any length, and booleans that are 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import struct
 from collections.abc import Mapping
@@ -19,6 +21,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import MESSAGE
 from fedloom.deploy.protocol.printable import printable_line
 
 MAX_HEADER = 1 << 16
@@ -58,6 +61,8 @@ class Header(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    format: Annotated[int, Field(ge=1, le=MESSAGE.version, exclude=True)] = MESSAGE.version
+    """The format's number. It is not written while it is 1, which is what 0.5 reads and writes."""
     run: Name
     """The run that the message belongs to: the digest of its plan, and behind a dash what tells it from other runs of
     the same plan (``fedloom deploy run --new``)."""
@@ -153,7 +158,19 @@ def _header(text: bytes, kind: type[HeaderT]) -> HeaderT:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
+        _refuse_newer(text)
         raise RejectedMessage(f"the header is invalid {_error_place(error)}") from None
+
+
+def _refuse_newer(text: bytes) -> None:
+    """Say of a header that cannot be read that a newer version wrote it, if that is so."""
+    with contextlib.suppress(ValueError, RecursionError):
+        header = json.loads(text)
+        if isinstance(header, dict) and type(header.get("format")) is int:
+            try:
+                MESSAGE.check(header["format"], "the message")
+            except FedloomError as newer:
+                raise RejectedMessage(str(newer)) from None
 
 
 def _tensors(data: memoryview) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log, members
+from fedloom.deploy.earlier_folder import refuse_earlier_folder, refuse_too_old_folder
 from fedloom.deploy.participant_folder import KEYS, RUN, SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import folders, readmes
@@ -64,6 +65,7 @@ def revoke(site: str, folder: Path) -> None:
         folder: The server's folder, or the one that ``init`` wrote.
     """
     home = find_server(folder)
+    refuse_earlier_folder(home)
     settings = load_server(home)
     if site not in settings.everyone:
         raise FedloomError(f"there is no site '{site}': the sites are {', '.join(settings.everyone)}.")
@@ -96,6 +98,7 @@ def add(
         rehearsal: Whether it uses a share of the run file's data.
     """
     home, own = find_server(folder), find_authority(folder, authority)
+    refuse_earlier_folder(home)
     settings, signer = load_server(home), Authority.load(own)
     folders.check_name(site)
     asked = _read_own_request(site, request)
@@ -140,7 +143,7 @@ def takes_part_in(site: str, folder: Path) -> str:
 
 
 def renew(folder: Path, authority: Path | None = None, days: int = 365) -> dict[str, Path]:
-    """Make new certificates for the server and all sites, for the same keys.
+    """Make new certificates for the server and all sites, for the same keys; folders of 0.5 are signed so.
 
     Args:
         folder: The folder that ``init`` wrote, or the server's.
@@ -152,6 +155,7 @@ def renew(folder: Path, authority: Path | None = None, days: int = 365) -> dict[
     """
     folders.check_days(days)
     home, own = find_server(folder), find_authority(folder, authority)
+    refuse_too_old_folder(home)
     settings, signer = load_server(home), Authority.load(own).renew(days)
     revoked, beside = members.revoked_sites(home, settings), home.resolve().parent
     certificates = {

@@ -22,11 +22,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import SIGNATURE as FORMAT
+from fedloom.deploy.earlier_folder import refuse_earlier_folder
+from fedloom.deploy.participant_folder import SIGNATURE_FILE
 from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import AUTHORITY, public_key_of
 from fedloom.runs.folder.atomic_write import write_atomic
 
-SIGNATURE = "signature.json"
+SIGNATURE = SIGNATURE_FILE
 COVERED = (
     "config.toml", "schema.json", "initial.safetensors", "communal.safetensors", "global.safetensors", "*.py",
     "start.sh", "ca.crt", "server.pem", "client.pem", "keys/*.pub", "keys/*.pem",
@@ -43,7 +46,7 @@ def file_digests(folder: Path) -> dict[str, str]:
 def signature_bytes(digests: Mapping[str, str], authority: Authority) -> bytes:
     """The content of ``signature.json`` for some digests."""
     signature = base64.b64encode(authority.sign_data(_text(digests))).decode()
-    return json.dumps({"version": 1, "files": dict(digests), "signature": signature}, indent=1).encode()
+    return json.dumps({"version": FORMAT.version, "files": dict(digests), "signature": signature}, indent=1).encode()
 
 
 def sign_folder(folder: Path, authority: Authority) -> None:
@@ -80,7 +83,9 @@ def fits_signature(files: Mapping[str, bytes]) -> bool:
 def signed_digests(path: Path) -> dict[str, str]:
     """The digests in a ``signature.json``; its signature is not checked."""
     try:
-        files = json.loads(path.read_bytes())["files"]
+        written = json.loads(path.read_bytes())
+        FORMAT.check(written["version"], path)
+        files = written["files"]
         return {str(name): str(digest) for name, digest in files.items()}
     except OSError as error:
         raise FedloomError(f"{path} cannot be read ({error.strerror}): ask the operator for it.") from None
@@ -101,9 +106,9 @@ def check_signature(folder: Path, draft: Path | None = None) -> None:
 
     path = place_of(SIGNATURE)
     if not path.is_file():
+        refuse_earlier_folder(folder)
         raise FedloomError(
-            f"{folder} has no {SIGNATURE}: ask the operator for it (fedloom deploy renew writes one for every folder, "
-            "also for those of an earlier version)."
+            f"{folder} has no {SIGNATURE}: ask the operator for it (fedloom deploy renew writes one for every folder)."
         )
     digests, key = signed_digests(path), public_key_of(place_of(AUTHORITY))
     try:

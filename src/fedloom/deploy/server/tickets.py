@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.formats import TICKETS
 from fedloom.runs.folder.atomic_write import write_atomic
 
 
@@ -34,6 +35,7 @@ class Tickets:
     def _read(path: Path, finished: int) -> dict[int, str]:
         try:
             book = json.loads(path.read_text())
+            TICKETS.check(book.get("format", 1), path)
             found = book["state"] if book["round"] <= finished else book["base"]
             return {int(client): str(ticket) for client, ticket in found.items()}
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -61,7 +63,8 @@ class Tickets:
         self._write()
 
     def _write(self) -> None:
-        write_atomic(self.path, json.dumps({"round": self.round, "base": self.base, "state": self.state}).encode())
+        book = {"format": TICKETS.version, "round": self.round, "base": self.base, "state": self.state}
+        write_atomic(self.path, json.dumps(book).encode())
 
 
 def refuse_lost_states(path: Path, number: int) -> None:
