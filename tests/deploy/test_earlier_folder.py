@@ -93,11 +93,25 @@ def test_one_renewal_brings_all_folders_to_today(deploy):
 def test_a_deployment_that_is_older_is_not_taken_over(deploy):
     for path in deploy.glob("*/config.toml"):
         path.write_text(path.read_text().replace('fedloom = "0.5.0"', 'fedloom = "0.4.0"'))
-    older = r"made by fedloom 0\.4\.0, whose deployments .* does not take over: make new folders with fedloom deploy init"
+    older = (
+        r"made by fedloom 0\.4\.0, whose deployments .* does not take over: make new folders with fedloom deploy init"
+    )
     with pytest.raises(FedloomError, match=older):
         membership.renew(deploy)
     with pytest.raises(FedloomError, match=older):
         run_site(deploy / "north", print)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "read"), [("server", "deploy.toml", load_server), ("north", "site.toml", load_site)]
+)
+def test_settings_of_a_newer_format_are_refused(deploy, folder, file, read):
+    path = deploy / folder / file
+    path.write_text(f"format = 2\nmore = 1\n{path.read_text()}")
+    with pytest.raises(
+        FedloomError, match=r"written by a newer Fedloom .*format 2, this one knows 1.*: upgrade Fedloom"
+    ):
+        read(deploy / folder)
 
 
 def test_the_digest_that_0_5_had_of_the_run_follows_from_its_files(deploy):

@@ -21,7 +21,10 @@ def upgrade_step(folder: Path) -> str:
     is_participant = any((folder / name).is_file() for name in (SERVER_FILE, SITE_FILE))
     if (folder / SIGNATURE_FILE).is_file() or not is_participant or not config.is_file():
         return ""
-    values = read_toml(config)
+    try:
+        values = read_toml(config)
+    except FedloomError:  # whoever needs the config says what is wrong with it
+        return ""
     version = writer_version(values)
     if is_of_previous_version(values) and role_of(folder) == "server":
         return (

@@ -275,3 +275,20 @@ def test_a_single_number_that_is_none_is_seen(dtype, value):
     assert wire.is_finite(tensor)
     tensor[2, 4] = value
     assert not wire.is_finite(tensor)
+
+
+def test_a_message_of_a_newer_format_is_refused_as_such():
+    text = json.dumps({"format": 2, "run": "r", "ticket": "t", "kind": "dance", "round": 0, "more": {}}).encode()
+    with pytest.raises(RejectedMessage, match=r"written by a newer Fedloom .*format 2, this one knows 1.*: upgrade"):
+        unpack(
+            struct.pack("<I", len(text)) + text + pack(SiteRequest(run="", ticket="", kind="hello", round=0), {}),
+            SiteRequest,
+            1 << 20,
+        )
+
+
+def test_a_greeting_is_what_0_5_reads():
+    """A header of format 1 has the keys of 0.5 and no other, so that a site of 0.5 can answer which version it runs."""
+    sent = pack(SiteRequest(run="r", ticket="t", kind="hello", round=0), {})
+    (size,) = struct.unpack_from("<I", sent)
+    assert set(json.loads(sent[4 : 4 + size])) == {"run", "ticket", "kind", "round", "turn", "measure", "base", "state"}

@@ -218,7 +218,12 @@ def test_the_book_is_plain_json_of_tickets(tmp_path):
     book = Tickets(tmp_path / "t.json", None)
     book.begin(1)
     book.take(2, "a")
-    assert json.loads((tmp_path / "t.json").read_text()) == {"round": 1, "base": {}, "state": {"2": "a"}}
+    assert json.loads((tmp_path / "t.json").read_text()) == {
+        "format": 1, "round": 1, "base": {}, "state": {"2": "a"},
+    }  # fmt: skip
+    (tmp_path / "t.json").write_text('{"format": 2, "round": 1}')
+    with pytest.raises(FedloomError, match=r"newer Fedloom \(tickets: format 2, this one knows 1\): upgrade Fedloom"):
+        Tickets(tmp_path / "t.json", 1)
 
 
 def test_a_run_goes_back_only_as_far_as_sites_have_their_states(tmp_path):
