@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import PARTICIPANT
 from fedloom.core.validation import read_toml, validate
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
-from fedloom.rounds.largest_ratio import FACTOR
+from fedloom.rounds.largest_ratio import AGAINST, CLIPPED, FACTOR
 
 OPENED, READY = "site: open", "site: ready"
 """Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""
@@ -66,12 +66,26 @@ class ServerSettings(Settings):
     max_ratio: float = Field(default=FACTOR, gt=1)
     """How many times as large as usual a tensor of a site's reply may be; larger ones are dropped. Usual is the median
     of the other sites of the round or, if that is larger, of the rounds before."""
+    clip_ratio: float = Field(default=CLIPPED, gt=1)
+    """How many times as large as usual a change of weights counts; what is larger is scaled down."""
+    clip_against: float = Field(default=AGAINST, gt=1)
+    """How many times the usual size a change of weights counts that points against the other sites."""
     max_share: float = Field(default=0.5, gt=0, le=1)
     """The largest share of all training samples that one of three or more sites may count with."""
+    sizes: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """The most training samples that some sites count with, by name: what the operator knows of them. Such a site's
+    claim is believed up to there, however large."""
     max_samples: int = Field(default=1_000_000_000, ge=1)
     """The most training samples that a site may announce."""
     cross_site: bool = False
     """Whether every site's model is evaluated on every site's data at the end; models then leave their sites."""
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> ServerSettings:
+        strange = [name for name in self.sizes if name not in self.sites]
+        if strange:
+            raise ValueError(f"sizes names {strange[0]}, which is no training site of this deployment")
+        return self
 
     @property
     def loopback(self) -> str:

@@ -1,4 +1,4 @@
-"""The part of a report that lists replies of sites that were left out of a deployed run, and why."""
+"""The parts of a report that list replies of sites that were left out of a deployed run, or clipped, and why."""
 
 from __future__ import annotations
 
@@ -12,20 +12,28 @@ MOST = 200
 
 
 def left_out_table(histories: Histories) -> Iterator[str]:
-    """A table with a row per reply that was left out: round, site, request and reason. Nothing if there is none."""
+    """A table with a row per reply that was left out, and one of remarks on replies that count: round, site, of what,
+    and reason. Nothing if there is none."""
+    yield from _table(
+        histories, "excluded", "Left out", "Replies of sites that were left out; each round went on without them."
+    )
+    yield from _table(histories, "remarks", "Remarks", "Replies that count, with a smaller change or fewer samples.")
+
+
+def _table(histories: Histories, key: str, title: str, note: str) -> Iterator[str]:
     rows = [
         (name, run.config.get("seed", ""), record["round"], one["name"], one["what"], one["reason"])
         for name, runs in histories.items()
         for run in runs
         for record in run.records
-        for one in record.get("excluded", ())
+        for one in record.get(key, ())
     ]
     if not rows:
         return
     several = sum(map(len, histories.values())) > 1
     heads = [*(("Method", "Seed") if several else ()), "Round", "Site", "Of what", "Reason"]
-    yield '<h2 id="left-out">Left out</h2>'
-    yield '<p class="note">Replies of sites that were left out; each round went on without them.</p>'
+    yield f'<h2 id="{title.lower().replace(" ", "-")}">{title}</h2>'
+    yield f'<p class="note">{note}</p>'
     yield '<div class="wide"><table class="words"><thead><tr>'
     yield "".join(f"<th>{head}</th>" for head in heads) + "</tr></thead><tbody>"
     for row in rows[:MOST]:

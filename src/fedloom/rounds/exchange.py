@@ -14,7 +14,7 @@ from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.run_state import RunState
-from fedloom.rounds.screening import not_finite
+from fedloom.rounds.screening import Say, clip_changes, not_finite
 from fedloom.training.execution import cohorts
 
 
@@ -77,12 +77,20 @@ def exchange(
         wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
         jobs, results = drop_places(jobs, results, refused)
     merged, decoded = _join(run, wave, jobs, results)
-    verdict = run.screen.judge(run.algorithm, wave, decoded, state.norms)
+    say = Say(merged["samples"], run.weigh(merged["samples"], merged["steps"]))
+    verdict = run.screen.judge(run.algorithm, wave, decoded, say, state.norms)
     refused = {**run.algorithm.refusals(wave.message, decoded), **verdict.refused}
+    scales = verdict.scales
+    for place, reason in verdict.clipped.items():
+        if place not in refused:
+            engine.remark(wave.ids[place], run.task.federation.name(wave.ids[place]), "clipped", reason)
     if refused:
+        left = torch.tensor([place for place in range(len(wave.ids)) if place not in refused], dtype=torch.int64)
+        scales = {name: scale[left] for name, scale in scales.items()}
         wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
         jobs, results = drop_places(jobs, results, refused)
         merged, decoded = _join(run, wave, jobs, results)
+    decoded = clip_changes(run.algorithm, wave, decoded, scales)
     ledger.norms.append(verdict.norms)
     for job, result in zip(jobs, results, strict=True):
         state.client_states.write(job.ids, with_prefix(result, "kept/"))

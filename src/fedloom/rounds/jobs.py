@@ -49,6 +49,12 @@ class Engine(Protocol):
     def exclude(self, client: int, name: str, what: str, reason: str) -> None:
         """Note that the result of a client's job does not count, and why; its state stays as it was before the job."""
 
+    def remark(self, client: int, name: str, what: str, reason: str) -> None:
+        """Note what must be said of a client whose result counts: in a word, and why."""
+
+    def take_remarks(self) -> list[dict[str, Any]]:
+        """Return, once, what was to be said of clients since the last call."""
+
     def take_exclusions(self) -> list[dict[str, Any]]:
         """Return, once, the clients whose answers did not count since the last call, and why."""
 
@@ -61,6 +67,7 @@ class LocalEngine:
 
     def __init__(self) -> None:
         self.excluded: list[dict[str, Any]] = []
+        self.remarks: list[dict[str, Any]] = []
 
     def begin(self, round_number: int) -> None:
         """Do nothing: all rounds are alike."""
@@ -68,6 +75,15 @@ class LocalEngine:
     def exclude(self, client: int, name: str, what: str, reason: str) -> None:
         """Note it for the round's record."""
         self.excluded.append({"client": client, "name": name, "what": what, "reason": reason})
+
+    def remark(self, client: int, name: str, what: str, reason: str) -> None:
+        """Note it for the round's record."""
+        self.remarks.append({"client": client, "name": name, "what": what, "reason": reason})
+
+    def take_remarks(self) -> list[dict[str, Any]]:
+        """Return and clear the list of remarks."""
+        found, self.remarks = self.remarks, []
+        return found
 
     def take_exclusions(self) -> list[dict[str, Any]]:
         """Return and clear the list of excluded clients, with reasons."""

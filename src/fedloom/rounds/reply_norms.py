@@ -33,6 +33,22 @@ def change_norms(algorithm: Algorithm, message: Message, replies: Mapping[str, T
     return found.nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
+def weighted_median_of_others(values: Tensor, weights: Tensor) -> Tensor:
+    """For each value, the weighted median of the others that are positive and finite; 0 where there is none.
+
+    Args:
+        values: The values.
+        weights: The weight of each; a value counts as often as its weight says.
+    """
+    counts = (values > 0) & values.isfinite()
+    order = values.argsort()
+    among = torch.where(counts, weights.double(), 0.0)[order].expand(len(values), -1).clone()
+    among[torch.arange(len(values)), order.argsort()] = 0.0  # without its own
+    sums = among.cumsum(1)
+    middle = (2 * sums >= sums[:, -1:]).double().argmax(1)
+    return values[order][middle].masked_fill(sums[:, -1] == 0, 0.0)
+
+
 def median_of_others(values: Tensor) -> Tensor:
     """For each value, the median of the others that are positive and finite; 0 where there is none."""
     counts = (values > 0) & values.isfinite()

@@ -2,7 +2,8 @@
 
 A client that diverged must not spoil the others' model. Its reply, and what it wanted to keep, do not count; it is
 named in the round's record, and the round goes on with the rest. What is not finite never counts. How large the rest
-may be is for a ``Screen`` to say: ``Divergence`` in a simulation, tighter bounds in a deployment.
+may be is for a ``Screen`` to say: ``Divergence`` in a simulation, tighter bounds in a deployment, where a reply may
+also be clipped: it counts, with a smaller change.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import Update
 from fedloom.core.message import Wave
+from fedloom.rounds.channel import base_of
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.largest_ratio import FACTOR
 from fedloom.rounds.reply_norms import change_norms, median_of_others
@@ -31,23 +33,43 @@ class Verdict:
 
     Args:
         refused: Why a reply does not count, by its place in the wave.
+        clipped: Why a reply counts with a smaller change, by its place.
+        scales: By the names of tensors, what each client's change is multiplied with; 1 for most.
         norms: The usual size of each of the replies' tensors, to be remembered.
     """
 
     refused: Mapping[int, str] = field(default_factory=dict)
+    clipped: Mapping[int, str] = field(default_factory=dict)
+    scales: Mapping[str, Tensor] = field(default_factory=dict)
     norms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Say:
+    """How much each client of a wave has to say.
+
+    Args:
+        samples: Its training samples.
+        weights: Its weight in a mean of the replies; they sum to one.
+    """
+
+    samples: Tensor
+    weights: Tensor
 
 
 class Screen(Protocol):
     """Judges replies that are finite."""
 
-    def judge(self, algorithm: Algorithm, wave: Wave, replies: Tensors, before: Mapping[str, Tensor]) -> Verdict:
-        """Find the replies of a wave that do not count.
+    def judge(
+        self, algorithm: Algorithm, wave: Wave, replies: Tensors, say: Say, before: Mapping[str, Tensor]
+    ) -> Verdict:
+        """Find the replies of a wave that do not count, or not as they are.
 
         Args:
             algorithm: The method.
             wave: The wave that was answered, with the clients that answered it.
             replies: What they replied, decoded.
+            say: How much each of them has to say.
             before: The sizes that were remembered of earlier rounds, by the names of tensors.
         """
 
@@ -62,7 +84,9 @@ class Divergence:
 
     factor: float = FACTOR
 
-    def judge(self, algorithm: Algorithm, wave: Wave, replies: Tensors, before: Mapping[str, Tensor]) -> Verdict:
+    def judge(
+        self, algorithm: Algorithm, wave: Wave, replies: Tensors, say: Say, before: Mapping[str, Tensor]
+    ) -> Verdict:
         """Find the replies of a wave that exploded."""
         refused: dict[int, str] = {}
         for name, rows in replies.items():
@@ -81,6 +105,25 @@ class Divergence:
                     f"{float(model.expand(len(moved))[place]):.3g}"
                 )
         return Verdict(refused)
+
+
+def clip_changes(algorithm: Algorithm, wave: Wave, replies: Tensors, scales: Mapping[str, Tensor]) -> Tensors:
+    """Replies in which some changes are smaller; all others keep their bytes.
+
+    Args:
+        algorithm: The method.
+        wave: The wave that was answered.
+        replies: What its clients replied, decoded.
+        scales: What each client's change is multiplied with, by the names of tensors.
+    """
+    found = dict(replies)
+    for name, scale in scales.items():
+        rows, base = replies[name].clone(), base_of(algorithm, name, wave.message, replies)
+        for place in (scale < 1).nonzero().flatten().tolist():
+            start = 0.0 if base is None else base[place] if base.shape == rows.shape else base
+            rows[place] = start + scale[place].to(rows.dtype) * (rows[place] - start)
+        found[name] = rows
+    return found
 
 
 def not_finite(jobs: list[Job], results: list[Tensors]) -> dict[int, str]:

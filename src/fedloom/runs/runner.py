@@ -254,10 +254,10 @@ def _try_round(play: Callable[[], dict[str, Any]], run: Composition, number: int
 
 
 def _record_exclusions(cores: Engine, record: dict[str, Any]) -> None:
-    """Add to a round's record which clients' replies were excluded, and why."""
-    left_out = cores.take_exclusions()
-    if left_out:
-        record["excluded"] = left_out
+    """Add to a round's record which clients' replies were excluded, and why, and what is to be said of others."""
+    for key, found in (("excluded", cores.take_exclusions()), ("remarks", cores.take_remarks())):
+        if found:
+            record[key] = found
 
 
 def _record_round(history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float) -> None:

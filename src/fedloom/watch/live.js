@@ -189,6 +189,7 @@
       { title: "Last round", cell: (row) => whole(row.last_round) },
       { title: "Rounds", class: "minor", cell: (row) => whole(row.rounds) },
       { title: "Left out", cell: (row) => (row.left_out ? whole(row.left_out) : "–") },
+      ...(rows.some((row) => row.clipped) ? [{ title: "Clipped", cell: (row) => (row.clipped ? whole(row.clipped) : "–") }] : []),
       ...(has("train") ? [{ title: "Training samples", class: sites ? "minor" : "", cell: (row) => whole(row.train) }] : []),
       ...(has("test") ? [{ title: "Test samples", class: "minor", cell: (row) => whole(row.test) }] : []),
       ...(has("version") ? [{ title: "Version", class: "minor", cell: (row) => row.version || "–" }] : []),

@@ -64,6 +64,7 @@ def page_status(status: Status, now: float) -> dict[str, Any]:
     for name in (
         "left_out",
         "left_out_counts",
+        "remarks",
         "metrics",
         "outcome",
         "authority",

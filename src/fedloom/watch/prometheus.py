@@ -43,6 +43,8 @@ def _lines(status: Status, now: float) -> Iterator[str]:
     worst = sorted(status.left_out_counts.items(), key=lambda pair: -pair[1])[:MOST_PAIRS]
     counts: list[Sample] = [({"site": name, "reason": reason}, count) for (name, reason), count in worst]
     yield from _family("fedloom_left_out_total", "counter", "Answers that were left out, by site and reason.", counts)
+    clipped: list[Sample] = [({"site": one.name}, one.clipped) for one in status.participants if one.clipped]
+    yield from _family("fedloom_clipped_total", "counter", "Changes that counted with the usual size.", clipped)
     days: list[Sample] = [({"name": name}, left) for name, left in status.certificates.items()]
     yield from _family("fedloom_certificate_days", "gauge", "Days for which a certificate is still valid.", days)
 

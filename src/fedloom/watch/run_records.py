@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.runs.folder.metrics_file import METRICS, TIMINGS
 from fedloom.runs.folder.record_tail import RecordTail
-from fedloom.watch.status import LeftOut
+from fedloom.watch.status import LeftOut, Remark
 
 DIGITS = 6
 """Significant digits of a drawn value."""
@@ -45,6 +45,8 @@ class RunRecords:
         self.latest: dict[str, float] = {}
         self.left_out: list[LeftOut] = []
         self.left_out_counts: Counter[tuple[str, str]] = Counter()
+        self.remarks: list[Remark] = []
+        self.clipped: Counter[str] = Counter()
         self.last_round_of: dict[int, int] = {}
         self.rounds_of: Counter[int] = Counter()
         self.stopped = ""
@@ -81,13 +83,18 @@ class RunRecords:
             column.append(float(f"{values[name]:.{DIGITS}g}") if name in values else None)
         self.latest |= values
         self._take_left_out(number, record)
+        for one in _list(record.get("remarks")):
+            if isinstance(one, dict):
+                remark = Remark(number, *_words(one))
+                self.remarks.append(remark)
+                self.clipped[remark.name] += remark.what == "clipped"
 
     def _take_left_out(self, number: int, record: dict[str, Any]) -> None:
         failed = {"what": "update", "reason": "its upload failed"}
         lost = [{"name": client, "client": client, **failed} for client in _list(record.get("lost"))]
         for one in (*_list(record.get("excluded")), *lost):
             if isinstance(one, dict):
-                name, what, reason = (printable_line(str(one.get(k, "")), 300) for k in ("name", "what", "reason"))
+                name, what, reason = _words(one)
                 client = one.get("client")
                 found = LeftOut(number, name, what, reason, client if isinstance(client, int) else None)
                 self.left_out.append(found)
@@ -122,6 +129,12 @@ def is_number(value: Any) -> TypeGuard[float]:
         return math.isfinite(value)
     except OverflowError:
         return False
+
+
+def _words(one: dict[str, Any]) -> tuple[str, str, str]:
+    """Who, of what, and why."""
+    name, what, reason = (printable_line(str(one.get(key, "")), 300) for key in ("name", "what", "reason"))
+    return name, what, reason
 
 
 def _whole(value: Any) -> int:

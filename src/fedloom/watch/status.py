@@ -43,6 +43,16 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Remark:
+    """What is to be said of a client whose answer counts: in a word (``clipped``, ``claim``), and why."""
+
+    round: int
+    name: str
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Participant:
     """A site of a deployment, or a client of a simulated run.
 
@@ -54,6 +64,7 @@ class Participant:
         last_round: The last round that it took part in.
         rounds: In how many rounds it took part.
         left_out: How often it was left out.
+        clipped: How often its change was clipped.
         train: How many training samples it has.
         test: How many test samples it has.
         version: Its version of Fedloom.
@@ -67,6 +78,7 @@ class Participant:
     last_round: int | None = None
     rounds: int = 0
     left_out: int = 0
+    clipped: int = 0
     train: int | None = None
     test: int | None = None
     version: str = ""
@@ -109,6 +121,7 @@ class Status:
         clients: How many there are.
         left_out: The answers that were left out.
         left_out_counts: How often each client was left out, by name and class of reasons.
+        remarks: What is to be said of answers that count.
         versions: Versions of software that made it.
         certificates: For how many days certificates are valid, by name.
         warnings: What is wrong with certificates, or soon will be.
@@ -143,6 +156,7 @@ class Status:
     clients: int = 0
     left_out: Sequence[LeftOut] = ()
     left_out_counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    remarks: Sequence[Remark] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     certificates: Mapping[str, int] = field(default_factory=dict)
     warnings: Sequence[str] = ()

@@ -118,6 +118,7 @@ class StatusReader:
             clients=len(participants),
             left_out=list(records.left_out),
             left_out_counts=dict(records.left_out_counts),
+            remarks=list(records.remarks),
             versions=_versions(config),
             **_certificate_facts(deployment),
             revoked=deployment.revoked(settings) if deployment and settings else {},
@@ -186,6 +187,7 @@ class StatusReader:
                 last_round=records.last_round_of.get(client),
                 rounds=records.rounds_of.get(client, 0),
                 left_out=left_out.get(name, left_out.get(str(client), 0)),
+                clipped=records.clipped[name],
                 train=self._sizes[client] if client < len(self._sizes) else None,
             )
             for client, name in (
@@ -207,6 +209,7 @@ class StatusReader:
                     last_round=records.last_round_of.get(client),
                     rounds=records.rounds_of.get(client, 0),
                     left_out=sum(n for (whose, _), n in records.left_out_counts.items() if whose == name),
+                    clipped=records.clipped[name],
                     train=_count(entry.get("train")),
                     test=_count(entry.get("test")),
                     version=str(entry.get("version", "")),

@@ -47,6 +47,9 @@ def status_values(status: Status) -> dict[str, Any]:
             {"round": one.round, "client": one.client, "name": one.name, "what": one.what, "reason": one.reason}
             for one in status.left_out
         ],
+        "remarks": [
+            {"round": one.round, "name": one.name, "what": one.what, "reason": one.reason} for one in status.remarks
+        ],
         "outcome": dict(status.outcome),
     }
 
@@ -69,6 +72,8 @@ def status_lines(status: Status) -> list[str]:
     lines += [f"  {name}: {value:.4g}" for name, value in _headline(status)]
     for one in status.left_out[-MOST_LEFT_OUT:]:
         lines.append(f"  round {one.round}: {one.name} left out of '{one.what}': {one.reason}")
+    for remark in status.remarks[-MOST_LEFT_OUT:]:
+        lines.append(f"  round {remark.round}: {remark.name} ({remark.what}): {remark.reason}")
     if status.phase in ("failed", "stopped"):
         lines.append(f"the run stopped: {status.reason}")
     elif status.phase == "finished":
@@ -132,6 +137,9 @@ def status_table(status: Status, now: float) -> Group:
     parts += [
         Text(f"round {one.round}: {one.name} left out of '{one.what}': {one.reason}")
         for one in status.left_out[-MOST_LEFT_OUT:]
+    ]
+    parts += [
+        Text(f"round {one.round}: {one.name} ({one.what}): {one.reason}") for one in status.remarks[-MOST_LEFT_OUT:]
     ]
     return Group(*parts)
 

@@ -2,7 +2,8 @@
 
 A score that cannot be would change tables, verdicts and which round counts as the best. What is known of it follows
 from the task: the score of a classification is a share, a share metric has values from 0 to 1, the losses of this
-library are not negative, and every sample counts once (or, of a sequence, each of its positions at most once).
+library are not negative, and every sample counts once (or, of a sequence, each of its positions at most once). How
+large a loss may be only the other sites know.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from fedloom.deploy.protocol.wire import RejectedMessage
 from fedloom.losses.own_function import OwnLoss
 from fedloom.rounds.client_runtime import VALIDATION
 from fedloom.rounds.metrics import value_of
+from fedloom.rounds.reply_norms import median_of_others
 
 SHARES = ("accuracy", "exact_match")
 """Scores of objectives that are the share of right samples."""
 ROUNDING = 1e-4
 """How far a sum of numbers in single precision may be beyond its bound, as a share of it."""
+LARGEST_LOSS = 1000.0
+"""How many times the median of the others, and of one, a site's mean loss may be."""
+FEWEST = 3
+"""Fewer answers do not tell whose loss is unusual."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,37 @@ def check_scores(tensors: Mapping[str, Tensor], sizes: ClientSizes, bounds: Scor
     _check_shares(tensors, ["recall", *(f"{prefix}{name}" for prefix in prefixes for name in shares)])
     if "confusion" in tensors:
         _check_confusion(tensors["confusion"], sizes.test * bounds.positions)
+
+
+def unusual_losses(results: Mapping[int, Mapping[str, Tensor]]) -> dict[int, str]:
+    """Whose answer cannot be believed, since its mean loss is out of all proportion to the others'; the reason by
+    client.
+
+    Args:
+        results: The answers of one exchange, by client.
+    """
+    found: dict[int, str] = {}
+    for name in ("loss", f"{VALIDATION}loss", "received/loss", "trained/loss"):
+        means = {client: mean for client, one in results.items() if (mean := _mean_loss(one, name)) is not None}
+        if len(means) < FEWEST:
+            continue
+        losses = torch.tensor(list(means.values()), dtype=torch.float64)
+        usual = median_of_others(losses).clamp(min=1.0)
+        for place, client in enumerate(means):
+            if losses[place] > LARGEST_LOSS * usual[place]:
+                text = f"{name} is {float(losses[place]):.3g} per sample, where {float(usual[place]):.3g} is usual"
+                found.setdefault(client, text)
+    return found
+
+
+def _mean_loss(tensors: Mapping[str, Tensor], name: str) -> float | None:
+    """The mean loss of an answer; None if it has none."""
+    loss = tensors.get(name)
+    if loss is None:
+        return None
+    counts = tensors.get(name.removesuffix("loss") + "counts")
+    mean = float(loss.double().mean() if counts is None else loss.double().sum() / counts.double().sum())
+    return mean if math.isfinite(mean) else None
 
 
 def _check_counts(name: str, counts: Tensor, announced: int, whose: str, positions: int) -> None:

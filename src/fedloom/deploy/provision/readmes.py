@@ -31,6 +31,12 @@ SERVER_NOTES = {
     "max_calls": "The most calls of a site per second, on average over five; nginx refuses the others.",
     "max_norm": "The largest distance between a site's model and the one it was sent; others are dropped.",
     "max_ratio": "How many times as large as usual what a site sends may be; what is larger is dropped.",
+    "clip_ratio": "How many times as large as usual a change of weights may be; what is larger counts with the usual "
+    "size.",
+    "clip_against": "How many times the usual size a change of weights may move against the other sites; what moves "
+    "further counts with the usual size.",
+    "sizes": "The most training samples of some sites, if you know them: west = 1000000. Without it, a claim of more "
+    "than 1,000 times the median of the others counts as that median.",
     "max_share": "The largest share of all training samples that one of three or more sites may count with.",
     "max_samples": "The most training samples that a site may announce.",
     "cross_site": "Whether every site's model is evaluated on every site's data at the end; models then leave, and "

@@ -21,7 +21,7 @@ from fedloom.core.message import Message
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
-from fedloom.deploy.protocol.score_validation import ScoreBounds
+from fedloom.deploy.protocol.score_validation import ScoreBounds, unusual_losses
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, RequestKind, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.pending_requests import PendingRequests, SentRequest
 from fedloom.deploy.server.roster import Roster
@@ -62,6 +62,7 @@ class DeployedEngine:
         transport.limit = self.limit + HEADERS
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
+        self.remarks: list[dict[str, Any]] = []
         self.pending = PendingRequests(transport, roster, settings, self._exclude)
         self.accepted: dict[int, str] = {}
         """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
@@ -77,7 +78,8 @@ class DeployedEngine:
         self.round = round_number
         self.tickets.begin(round_number)
         if round_number:  # the round before the first may have no record
-            self._note_announcements()
+            for client, text in self.roster.take_remarks():
+                self.remark(client, self.roster.names[client], "claim", text)
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
         """Send each job to its client's site; None for a job without a valid answer."""
@@ -103,6 +105,16 @@ class DeployedEngine:
     def take_exclusions(self) -> list[dict[str, Any]]:
         """Return and clear the list of excluded answers, with reasons."""
         found, self.excluded = self.excluded, []
+        return found
+
+    def remark(self, client: int, name: str, what: str, reason: str) -> None:
+        """Note what must be said of a site whose answer counts."""
+        log.warning("round %s: %s (%s): %s", self.round, name, what, reason)
+        self.remarks.append({"client": client, "name": name, "what": what, "reason": reason})
+
+    def take_remarks(self) -> list[dict[str, Any]]:
+        """Return and clear the list of remarks."""
+        found, self.remarks = self.remarks, []
         return found
 
     def close(self) -> None:
@@ -133,6 +145,9 @@ class DeployedEngine:
             self._receive(sent, reply, results)
         if form is None:
             self._exclude_odd_forms(requests, results)
+        for client, reason in unusual_losses(results).items():
+            del results[client]
+            self._exclude(client, requests[client][0].kind, reason)
         self.states_before = dict(self.tickets.state)
         for client, ticket in self.accepted.items():
             if client in results:  # the state of an answer that does not count must not count either
@@ -217,13 +232,10 @@ class DeployedEngine:
         said, counted = self.roster.sizes[client].train, self.roster.counted[client].train
         if "samples" not in tensors or counted >= said:
             return tensors
-        samples = torch.full_like(tensors["samples"], counted)
-        return {**tensors, "samples": samples, **{n: t * counted // said for n, t in tensors.items() if n == "steps"}}
-
-    def _note_announcements(self) -> None:
-        """Take into the round's record what must be said of sites' announcements."""
-        for client, text in self.roster.take_remarks():
-            self._exclude(client, "samples", text)
+        found = {**tensors, "samples": torch.full_like(tensors["samples"], counted)}
+        if "steps" in tensors:  # whoever trained did so in a step at least
+            found["steps"] = torch.maximum(tensors["steps"] * counted // said, tensors["steps"].clamp(max=1))
+        return found
 
     def _exclude(self, client: int, kind: str, reason: str) -> None:
         name = self.roster.names[client]

@@ -18,7 +18,7 @@ from fedloom.deploy.flower.polling import POLL
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
-from fedloom.deploy.server.share_cap import counted_sizes
+from fedloom.deploy.server.share_cap import counted_claims
 from fedloom.deploy.settings import ServerSettings
 
 log = logging.getLogger("fedloom")
@@ -45,7 +45,9 @@ class Roster:
         """Digests of blueprints that fit the run; more than one if sites were added."""
         self.sizes: dict[int, ClientSizes] = {}
         self.counted: dict[int, ClientSizes] = {}
-        """The sizes that sites count with: the announced ones, up to ``max_share``."""
+        """The sizes that sites count with: the announced ones, as far as they are plausible and allowed."""
+        self.reasons: dict[int, str] = {}
+        """Why not all training samples of some sites count."""
         self.remarks: list[tuple[int, str]] = []
         """Who changed what it announced, until an engine takes it into a round's record."""
         self.cut: dict[int, str] = {}
@@ -169,20 +171,27 @@ class Roster:
         if before is not None and before != sizes:
             self.remarks.append((client, f"announces {_sizes_text(sizes)} instead of {_sizes_text(before)}"))
         self.sizes[client] = self.last_sizes[client] = sizes
-        self.counted = counted_sizes(self.sizes, len(self.settings.sites), self.settings.max_share)
+        self._count_claims()
         self.refused.pop(client, None)
         log.info("%s is connected: %s training samples", self.names[client], f"{sizes.train:,}")
         self.audit("site connected", site=self.names[client], version=about["fedloom"], **sizes._asdict())
         if changed:
             self.on_join()
 
+    def _count_claims(self) -> None:
+        settings = self.settings
+        stated = {settings.sites.index(name): number for name, number in settings.sizes.items()}
+        claims = counted_claims(self.sizes, len(settings.sites), settings.max_share, stated)
+        self.counted = {client: claim.sizes for client, claim in claims.items()}
+        self.reasons = {client: claim.reason for client, claim in claims.items() if claim.reason}
+
     def take_remarks(self) -> list[tuple[int, str]]:
         """Return, once, what must be said of sites' announcements: who changed them, and whose claim is cut."""
         cut = {
             client: f"announces {said.train:,} training samples; {self.counted[client].train:,} of them count "
-            f"(max_share = {self.settings.max_share:g})"
+            f"({self.reasons[client]})"
             for client, said in self.sizes.items()
-            if self.counted[client].train < said.train
+            if client in self.reasons
         }
         found = self.remarks + [(client, text) for client, text in cut.items() if self.cut.get(client) != text]
         self.remarks, self.cut = [], cut

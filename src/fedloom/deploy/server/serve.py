@@ -40,6 +40,7 @@ from fedloom.deploy.participant_folder import (
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.earlier_digest import earlier_digest
 from fedloom.deploy.provision.certificates import expiry_warnings
+from fedloom.deploy.server.change_clip import ChangeClip
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.relative_bounds import RelativeBounds
 from fedloom.deploy.server.roster import Roster
@@ -187,7 +188,7 @@ def prepare_deployed_run(
         scored_together=1,
         quorum=max(settings.min_clients, prepared.config.aggregation.least_clients),
         retries=settings.retries,
-        screen=RelativeBounds(settings.max_ratio),
+        screen=RelativeBounds(settings.max_ratio, ChangeClip(settings.clip_ratio, settings.clip_against)),
         present=roster.present,
     )
 

@@ -1,33 +1,80 @@
-"""The share of one site: what it announces is a claim, so it counts with no more samples than its share allows.
+"""The share of one site: what it announces is a claim, so it counts with no more samples than is plausible and allowed.
 
-With the default share of a half, no site of three or more weighs more than all others together, whatever it claims.
-Two sites are not capped: nobody can know which of them is right.
+A claim of more than a thousand times the median of the others is implausible: it counts as that median, unless the
+operator has stated the site's size. Then a site counts with no more samples than its share allows: with the default
+share of a half, no site of three or more weighs more than all others together, whatever it claims. Where there are two
+sites only what is stated bounds them: nobody can know which of them is right.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fedloom.data.schema import ClientSizes
 
 FEWEST = 3
 """With fewer training sites there is no cap."""
+PLAUSIBLE = 1000
+"""How many times the median of the others a claim may be. Partitions of the literature have up to about 300."""
 
 
-def counted_sizes(sizes: Mapping[int, ClientSizes], sites: int, max_share: float) -> dict[int, ClientSizes]:
-    """The sizes that sites count with: those that they announced, but for more training samples than allowed.
+@dataclass(frozen=True)
+class CountedClaim:
+    """What a site counts with.
+
+    Args:
+        sizes: Its sizes, with the training samples that count.
+        reason: Why not all of them do; empty if they do.
+    """
+
+    sizes: ClientSizes
+    reason: str = ""
+
+
+def counted_claims(
+    sizes: Mapping[int, ClientSizes], sites: int, max_share: float, stated: Mapping[int, int]
+) -> dict[int, CountedClaim]:
+    """What sites count with: with what they announced, but for training samples beyond what is plausible and allowed.
 
     Args:
         sizes: The announced sizes by client.
         sites: The number of training sites; clients from this number on do not train.
         max_share: The largest share of all training samples that one site may have.
+        stated: The training samples of some clients, as the operator has stated them.
     """
     train = {client: one.train for client, one in sizes.items() if client < sites}
-    if len(train) < FEWEST or max_share == 1:
-        return dict(sizes)
-    total = sum(train.values())
-    most = {client: math.floor(max_share / (1 - max_share) * (total - own)) for client, own in train.items()}
+    reasons: dict[int, str] = {}
+    for client, most in stated.items():
+        if train.get(client, 0) > most:
+            train[client], reasons[client] = most, "the size that deploy.toml states under [sizes]"
+    if len(train) >= FEWEST:
+        _count_implausible_as_median(train, stated, reasons)
+        if max_share < 1:
+            _cut_to_share(train, max_share, reasons)
     return {
-        client: one._replace(train=max(1, min(one.train, most.get(client, one.train)))) for client, one in sizes.items()
+        client: CountedClaim(one._replace(train=train.get(client, one.train)), reasons.get(client, ""))
+        for client, one in sizes.items()
     }
+
+
+def _count_implausible_as_median(train: dict[int, int], stated: Mapping[int, int], reasons: dict[int, str]) -> None:
+    claims = dict(train)
+    for client, claim in claims.items():
+        median = statistics.median(number for other, number in claims.items() if other != client)
+        if client not in stated and claim > PLAUSIBLE * median:
+            train[client] = max(1, math.floor(median))
+            reasons[client] = (
+                f"the median of the others, since more than {PLAUSIBLE:,} times that is implausible; if it is true, "
+                "state it under [sizes] in deploy.toml"
+            )
+
+
+def _cut_to_share(train: dict[int, int], max_share: float, reasons: dict[int, str]) -> None:
+    total = sum(train.values())
+    for client, own in list(train.items()):
+        most = max(1, math.floor(max_share / (1 - max_share) * (total - own)))
+        if own > most:
+            train[client], reasons[client] = most, f"max_share = {max_share:g}"
