@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.core.message import Message
-from fedloom.rounds.reply_norms import change_norms, median_of_others
+from fedloom.rounds.reply_norms import change_norms, median_of_others, weighted_median_of_others
 
 GOT = Message({"row": torch.tensor([1.0, 1.0]), "c": torch.tensor([100.0, 0.0])})
 
@@ -40,3 +40,10 @@ def test_the_median_of_the_others_leaves_oneself_out_and_what_says_nothing(value
     for place, median in enumerate(found):
         others = [v for other, v in enumerate(values) if other != place and 0 < v < float("inf")]
         assert median == (statistics.median(others) if others else 0.0)
+
+
+def test_the_weighted_median_counts_a_value_as_often_as_its_weight_says():
+    values, weights = torch.tensor([1.0, 2.0, 3.0, 9.0]).double(), torch.tensor([1.0, 1.0, 1.0, 7.0])
+    assert weighted_median_of_others(values, weights).tolist() == [9, 9, 9, 2]
+    assert weighted_median_of_others(values, torch.ones(4)).tolist() == [3, 3, 2, 2]
+    assert weighted_median_of_others(torch.tensor([0.0, 5.0, torch.inf]), torch.ones(3)).tolist() == [5, 0, 5]

@@ -11,7 +11,7 @@ import torch
 import fedloom as fl
 from fedloom.core.message import Message, Wave
 from fedloom.core.selector import Choice
-from fedloom.rounds.screening import Divergence
+from fedloom.rounds.screening import Divergence, Say, clip_changes
 from support.folders import written
 from support.silent_clients import play_run, prepare_run
 from support.synthetic import federation, mlp
@@ -86,13 +86,25 @@ def test_an_aggregator_that_needs_more_stops_earlier():
     assert "but 3 are needed" in history.stopped
 
 
+SAY = Say(torch.full((3,), 10), torch.full((3,), 1 / 3))
+
+
+def test_a_clipped_change_is_a_part_of_itself_and_the_others_keep_their_bytes():
+    row = torch.tensor([1.0, 2.0])
+    wave, replies = Wave([0, 1], Message({"row": row})), {"row": torch.tensor([[5.0, 2.0], [0.1, 0.7]])}
+    found = clip_changes(fl.FedAvg(), wave, replies, {"row": torch.tensor([0.25, 1.0])})["row"]
+    assert found[0].tolist() == [2.0, 2.0]
+    assert torch.equal(found[1], replies["row"][1])
+    assert replies["row"][0].tolist() == [5.0, 2.0]
+
+
 def test_a_change_explodes_only_beside_the_others_and_the_model_it_changed():
     row = torch.ones(4)  # of norm 2
     wave = Wave([0, 1, 2], Message({"row": row}))
 
     def refused(*moved: float) -> list[int]:
         rows = torch.stack([row + amount * torch.tensor([1.0, 0, 0, 0]) for amount in moved])
-        return list(Divergence(10).judge(fl.FedAvg(), wave, {"row": rows}, {}).refused)
+        return list(Divergence(10).judge(fl.FedAvg(), wave, {"row": rows}, SAY, {}).refused)
 
     assert refused(1e-9, 1e-9, 19.0) == []  # within ten models
     assert refused(1e-9, 1e-9, 21.0) == [2]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedloom.data.schema import ClientSizes
-from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores
+from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores, unusual_losses
 from fedloom.deploy.protocol.wire import RejectedMessage
 from fedloom.metrics.registry import make_metrics
 
@@ -82,3 +82,18 @@ def test_a_users_loss_may_be_negative_and_a_number_has_no_upper_score():
     check_scores(GOOD | {"loss": torch.tensor([-3.0]), "score": torch.tensor([-3.0])}, SIZES, own)
     numbers = ScoreBounds(is_share=False, has_negative_losses=False, positions=1)
     check_scores(GOOD | {"score": torch.tensor([1e6])}, SIZES, numbers)
+
+
+def test_a_loss_out_of_all_proportion_to_the_others_is_refused():
+    answers = {client: {"counts": torch.tensor([8.0]), "loss": torch.tensor([16.0])} for client in range(4)}
+    assert unusual_losses(answers) == {}
+    answers[2] = {"counts": torch.tensor([8.0]), "loss": torch.tensor([8e6])}
+    assert unusual_losses(answers) == {2: "loss is 1e+06 per sample, where 2 is usual"}
+    assert unusual_losses({client: answers[client] for client in (0, 2)}) == {}  # two do not tell who is wrong
+
+
+def test_the_losses_of_most_may_be_nothing_and_missing_ones_are_not_compared():
+    small = {client: {"trained/loss": torch.tensor([1e-9])} for client in range(3)}
+    assert unusual_losses(small | {3: {"trained/loss": torch.tensor([900.0])}}) == {}
+    assert unusual_losses(small | {3: {"trained/loss": torch.tensor([math.nan])}, 4: {}}) == {}
+    assert list(unusual_losses(small | {3: {"trained/loss": torch.tensor([1100.0])}})) == [3]

@@ -1,4 +1,4 @@
-"""A reply much larger than usual is refused and named; the run goes on, and honest sites are never refused."""
+"""A reply much larger than usual is refused, one that undoes the others' work clipped, and the run goes on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ import torch
 
 import fedloom as fl
 from fedloom.core.message import Message, Wave
-from fedloom.deploy.protocol.wire import SiteRequest, unpack
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.server.relative_bounds import RelativeBounds
+from fedloom.rounds.screening import Say
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate, tamper_with
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ROW = torch.ones(4)  # of norm 2
+EVEN = [Say(torch.full((count,), 10), torch.full((count,), 1 / max(1, count))) for count in range(6)]
+"""Clients with as much to say as each other, by their number."""
 KNOWN = torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)
 
 
@@ -27,7 +30,7 @@ def refused(*moved: float, before: torch.Tensor | None = None, start: torch.Tens
     rows = torch.stack([start + amount * torch.tensor([1.0, 0, 0, 0]) for amount in moved])
     wave = Wave(list(range(len(moved))), Message({"row": start}))
     known = {} if before is None else {"row": before}
-    return list(RelativeBounds(10).judge(fl.FedAvg(), wave, {"row": rows}, known).refused)
+    return list(RelativeBounds(10).judge(fl.FedAvg(), wave, {"row": rows}, EVEN[len(rows)], known).refused)
 
 
 def test_a_round_of_many_knows_who_is_wrong():
@@ -53,7 +56,9 @@ def test_two_sites_of_a_first_round_are_only_refused_what_outweighs_the_model():
 
 def test_what_was_usual_is_remembered_without_the_refused():
     rows = torch.stack([ROW + amount * torch.tensor([1.0, 0, 0, 0]) for amount in (1, 2, 3, 1e6)])
-    verdict = RelativeBounds(10).judge(fl.FedAvg(), Wave([4, 5, 6, 7], Message({"row": ROW})), {"row": rows}, {})
+    verdict = RelativeBounds(10).judge(
+        fl.FedAvg(), Wave([4, 5, 6, 7], Message({"row": ROW})), {"row": rows}, EVEN[4], {}
+    )
     assert verdict.norms == {"row": pytest.approx(2.0)}
     assert verdict.refused[3].startswith("reply/row moved by 1e+06, 5e+05 times the usual 2; at most 10 times")
 
@@ -63,7 +68,9 @@ def test_one_of_two_sites_cannot_shift_what_is_usual_round_by_round():
     for _ in range(20):
         rows = torch.stack([ROW + amount * torch.tensor([1.0, 0, 0, 0]) for amount in (1.0, moved)])
         known = {"row": torch.tensor(norms, dtype=torch.float64)} if norms else {}
-        verdict = RelativeBounds(10).judge(fl.FedAvg(), Wave([0, 1], Message({"row": ROW})), {"row": rows}, known)
+        verdict = RelativeBounds(10).judge(
+            fl.FedAvg(), Wave([0, 1], Message({"row": ROW})), {"row": rows}, EVEN[2], known
+        )
         norms += list(verdict.norms.values())
         moved = moved if verdict.refused else 9 * moved
     assert moved <= 9 * 10 * ROW.norm()
@@ -77,17 +84,17 @@ def test_every_tensor_is_compared_whatever_it_is(method, name, shape):
     values = torch.ones(5, *shape)
     values[2] *= 11
     wave = Wave(list(range(5)), Message({"row": ROW}))
-    assert list(RelativeBounds(10).judge(method, wave, {name: values}, {}).refused) == [2]
+    assert list(RelativeBounds(10).judge(method, wave, {name: values}, EVEN[5], {}).refused) == [2]
 
 
 def test_single_numbers_have_the_scale_one_and_counts_are_not_compared():
     wave = Wave(list(range(4)), Message({"row": ROW}))
     bounds, losses = RelativeBounds(10), torch.tensor([1e-9, 1e-9, 1e-9, 5.0])
     method = fl.FedAvgExit()
-    assert not bounds.judge(method, wave, {"loss": losses}, {}).refused
-    assert list(bounds.judge(method, wave, {"loss": losses * 3}, {}).refused) == [3]
+    assert not bounds.judge(method, wave, {"loss": losses}, EVEN[4], {}).refused
+    assert list(bounds.judge(method, wave, {"loss": losses * 3}, EVEN[4], {}).refused) == [3]
     counts = torch.tensor([[1.0], [1.0], [1.0], [1e4]])
-    assert not bounds.judge(fl.FedProto(), wave, {"counts": counts}, {}).refused
+    assert not bounds.judge(fl.FedProto(), wave, {"counts": counts}, EVEN[4], {}).refused
 
 
 # -- through the engine of a deployment
@@ -175,18 +182,34 @@ def full(name: str, number: float) -> Lie:
     return lambda tensors, _: {name: torch.full_like(tensors[name], number)}
 
 
+def times(factor: float) -> Lie:
+    return of_row(lambda change: factor * change)
+
+
+def of_tensor(name: str, factor: float) -> Lie:
+    return lambda tensors, _: {name: factor * tensors[name]}
+
+
 LIES: dict[str, tuple[str, str, Lie]] = {
     "not a number": ("fedavg", "update", full("reply/row", math.nan)),
     "1e29": ("fedavg", "update", full("reply/row", 1e29)),
-    "x 1000": ("fedavg", "update", of_row(lambda change: 1000 * change)),
-    "x 10": ("fedavg", "update", of_row(lambda change: 10 * change)),
+    "x 1000": ("fedavg", "update", times(1000)),
+    "x 49": ("fedavg", "update", times(49)),
+    "x 10": ("fedavg", "update", times(10)),
+    "x -10": ("fedavg", "update", times(-10)),
+    "x -40": ("fedavg", "update", times(-40)),
     "sign flip": ("fedavg", "update", of_row(torch.neg)),
     "plausible noise": ("fedavg", "update", of_row(noise)),
     "the old model": ("fedavg", "update", of_row(torch.zeros_like)),
+    "a billion samples": ("fedavg", "claim", lambda tensors, _: tensors),
     "scores above counts": ("fedavg", "score", full("score", 1e6)),
     "control variate": ("scaffold", "update", full("reply/c", 1e6)),
     "prototypes": ("fedproto", "update", full("reply/prototypes", 1e6)),
+    "prototypes x 49": ("fedproto", "update", of_tensor("reply/prototypes", 49)),
 }
+REFUSED = ("not a number", "1e29", "x 1000", "control variate", "prototypes")
+"""Ways in which everything that is sent is refused, so that the run is the one without the liar."""
+CLIPPED = ("x -10", "x -40", "x 49")
 
 
 @cache
@@ -194,12 +217,26 @@ def twelve(spec: str) -> Plan:
     return Plan.of(spec, **TWELVE)
 
 
-def play_twelve(spec: str, folder: Path, kind: str = "", lie: Lie | None = None) -> tuple[float, int]:
-    """Ten rounds in which the last site lies, or is away: the honest sites' accuracy, and how often it was left out."""
+def play_twelve(
+    spec: str, folder: Path, kind: str = "", lie: Lie | None = None, liar: int = LIAR
+) -> tuple[float, list[str], list[str]]:
+    """Ten rounds in which a site lies, or is away.
+
+    Returns:
+        The honest sites' accuracy, why the liar was left out, and what else was said of it.
+    """
     local = Local(twelve(spec), folder, deadline=5.0)
 
     def meddle(sent: Sent) -> bytes:
-        if lie is None or (sent.node, sent.request.kind) != (LIAR, kind):
+        if lie is None or sent.node != liar:
+            return sent.answer
+        if kind == "claim":
+            about = unpack(sent.answer, SiteAnswer, 1 << 40)[0].about
+            if sent.request.kind == "hello":
+                return change_answer(sent, about=about | {"train": 10**9})
+            known = {"samples": torch.full((1,), 10**9)}
+            return change_answer(sent, lambda tensors: tensors | (known if "samples" in tensors else {}))
+        if sent.request.kind != kind:
             return sent.answer
         received = unpack(local.transport.down[-1][1], SiteRequest, 1 << 40)[1]
         row = received.get("shared/row", torch.zeros(1))
@@ -207,30 +244,48 @@ def play_twelve(spec: str, folder: Path, kind: str = "", lie: Lie | None = None)
 
     local.transport.meddle = meddle
     if lie is None:
-        local.transport.away.add(LIAR)
+        local.transport.away.add(liar)
     history = local.play()
-    honest = [row["accuracy"] for row in history.clients if row["client"] != LIAR]
-    left_out = [one for record in history.records for one in record.get("excluded", ())]
-    assert {one["client"] for one in left_out} <= {LIAR}
+    honest = [row["accuracy"] for row in history.clients if row["client"] != liar]
+    left_out, remarks = (
+        [one for record in history.records for one in record.get(key, ())] for key in ("excluded", "remarks")
+    )
+    assert {one["client"] for one in (*left_out, *remarks)} <= {liar}  # never an honest site
     assert len(honest) == 11
-    return sum(honest) / len(honest), len(left_out)
+    return sum(honest) / len(honest), [one["reason"] for one in left_out], [one["what"] for one in remarks]
 
 
 @cache
-def accuracy_without_the_liar(spec: str, folder: Path) -> float:
-    return play_twelve(spec, folder / spec)[0]
+def accuracy_without_the_liar(spec: str, folder: Path, liar: int = LIAR) -> float:
+    return play_twelve(spec, folder / f"{spec}-{liar}", liar=liar)[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", LIES)
 def test_one_liar_of_twelve_costs_at_most_three_points(way, tmp_path, tmp_path_factory):
     spec, kind, lie = LIES[way]
-    found, left_out = play_twelve(spec, tmp_path, kind, lie)
+    found, left_out, remarks = play_twelve(spec, tmp_path, kind, lie)
     expected = accuracy_without_the_liar(spec, tmp_path_factory.getbasetemp())
     assert found > expected - 0.03
-    if way not in ("x 10", "sign flip", "plausible noise", "the old model"):
-        assert left_out >= (2 if kind == "score" else 10)
-        assert found == expected or kind == "score"  # as if it had been away
+    if way in REFUSED:
+        assert len(left_out) >= 10
+        assert found == expected  # as if it had been away
+    if way in CLIPPED:
+        assert len(left_out) + remarks.count("clipped") >= 10
+    if kind == "claim":
+        assert remarks == ["claim"]
+        assert not left_out
+    if kind == "score":
+        assert len(left_out) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["x -10", "a billion samples"])
+def test_a_liar_who_is_the_first_to_answer_gains_nothing(way, tmp_path, tmp_path_factory):
+    spec, kind, lie = LIES[way]
+    found, _, remarks = play_twelve(spec, tmp_path, kind, lie, liar=0)
+    assert found > accuracy_without_the_liar(spec, tmp_path_factory.getbasetemp(), liar=0) - 0.03
+    assert remarks
 
 
 def test_a_factor_of_the_deployment_decides(tmp_path):

@@ -265,13 +265,24 @@ def test_sizes_that_change_are_said():
     assert everyone.take_remarks() == []
 
 
-def test_a_huge_claim_counts_with_as_much_as_all_others():
+@pytest.mark.parametrize(
+    ("claim", "counts", "why"),
+    [
+        (1000, 22, r"\(max_share = 0.5\)"),
+        (
+            10**9,
+            11,
+            r"\(the median of the others, since more than 1,000 times that is implausible; if it is true, state",
+        ),
+    ],
+)
+def test_a_huge_claim_is_cut_and_said_once(claim, counts, why):
     transport, everyone = roster()
-    transport.meddle = answer_with(1, train=10**9)
+    transport.meddle = answer_with(1, train=claim)
     everyone.wait_for_all(lambda _: None)
-    assert everyone.sizes[1].train == 10**9
-    assert everyone.counted == everyone.sizes | {1: ClientSizes(22, 0, 5, 15)}
-    assert everyone.take_remarks() == [
-        (1, "announces 1,000,000,000 training samples; 22 of them count (max_share = 0.5)")
-    ]
-    assert everyone.take_remarks() == []  # once
+    assert everyone.sizes[1].train == claim
+    assert everyone.counted == everyone.sizes | {1: ClientSizes(counts, 0, 5, 15)}
+    ((client, text),) = everyone.take_remarks()
+    assert client == 1
+    assert re.match(f"announces {claim:,} training samples; {counts} of them count {why}", text)
+    assert everyone.take_remarks() == []
