@@ -47,3 +47,16 @@ def test_a_damaged_list_knows_nothing_of_what_it_lost() -> None:
     remember_code({"/a.py": "1"})
     list_path().write_bytes(b"\xff\xfe" + list_path().read_bytes())
     assert not is_remembered("/a.py", "1")
+
+
+def test_a_user_without_a_home_is_told_and_runs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    remember_code({"/a.py": "1"})
+    assert "no home folder" in caplog.text
+    assert not is_remembered("/a.py", "1")

@@ -152,6 +152,16 @@ def test_nothing_of_a_folder_from_elsewhere_is_believed(tmp_path):
     assert found.notes == ["1 lines of metrics.jsonl are not records."]
 
 
+@pytest.mark.parametrize("name", ["partition.json", LOCK, "metrics.jsonl"])
+def test_thousands_of_brackets_and_digits_are_left_out(tmp_path, name):
+    folder = write_run(tmp_path / "r", 1)
+    path = folder / name
+    with open(path, "a" if name == "metrics.jsonl" else "w") as file:
+        file.write("[" * 100_000 + "\n")
+        file.write(json.dumps({"round": 10**400, "bytes_up": 10**400, "selected": []}) + "\n")
+    assert read(folder).round == 1
+
+
 def test_a_folder_that_is_none_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(FedloomError, match="there is no folder"):
         StatusReader(tmp_path / "nowhere")

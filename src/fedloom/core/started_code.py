@@ -6,6 +6,7 @@ believes them only where the user's own list has the same file, by its path and 
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -16,8 +17,14 @@ log = logging.getLogger("fedloom")
 
 
 def list_path() -> Path:
-    """The user's list: ``fedloom/started_code.jsonl`` in ``$XDG_STATE_HOME`` or ``~/.local/state``."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    """The user's list: ``fedloom/started_code.jsonl`` in ``$XDG_STATE_HOME`` or ``~/.local/state``.
+
+    A user without a home is an ``OSError``.
+    """
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise OSError(errno.ENOENT, "this user has no home folder", "~") from None
     return Path(state) / "fedloom" / "started_code.jsonl"
 
 
@@ -27,16 +34,16 @@ def remember_code(digests: Mapping[str, str]) -> None:
     Args:
         digests: The digest of each file or module, by its place.
     """
-    path = list_path()
     lines = [_line(place, digest) for place, digest in digests.items() if not is_remembered(place, digest)]
     if not lines:
         return
     try:
+        path = list_path()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
             file.write("".join(lines))
     except OSError as why:
-        log.warning("%s cannot be written (%s), so fedloom resume will ask for --trust", path, why.strerror)
+        log.warning("%s cannot be written (%s), so fedloom resume will ask for --trust", why.filename, why.strerror)
 
 
 def is_remembered(place: str, digest: str) -> bool:

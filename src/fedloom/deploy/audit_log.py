@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from fedloom.core.json_text import parse_json
 from fedloom.core.regular_file import read_regular
 from fedloom.deploy.protocol.printable import printable_line
 
@@ -136,7 +137,7 @@ def read_audit(folder: Path) -> AuditTrail:
 
 def _entry(line: bytes) -> dict[str, Any] | None:
     try:
-        entry = json.loads(line)
+        entry = parse_json(line)
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.core.regular_file import read_regular
 from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.participant_folder import KEYS, SERVER_FILE
@@ -35,7 +36,7 @@ class Revocation:
 def revocations(folder: Path) -> list[Revocation]:
     """The revoked certificates of a server's folder."""
     try:
-        return [Revocation(**one) for one in json.loads(read_regular(folder / REVOKED))]
+        return [Revocation(**one) for one in parse_json(read_regular(folder / REVOKED))]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError):

@@ -8,7 +8,6 @@ where a file is damaged, missing or another one, that model is used.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -23,6 +22,7 @@ from torch import Tensor
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SAVED_MODEL
+from fedloom.core.json_text import parse_json
 from fedloom.core.layout import Layout
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
@@ -172,8 +172,8 @@ def _check(folder: Path) -> About:
 
 def _about(path: Path) -> About:
     try:
-        values: Any = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        values: Any = parse_json(path.read_bytes())
+    except ValueError as error:
         raise Damaged(f"{path} is not valid JSON ({error})") from None
     if isinstance(values, dict):
         values = SAVED_MODEL.upgrade(values, values.get("format"), path)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.core.regular_file import read_regular
 
 SERVER_FILE, SITE_FILE, SIGNATURE_FILE = "deploy.toml", "site.toml", "signature.json"
@@ -51,9 +51,9 @@ def make_private(path: Path) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a small JSON file; empty if the file is missing, not complete, or not a regular file."""
+    """The content of a small JSON file; empty if it is missing, not complete, not a regular file, or no object."""
     try:
-        found: dict[str, Any] = json.loads(read_regular(path))
+        found = parse_json(read_regular(path))
     except (OSError, ValueError):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}

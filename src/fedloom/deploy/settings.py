@@ -143,7 +143,8 @@ class PolicySettings(Settings):
     """What a site takes part in and what may leave it, decided at the site (``[policy]`` in ``site.toml``).
 
     ``deploy/site/policy.py`` enforces it. What is not set is as careful as a run allows: everything that the method
-    declares may leave for as many rounds as the run has, and nothing else.
+    declares may leave for as many rounds as the run has, in the run and in ten new runs of the same plan, and nothing
+    else.
     """
 
     runs: list[str] | None = None

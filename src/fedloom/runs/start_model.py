@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.core.task import Task
 from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import read_server_state
@@ -75,7 +75,7 @@ def _weights(file: Path, path: str) -> dict[str, Tensor]:
 def _check_digest(file: Path) -> None:
     """Refuse the weights of a saved model that are not those which its folder lists."""
     try:
-        listed = json.loads((file.parent / "model.json").read_bytes())["files"][file.name]
+        listed = parse_json((file.parent / "model.json").read_bytes())["files"][file.name]
     except (OSError, ValueError, KeyError, TypeError):
         return  # a file of weights alone, or a model of an earlier version
     if file.is_file():

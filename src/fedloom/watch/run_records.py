@@ -19,6 +19,8 @@ from fedloom.watch.status import LeftOut, Remark
 
 DIGITS = 6
 """Significant digits of a drawn value."""
+LARGEST = 1 << 62
+"""No count of a run is larger."""
 MEDIAN_OF = 100
 """The length of a round is the median of this many last ones."""
 
@@ -60,14 +62,14 @@ class RunRecords:
             self._take(record)
         for timing in self.timings.new():  # a repeated round has a newer line
             number, seconds = timing.get("round"), timing.get("seconds")
-            if isinstance(number, int) and is_number(seconds):
+            if isinstance(number, int) and 0 <= number < LARGEST and is_number(seconds):
                 self.seconds[number] = float(seconds)
 
     def _take(self, record: dict[str, Any]) -> None:
         number = record.get("round")
         if isinstance(record.get("stopped"), str):
             self.stopped = printable_line(record["stopped"], 500)
-        if not isinstance(number, int) or isinstance(number, bool):
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < LARGEST:
             return
         self.rounds.append(number)
         self.up.append(_whole(record.get("bytes_up")))
@@ -138,7 +140,7 @@ def _words(one: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0
+    return value if isinstance(value, int) and 0 <= value < LARGEST else 0
 
 
 def _list(value: Any) -> Iterable[Any]:

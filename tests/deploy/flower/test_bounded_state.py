@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -27,7 +28,7 @@ from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
 
-from fedloom.deploy.flower.bounded_state import link_state_class
+from fedloom.deploy.flower.bounded_state import link_state_class, only_own_answers
 from fedloom.deploy.flower.release import replace_attribute
 from fedloom.deploy.flower.server_transport import PIECES, to_record
 
@@ -262,3 +263,54 @@ def test_a_node_has_at_most_so_many_bytes_waiting_and_room_again_when_they_are_f
     assert link.pull() == [again]
     link.confirm(again)
     assert all(link.answer(again, bytes(SIZE - 500)))
+
+
+@pytest.mark.parametrize("as_server", [True, False])
+def test_a_node_cannot_send_what_another_takes_for_a_request_or_an_answer_in_its_name(
+    monkeypatch: pytest.MonkeyPatch, as_server: bool
+) -> None:
+    link = Link(monkeypatch, link_state_class(MOST))
+    other = Node(node_id=link.state.create_node(NOOP_FLWR_AID, "hostile", b"its key", 1e6))
+    link.state.activate_node(other.node_id, 1e6)
+    asked = link.ask(b"question")
+    forged = link.message(b"forged", answered="" if as_server else asked)
+    request = PushMessagesRequest(
+        node=other,
+        messages_list=[message_to_proto(remove_content_from_message(forged))],
+        message_object_trees=[get_object_tree(forged)],
+    )
+    fleet_handlers.push_messages(request, link.state)  # Flower takes it
+    if as_server:
+        assert len(link.state.message_ins_store) == 2
+    before = link.size
+    with pytest.raises(ValueError, match="answers of its own"):
+        only_own_answers(fleet_handlers.push_messages)(request=request, state=link.state)
+    assert link.size == before
+
+
+def test_a_nodes_own_answer_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = Link(monkeypatch, link_state_class(MOST))
+    name = link.ask(b"question")
+    link.pull()
+    monkeypatch.setattr(fleet_handlers, "push_messages", only_own_answers(fleet_handlers.push_messages))
+    monkeypatch.setattr(link, "announce", lambda message: fleet_handlers.push_messages(
+        request=PushMessagesRequest(
+            node=link.node,
+            messages_list=[message_to_proto(remove_content_from_message(message))],
+            message_object_trees=[get_object_tree(message)],
+        ), state=link.state))  # fmt: skip
+    assert all(link.answer(name, b"answer"))
+    assert len(link.fetch(name)) == 1
+
+
+def test_parts_and_messages_at_once_do_not_wait_for_each_other_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part takes the locks in the order in which a message does: the second lock is free while it waits."""
+    link = Link(monkeypatch, link_state_class(MOST))
+    with ThreadPoolExecutor(1) as pool:
+        with link.state.lock:
+            waiting = pool.submit(link.state.store_object, link.run, "no session", "x", b"")
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.2)
+            assert link.state._lock_object_push_sessions.acquire(timeout=30)
+            link.state._lock_object_push_sessions.release()
+        assert waiting.result(timeout=30) is False

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.provision.change_files import change_files, finish_change
+from fedloom.deploy.provision.change_files import CHANGE, change_files, finish_change
 from support.kills import kills
 
 OLD = {"a": b"old", "keys/b": b"old", "c.key": b"old"}
@@ -56,3 +56,15 @@ def test_keys_are_their_owners_only(tmp_path: Path) -> None:
     change_files(tmp_path / "new", {"c.key": b"secret", "sub/public": b""})
     assert stat.S_IMODE((tmp_path / "new/c.key").stat().st_mode) == 0o600
     assert contents(tmp_path / "new") == {"c.key": b"secret", "sub/public": b""}
+
+
+def test_a_change_that_is_a_link_takes_nothing_from_where_it_leads(tmp_path: Path) -> None:
+    victim, folder = tmp_path / "victim", tmp_path / "folder"
+    victim.mkdir()
+    folder.mkdir()
+    (victim / "secret").write_text("theirs")
+    (folder / CHANGE).symlink_to(victim)
+    with pytest.raises(FedloomError, match="is a link"):
+        finish_change(folder)
+    assert (victim / "secret").read_text() == "theirs"
+    assert not (folder / "secret").exists()

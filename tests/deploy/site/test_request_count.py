@@ -196,3 +196,25 @@ def test_a_server_that_plays_a_finished_run_again_gets_nothing(tmp_path):
         local.sites[client] = local.site(client)
     with pytest.raises(FedloomError, match="0 of 3 clients answered"):
         local.play()
+
+
+def test_a_refused_request_begins_no_run(tmp_path):
+    count = RequestCount.read(tmp_path, "d")
+    policy = policy_of()
+
+    def ask(run: str, number: int) -> bool:
+        about = {"run": run, "ticket": f"{run}{number}", "kind": "update", "round": number, "turn": 0}
+        return count.admit(SiteRequest.model_validate(about), {}, policy)
+
+    assert ask("d", 1)
+    with pytest.raises(Refused, match="beyond"):
+        ask("d-0123456789abcdef", 99)
+    assert ask("d", 2)
+
+
+def test_runs_that_only_ask_for_what_comes_before_round_1_use_up_rounds_too(tmp_path):
+    site = Site(tmp_path, rounds=2, repeats=0, turns=1)
+    assert site.ask("update", 0, run="d-1")
+    assert site.ask("update", 0, run="d-2")
+    with pytest.raises(Refused, match="no more are allowed"):
+        site.ask("update", 0, run="d-3")

@@ -80,3 +80,15 @@ def test_a_plan_that_names_no_version_is_one_of_0_4(tmp_path, file):
     refused = CliRunner().invoke(app, ["resume", str(tmp_path)])
     assert "was written by fedloom 0.4 and" in str(refused.exception)
     assert str(refused.exception).endswith(f"with the settings in its {file}.")
+
+
+@pytest.mark.parametrize("note", ["fedloom", "format"])
+def test_a_version_of_thousands_of_digits_is_a_sentence(tmp_path, note):
+    fl.run(fl.task("digits", clients=2), "fedavg", rounds=1, eval_every=0, out=tmp_path / "run")
+    path = tmp_path / "run/config.toml"
+    lines = [line for line in path.read_text().splitlines() if not line.startswith(f"{note} =")]
+    lines.insert(lines.index("[made_by]") + 1, f'{note} = "{"9" * 5000}"')
+    path.write_text("\n".join(lines) + "\n")
+    for command in ("report", "resume"):
+        ended = CliRunner().invoke(app, [command, str(tmp_path / "run")])
+        assert ended.exception is None or isinstance(ended.exception, FedloomError | SystemExit), ended.exception

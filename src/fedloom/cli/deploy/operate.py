@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from fedloom.cli import options as o
 from fedloom.cli.deploy.options import Folder
 from fedloom.cli.terminal.say import say
+from fedloom.core.json_text import parse_json
 
 
 def server(folder: Folder) -> None:
@@ -93,7 +93,7 @@ def _report(folder: Path, as_json: bool) -> None:
     show_result(history, folder, as_json)
     cross = folder / "cross_site.json"
     if cross.exists() and not as_json:
-        _print_cross(json.loads(cross.read_text()))
+        _print_cross(parse_json(cross.read_text()))
     fail_if_stopped({history.label: history.stopped})
 
 

@@ -9,11 +9,32 @@ answers of a node that wait for the server's half of a run have at most so many 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from fedloom.deploy.flower.server_transport import PIECES
 
 log = logging.getLogger("fedloom")
+
+
+def only_own_answers(push_messages: Callable[..., Any]) -> Callable[..., Any]:
+    """Flower's handler of what nodes send, for answers in a node's own name only.
+
+    Flower stores what a node sends in anybody's name: another node would take it for a request of the server.
+
+    Args:
+        push_messages: Flower's handler.
+    """
+
+    def push_own_answers(request: Any, state: Any) -> Any:
+        for message in request.messages_list:
+            about = message.metadata
+            if not about.reply_to_message_id or about.src_node_id != request.node.node_id:
+                log.warning("node %s sent a message that is no answer of its own: refused", request.node.node_id)
+                raise ValueError("a node sends answers of its own only")
+        return push_messages(request=request, state=state)
+
+    return push_own_answers
 
 
 def link_state_class(most: int) -> type[Any]:
@@ -57,7 +78,8 @@ def link_state_class(most: int) -> type[Any]:
 
         def store_object(self, run_id: int, session_id: str, object_id: str, object_content: bytes) -> bool:
             """Store a part of a message, unless its node has too many bytes here."""
-            with self._lock_object_push_sessions:
+            # The order in which everything else takes both locks: a session that expires here takes the first one.
+            with self.lock, self._lock_object_push_sessions:
                 session = self._object_push_sessions.get(session_id)
                 if session is None:
                     return False

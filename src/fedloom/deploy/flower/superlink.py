@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.flower.bounded_state import link_state_class
+from fedloom.deploy.flower.bounded_state import link_state_class, only_own_answers
 from fedloom.deploy.flower.local_socket import LINK_SOCKET, listen
 from fedloom.deploy.flower.release import replace_attribute
 from fedloom.deploy.flower.server_half import start_server_halves
@@ -94,10 +94,12 @@ def run_superlink(folder: Path) -> None:
     import uvicorn
     from flwr.server.superlink.linkstate import linkstate_factory
     from flwr.superlink.cli import flower_superlink
+    from flwr.superlink.servicer.fleet import fleet_handlers
 
     settings = load_server(folder)
     most = int(settings.max_waiting * settings.max_megabytes * 1e6)
     replace_attribute(linkstate_factory, "InMemoryLinkState", link_state_class(most))
+    replace_attribute(fleet_handlers, "push_messages", only_own_answers(fleet_handlers.push_messages))
     own, port = listen(folder / LINK_SOCKET), _bind_port(settings.link_host, settings.link_port)
     secret = proxy_secret(folder) if settings.proxy else None
 

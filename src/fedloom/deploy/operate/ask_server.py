@@ -22,6 +22,7 @@ from typing import Any
 
 import fedloom
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.deploy.operate.programs import connection_problem
 from fedloom.deploy.operate.reception import CLOCK_DIFFERS
 from fedloom.deploy.protocol.printable import printable_line
@@ -131,7 +132,7 @@ def machine_digest(folder: Path) -> str:
 
 def _read_answer(data: bytes, asked_at: float) -> ServerAnswer:
     try:
-        found = json.loads(data)
+        found = parse_json(data)
         ahead, refused, left_out = asked_at - float(found["time"]), str(found["refused"]), str(found["left_out"])
         renewed = {name: str(found["renewed"][name]) for name in SITE_FILES} if "renewed" in found else {}
     except (ValueError, KeyError, TypeError):
@@ -269,8 +270,12 @@ class ServerContact:
 
         try:
             change_files(self.folder, {name: files[name].encode() for name in SITE_FILES}, check)
-        except FedloomError as why:
+        except (FedloomError, UnicodeEncodeError) as why:
             self.say(f"The server offers renewed certificates that do not fit this folder: {why}")
+            self.next = time.monotonic() + 60 * EVERY
+            return
+        except OSError as why:
+            self.say(f"Renewed certificates came from the server and cannot be written ({why.strerror}): make room.")
             self.next = time.monotonic() + 60 * EVERY
             return
         self.say("Renewed certificates came from the server; the site connects again with them.")

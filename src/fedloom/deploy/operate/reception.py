@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import fedloom
+from fedloom.core.json_text import parse_json
 from fedloom.deploy import audit_log
 from fedloom.deploy.members import revocations, revoked_sites, site_serial
 from fedloom.deploy.participant_folder import KEYS, REFUSED, RUN, read_json
@@ -184,7 +185,7 @@ def open_reception(folder: Path, say: Callable[[str], None]) -> Iterator[Recepti
                     length = min(max(0, int(self.headers.get("Content-Length") or 0)), LARGEST)
                     text = self.rfile.read(length)
                     who = [self.headers.get(f"X-Site-{name}", "") for name in ("Name", "Serial", "Address")]
-                    data, status = json.dumps(desk.answer(who[0], who[1], who[2], json.loads(text))).encode(), 200
+                    data, status = json.dumps(desk.answer(who[0], who[1], who[2], parse_json(text))).encode(), 200
                 except (ValueError, TypeError, AttributeError):
                     status = 400
             self.send_response(status)

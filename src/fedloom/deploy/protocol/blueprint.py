@@ -22,6 +22,7 @@ import fedloom
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SETTINGS
+from fedloom.core.json_text import parse_json
 from fedloom.core.local_work import LocalWork
 from fedloom.core.nested_keys import select_prefix
 from fedloom.core.task import Task
@@ -133,7 +134,7 @@ class Blueprint:
             if not (folder / name).is_file():
                 raise FedloomError(f"{folder} has no {name}: it is not a participant's folder, or it is incomplete.")
         try:
-            values = json.loads((folder / SCHEMA).read_bytes())
+            values = parse_json((folder / SCHEMA).read_bytes())
         except ValueError as error:
             raise FedloomError(f"{folder / SCHEMA} is not valid JSON ({error}): make the deployment again.") from None
         plain = with_new_keys(read_toml(folder / CONFIG), folder / CONFIG)

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import make_private
 from fedloom.runs.folder.atomic_write import write_atomic, write_private
 
@@ -49,7 +50,9 @@ def finish_change(folder: Path) -> None:
         folder: The folder.
     """
     change = folder / CHANGE
-    for path in sorted(path for path in change.rglob("*") if path.is_file()):
+    if change.is_symlink():  # not ours: a change is a folder that change_files wrote
+        raise FedloomError(f"{change} is a link, and a change of this folder is never one: remove it.")
+    for path in sorted(path for path in change.rglob("*") if path.is_file() and not path.is_symlink()):
         target = folder / path.relative_to(change)
         if not target.parent.exists():
             target.parent.mkdir(mode=0o700, parents=True)

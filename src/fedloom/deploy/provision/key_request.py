@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.deploy.provision.change_files import change_files, finish_change
 from fedloom.deploy.provision.private_keys import NODE_KEY, SITE_KEY, make_node_key, make_private_key
 
@@ -86,7 +87,7 @@ def _request_files(draft: Path, site: str) -> dict[str, bytes]:
 def read_request(path: Path) -> KeyRequest:
     """Read a site's request and check that its sender has the private keys."""
     try:
-        values = json.loads(path.read_bytes())
+        values = parse_json(path.read_bytes())
         request = x509.load_pem_x509_csr(values["certificate_request"].encode())
         node_key = values["node_key"].encode()
         node, signature, site = (

@@ -79,10 +79,10 @@ def revoke(site: str, folder: Path) -> None:
     if serial in {one.serial for one in revoked}:
         raise FedloomError(f"{site} is revoked already: fedloom deploy add {site} gives it new keys.")
     moment = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    audit_log.append(home, "site revoked", site=site)
     known = {one.serial for one in revoked}
     serials = [serial for serial in members.all_serials(home, site) if serial not in known]
     members.save_revocations(home, [*revoked, *(members.Revocation(site, serial, moment) for serial in serials)])
+    audit_log.append(home, "site revoked", site=site)
 
 
 def add(

@@ -254,7 +254,8 @@ You decide what may leave and what this site takes part in: `[policy]` in `site.
 request against it, refuses what goes beyond it, and writes that to `policy.jsonl`. The model that your site predicts
 with stays here unless you set `model = true`; an evaluation of all models at all sites (`cross_site`) needs that at
 every site. Rounds are counted in `asked.json`, also over restarts: once those of the run are over, nobody can train
-your site further or replace its model.
+your site further in it or replace its model. The operator may begin new runs of the same plan, each with as many
+rounds: `new_runs` says in how many your site takes part, and `rounds`, if you set it, counts over all of them.
 
 ## Keep secret
 

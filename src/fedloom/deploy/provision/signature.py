@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SIGNATURE as FORMAT
+from fedloom.core.json_text import parse_json
 from fedloom.deploy.earlier_folder import refuse_earlier_folder
 from fedloom.deploy.participant_folder import SIGNATURE_FILE
 from fedloom.deploy.provision.authority import Authority
@@ -74,7 +75,7 @@ def fits_signature(files: Mapping[str, bytes]) -> bool:
         files: The contents of files by name, and that of the signature.
     """
     try:
-        digests = json.loads(files[SIGNATURE])["files"]
+        digests = parse_json(files[SIGNATURE])["files"]
         return all(digests[n] == hashlib.sha256(data).hexdigest() for n, data in files.items() if n != SIGNATURE)
     except (ValueError, KeyError, TypeError):
         return False
@@ -83,7 +84,7 @@ def fits_signature(files: Mapping[str, bytes]) -> bool:
 def signed_digests(path: Path) -> dict[str, str]:
     """The digests in a ``signature.json``; its signature is not checked."""
     try:
-        written = json.loads(path.read_bytes())
+        written = parse_json(path.read_bytes())
         FORMAT.check(written["version"], path)
         files = written["files"]
         return {str(name): str(digest) for name, digest in files.items()}
@@ -112,7 +113,7 @@ def check_signature(folder: Path, draft: Path | None = None) -> None:
         )
     digests, key = signed_digests(path), public_key_of(place_of(AUTHORITY))
     try:
-        signature = base64.b64decode(json.loads(path.read_bytes())["signature"], validate=True)
+        signature = base64.b64decode(parse_json(path.read_bytes())["signature"], validate=True)
         key.verify(signature, _text(digests), ec.ECDSA(hashes.SHA384()))
     except (ValueError, KeyError, TypeError, InvalidSignature):
         raise FedloomError(

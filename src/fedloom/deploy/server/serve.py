@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower.server_transport import ServerTransport
 from fedloom.deploy.members import MemberKeys
@@ -154,7 +155,7 @@ def _settings_of_run(folder: Path, made: Blueprint) -> ServerSettings:
     if not (folder / RUN / "config.toml").exists():
         _write(path, settings.sites)
         return settings
-    names = json.loads(path.read_bytes()) if path.exists() else list(made.sites)
+    names = parse_json(path.read_bytes()) if path.exists() else list(made.sites)
     return settings.model_copy(update={"sites": names})
 
 

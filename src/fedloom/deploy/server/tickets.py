@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import TICKETS
+from fedloom.core.json_text import parse_json
 from fedloom.runs.folder.atomic_write import write_atomic
 
 
@@ -34,7 +35,7 @@ class Tickets:
     @staticmethod
     def _read(path: Path, finished: int) -> dict[int, str]:
         try:
-            book = json.loads(path.read_text())
+            book = parse_json(path.read_text())
             TICKETS.check(book.get("format", 1), path)
             found = book["state"] if book["round"] <= finished else book["base"]
             return {int(client): str(ticket) for client, ticket in found.items()}
@@ -77,7 +78,7 @@ def refuse_lost_states(path: Path, number: int) -> None:
         number: The round after which the run goes on.
     """
     try:
-        book = json.loads(path.read_bytes())
+        book = parse_json(path.read_bytes())
         keeps, last = any((*book["state"].values(), *book["base"].values())), int(book["round"])
     except FileNotFoundError:
         return

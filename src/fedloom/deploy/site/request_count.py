@@ -13,12 +13,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.deploy.protocol.wire import SiteRequest
 from fedloom.deploy.site.policy import Policy, Refused
 from fedloom.runs.fingerprint import hash_tensor
@@ -76,7 +78,7 @@ class RequestCount:
         if not path.exists():
             return RequestCount(path, "")
         try:
-            values = json.loads(path.read_bytes())
+            values = parse_json(path.read_bytes())
             said = values.pop("digest")
             if said != digest_of(_canonical(values)):
                 raise ValueError("not what was written")
@@ -97,8 +99,15 @@ class RequestCount:
             tensors: Its tensors, which tell whether a final model is the one that was saved.
             policy: The site's policy.
         """
-        if request.run != self.run:
-            self._begin(request.run, policy)
+        if request.run == self.run:
+            return self._admit(request, tensors, policy)
+        later = deepcopy(self)  # a request that is refused begins no run
+        later._begin(request.run, policy)
+        admitted = later._admit(request, tensors, policy)
+        vars(self).update(vars(later))
+        return admitted
+
+    def _admit(self, request: SiteRequest, tensors: Mapping[str, Tensor], policy: Policy) -> bool:
         if request.round > policy.run_rounds:
             raise Refused(f"round {request.round} is beyond the {policy.run_rounds} rounds of the run")
         if request.kind == "finish":
@@ -117,10 +126,8 @@ class RequestCount:
             if len(self.past) >= allowed:
                 raise Refused(f"it is a new run of the same plan, and new_runs = {allowed} of those are allowed")
             self.past.append(self.run)
-            self.earlier = {
-                kind: self.earlier.get(kind, 0) + (self.kinds[kind].rounds if kind in self.kinds else 0)
-                for kind in self.earlier.keys() | self.kinds
-            }
+            for kind, seen in self.kinds.items():  # what comes before round 1 counts as a round in a run without any
+                self.earlier[kind] = self.earlier.get(kind, 0) + max(1, seen.rounds)
         self.run, self.kinds, self.finished, self.final = run, {}, -1, ""
 
     def _count(self, request: SiteRequest, tensors: Mapping[str, Tensor], policy: Policy) -> None:
@@ -131,12 +138,12 @@ class RequestCount:
         is_new = (request.round, request.turn) > (seen.round, seen.turn)
         if request.turn >= policy.settings.turns:
             raise Refused(f"it is asked {request.turn + 1} times in one round, and {policy.settings.turns} are allowed")
-        if is_new and request.round > max(seen.round, 0):
+        if is_new and request.round > seen.round:
             most = policy.settings.rounds
             is_over = most is not None and self.earlier.get(request.kind, 0) + seen.rounds >= most
             if is_over or seen.rounds >= policy.rounds:
                 raise Refused(f"it has taken part in {policy.rounds} rounds, and no more are allowed")
-            seen.rounds += 1
+            seen.rounds += request.round > 0
         elif not is_new:
             if seen.repeats >= policy.repeats:
                 raise Refused(f"it was asked again {policy.repeats} times, and no more repetitions are allowed")

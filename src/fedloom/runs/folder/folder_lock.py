@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.core.regular_file import read_regular
 
 LOCK = ".lock"
@@ -67,7 +68,7 @@ def lock_holder(folder: Path) -> dict[str, Any] | None:
     the number must belong to a process that is older than the lock: numbers are used again.
     """
     try:
-        holder = json.loads(read_regular(folder / LOCK))
+        holder = parse_json(read_regular(folder / LOCK))
         process, host, since = int(holder["process"]), str(holder["host"]), datetime.fromisoformat(holder["since"])
         command = str(holder["command"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -95,7 +96,7 @@ def _is_holder(process: int, since: float) -> bool:
 
 def _holder(path: Path) -> str:
     try:
-        holder = json.loads(read_regular(path))
+        holder = parse_json(read_regular(path))
         return f"process {holder['process']} on {holder['host']} since {holder['since']} ({holder['command']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import RUN_FOLDER
+from fedloom.core.json_text import parse_json
 from fedloom.runs.folder.atomic_write import write_atomic
 
 GENERATIONS = 3
@@ -64,7 +65,7 @@ class Manifest:
     @staticmethod
     def from_json(content: bytes, where: object = "it") -> Manifest:
         """Read a manifest; one that is not what was written raises ``ValueError``, a newer one ``FedloomError``."""
-        values = json.loads(content)
+        values = parse_json(content)
         if not isinstance(values, dict):
             raise ValueError("not a manifest")
         said = values.pop("digest", None)

@@ -18,6 +18,8 @@ from fedloom.core.formats import SETTINGS
 from fedloom.core.validation import read_toml
 from fedloom.runs.folder.manifest import check_config, refuse_strange_files
 
+DIGITS = 9
+"""Longer numbers are no versions."""
 UNMARKED = "0.4"
 """Plans did not name their version up to this one."""
 PREVIOUS = (0, 5)
@@ -51,7 +53,7 @@ def settings_format(values: Mapping[str, Any]) -> object:
     notes = _notes(values)
     if "format" in notes:
         said = str(notes["format"])
-        return int(said) if said.isdecimal() else said
+        return int(said) if said.isdecimal() and len(said) <= DIGITS else said
     version = _minor(writer_version(values))
     return 1 if version < PREVIOUS else 2 if version == PREVIOUS else SETTINGS.version
 
@@ -107,7 +109,7 @@ def _changes(values: Mapping[str, Any], file: str) -> Iterator[str]:
 
 def _minor(version: str) -> tuple[int, ...]:
     """The first two numbers of a version."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return tuple(int(number) for number in re.findall(rf"\d{{1,{DIGITS}}}", version)[:2])
 
 
 def _notes(values: Mapping[str, Any]) -> Mapping[str, Any]:

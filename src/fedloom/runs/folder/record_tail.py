@@ -7,11 +7,11 @@ the place that was read last; then everything is read again.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from fedloom.core.json_text import parse_json
 from fedloom.core.regular_file import open_regular
 
 CHUNK = 1 << 22
@@ -80,8 +80,8 @@ class RecordTail:
 
     def _value(self, line: bytes) -> dict[str, Any] | None:
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
+            value = parse_json(line)
+        except ValueError:
             value = None
         if isinstance(value, dict):
             return value

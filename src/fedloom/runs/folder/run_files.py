@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.runs.folder.manifest import (
     PARTITION,
     Damaged,
@@ -33,12 +33,12 @@ def read_records(folder: Path, manifest: Manifest | None) -> list[Record]:
     if manifest is None:
         return _parse(path, lines)
     check_records(folder, manifest, lines)
-    known = [json.loads(line) for line in lines[: manifest.records]]
+    known = [parse_json(line) for line in lines[: manifest.records]]
     digests = {line.get("record") for line in _timings(folder)}
     later = lines[manifest.records :]
     for number, line in enumerate(later, 1):
         if digest_of(line) in digests:
-            known.append(json.loads(line))
+            known.append(parse_json(line))
         elif number < len(later):
             raise Damaged(
                 f"{path}, line {manifest.records + number} is not what the run wrote (its digest differs): "
@@ -67,7 +67,7 @@ NOTICES = "notices.json"
 def read_notices(folder: Path | None) -> list[str]:
     """The notices of a run; a damaged file is as if it were missing."""
     try:
-        found = json.loads((folder / NOTICES).read_bytes()) if folder is not None else []
+        found = parse_json((folder / NOTICES).read_bytes()) if folder is not None else []
     except (OSError, ValueError):
         return []
     return [str(one) for one in found] if isinstance(found, list) else []
@@ -84,11 +84,11 @@ def read_result(folder: Path, name: str, manifest: Manifest | None) -> Any:
     if not path.exists():
         return None
     if manifest is None:
-        return json.loads(path.read_bytes())
+        return parse_json(path.read_bytes())
     if name not in manifest.results:  # it is about to be written again
         return None
     try:
-        return json.loads(read_checked(path, manifest.results[name]))
+        return parse_json(read_checked(path, manifest.results[name]))
     except Damaged as damage:
         raise Damaged(f"{damage}: fedloom resume {folder} computes it again.") from None
 
@@ -101,7 +101,7 @@ def read_partition(folder: Path, manifest: Manifest | None) -> Any:
         except Damaged as damage:
             raise Damaged(f"{damage}: fedloom resume {folder} writes it again.") from None
     path = folder / PARTITION
-    return json.loads(path.read_bytes()) if path.exists() else {}
+    return parse_json(path.read_bytes()) if path.exists() else {}
 
 
 def _timings(folder: Path) -> list[Record]:
@@ -112,7 +112,7 @@ def _timings(folder: Path) -> list[Record]:
 def _timing(line: bytes) -> Record:
     """A line of the timings; empty if it is not what the run wrote."""
     try:
-        values = json.loads(line)
+        values = parse_json(line)
         said = values.pop("digest", None)
         whole = said is None or said == digest_of(compact_json(values))
         return {"round": int(values["round"]), "seconds": float(values["seconds"]), **values} if whole else {}
@@ -125,7 +125,7 @@ def _parse(path: Path, lines: list[bytes]) -> list[Record]:
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            records.append(json.loads(line))
+            records.append(parse_json(line))
         except ValueError:
             if number < len(lines):
                 raise FedloomError(

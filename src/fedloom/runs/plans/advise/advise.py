@@ -20,6 +20,7 @@ from typing import Any
 
 from fedloom.core.arguments import real_number
 from fedloom.core.errors import FedloomError
+from fedloom.core.json_text import parse_json
 from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters
 from fedloom.core.task import Task
@@ -297,10 +298,10 @@ class Screening:
 def _seconds(folder: Path) -> tuple[float, float]:
     """How long a run took, and how much of that was not spent in its rounds."""
     path = folder / "timings.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = [parse_json(line) for line in path.read_text().splitlines()] if path.exists() else []
     rounds = sum(float(line["seconds"]) for line in lines if line["round"])
     whole = folder / "seconds.json"  # missing if the process stopped just after the run ended
-    seconds = float(json.loads(whole.read_text())) if whole.exists() else rounds
+    seconds = float(parse_json(whole.read_text())) if whole.exists() else rounds
     return max(seconds, rounds), max(seconds - rounds, 0.0)
 
 

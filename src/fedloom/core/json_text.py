@@ -1,0 +1,18 @@
+"""JSON that may come from anywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text; a ``ValueError`` if it is none, or has more brackets inside brackets than Python reads.
+
+    Args:
+        text: The text.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
