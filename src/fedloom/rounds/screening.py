@@ -9,14 +9,14 @@ also be clipped: it counts, with a smaller change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.declarations import Update
+from fedloom.core.declarations import Declaration, Update
 from fedloom.core.message import Wave
 from fedloom.rounds.channel import base_of
 from fedloom.rounds.jobs import Job, Tensors
@@ -55,6 +55,14 @@ class Say:
 
     samples: Tensor
     weights: Tensor
+
+    def about(self, declared: Declaration) -> Say:
+        """The same about one tensor: where the server needs each client's value, every client has as much to say.
+
+        Args:
+            declared: What the tensor is.
+        """
+        return replace(self, weights=torch.full_like(self.weights, 1 / len(self.weights))) if declared.single else self
 
 
 class Screen(Protocol):

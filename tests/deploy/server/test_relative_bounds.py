@@ -87,6 +87,19 @@ def test_every_tensor_is_compared_whatever_it_is(method, name, shape):
     assert list(RelativeBounds(10).judge(method, wave, {name: values}, EVEN[5], {}).refused) == [2]
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "passes"),
+    [(fl.FedAvg(), "row", True), (fl.FedU(), "row", False), (fl.FedProto(), "prototypes", False)],
+)
+def test_who_claims_one_sample_may_move_further_only_where_samples_count(method, name, passes):
+    """In a mean by samples it has little to say; where the server uses each client's value, as much as anybody."""
+    samples = torch.tensor([1000, 1000, 1000, 1000, 1])
+    values = torch.zeros(5, 4) + torch.tensor([1.0, 1.0, 1.0, 1.0, 900.0])[:, None] / 2
+    wave = Wave(list(range(5)), Message({"row": torch.zeros(4)}))
+    verdict = RelativeBounds(50).judge(method, wave, {name: values}, Say(samples, samples / samples.sum()), {})
+    assert (4 not in verdict.refused) == passes
+
+
 def test_single_numbers_have_the_scale_one_and_counts_are_not_compared():
     wave = Wave(list(range(4)), Message({"row": ROW}))
     bounds, losses = RelativeBounds(10), torch.tensor([1e-9, 1e-9, 1e-9, 5.0])

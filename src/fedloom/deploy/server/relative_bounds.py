@@ -50,13 +50,15 @@ class RelativeBounds:
         refused: dict[int, str] = {}
         sizes: dict[str, Tensor] = {}
         usual: dict[str, Tensor] = {}
+        heard: dict[str, Say] = {}
         for name in replies:
             declared = algorithm.declaration(name, wave.message)
             if isinstance(declared, Statistic | Scalar) and declared.counts:
                 continue  # samples may be very unevenly spread: they are compared with what the site announced
             own = sizes[name] = change_norms(algorithm, wave.message, replies, name)
-            usual[name] = usual_sizes(algorithm, wave, replies, name, own, say, before.get(name))
-            most = usual[name] * (room(say) if len(own) >= FEWEST else 1.0)
+            heard[name] = say.about(declared)
+            usual[name] = usual_sizes(algorithm, wave, replies, name, own, heard[name], before.get(name))
+            most = usual[name] * (room(heard[name]) if len(own) >= FEWEST else 1.0)
             verb = "moved by" if isinstance(declared, Model | Update) else "has the size"
             for place in (own > self.factor * most).nonzero().flatten().tolist():
                 ratio = float(own[place] / most[place])
@@ -71,7 +73,7 @@ class RelativeBounds:
         clipped: dict[int, str] = {}
         scales: dict[str, Tensor] = {}
         for name, own in sizes.items():
-            found = self.clip.scales(algorithm, wave, replies, name, own, usual[name], say, fine)
+            found = self.clip.scales(algorithm, wave, replies, name, own, usual[name], heard[name], fine)
             if found is not None:
                 scales[name] = found.scales
                 clipped |= {place: why for place, why in found.reasons.items() if place not in clipped}
