@@ -148,6 +148,15 @@ def test_who_was_left_out_is_shown_with_round_site_and_reason() -> None:
     )
 
 
+def test_what_counts_with_less_is_told_apart_from_what_is_left_out() -> None:
+    run = history([0.1, 0.6])
+    run.records[1]["remarks"] = [{"client": 2, "name": "west", "what": "clipped", "reason": "moved by 9"}]
+    text = report_page({"fedavg": [run]})
+    assert '<h2 id="remarks">' in text
+    assert "<td>1</td><td>west</td><td>clipped</td><td>moved by 9</td>" in text
+    assert 'id="left-out"' not in text
+
+
 @pytest.mark.slow
 def test_a_run_that_leaves_out_thousands_shows_the_first_and_says_so() -> None:
     run = history([0.1, 0.6])

@@ -22,7 +22,7 @@ STATUS = Status(
         Curve("global_model/global_test/accuracy", "B", "%", True),
     ],
     bytes_up=7, bytes_down=9, began=0.0, last_record=90.0, round_seconds=2.5,
-    participants=[Participant("north", True, 95.0), Participant(EVIL, False)], clients=2,
+    participants=[Participant("north", True, 95.0), Participant(EVIL, False, clipped=3)], clients=2,
     left_out_counts={("north", "late"): 2, (EVIL, "invalid"): 1}, certificates={"server": 20, EVIL: -1},
 )  # fmt: skip
 
@@ -55,6 +55,7 @@ def test_names_cannot_break_out_of_their_labels():
     found = samples(STATUS, 100.0)
     assert found["fedloom_site_connected", EVIL] == 0
     assert found["fedloom_left_out_total", EVIL, "invalid"] == 1
+    assert found["fedloom_clipped_total", EVIL] == 3
     assert found["fedloom_certificate_days", EVIL] == -1
     assert found["fedloom_info", "server", EVIL, "", ""] == 1
 

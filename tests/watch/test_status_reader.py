@@ -125,12 +125,16 @@ def test_who_was_left_out_is_counted_by_kind_of_reason(tmp_path):
     write_run(tmp_path / "r", 0, of=9)
     reasons = ["not connected", "no answer within 5 s", "reply/row has numbers that are not finite"]
     left = [{"client": 1, "name": "y", "what": "update", "reason": reason} for reason in reasons]
-    append_record(tmp_path / "r", record(1, excluded=left, lost=[2]), 0.1)
+    clip = {"client": 0, "name": "y", "what": "clipped", "reason": "moved by 9"}
+    remarks = [clip, clip, {**clip, "what": "claim"}, "nonsense"]
+    append_record(tmp_path / "r", record(1, excluded=left, lost=[2], remarks=remarks), 0.1)
     found = read(tmp_path / "r")
     assert dict(found.left_out_counts) == {
         ("y", "away"): 1, ("y", "late"): 1, ("y", "invalid"): 1, ("2", "upload failed"): 1
     }  # fmt: skip
     assert [one.left_out for one in found.participants] == [0, 3, 1]
+    assert len(found.remarks) == 3
+    assert sum(one.clipped for one in found.participants) == 2  # counted apart
 
 
 def test_nothing_of_a_folder_from_elsewhere_is_believed(tmp_path):

@@ -64,11 +64,11 @@ class Participant:
         last_round: The last round that it took part in.
         rounds: In how many rounds it took part.
         left_out: How often it was left out.
-        clipped: How often its change was clipped.
         train: How many training samples it has.
         test: How many test samples it has.
         version: Its version of Fedloom.
         certificate_days: For how many more days its certificate is valid.
+        clipped: How often its change was clipped.
     """
 
     name: str
@@ -78,11 +78,11 @@ class Participant:
     last_round: int | None = None
     rounds: int = 0
     left_out: int = 0
-    clipped: int = 0
     train: int | None = None
     test: int | None = None
     version: str = ""
     certificate_days: int | None = None
+    clipped: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ from fedloom.cli.deploy.status_view import status_lines, status_table, status_va
 from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import SiteSettings, to_toml
 from fedloom.runs.folder.metrics_file import append_record
-from fedloom.watch.status import LeftOut, Participant, Status
+from fedloom.watch.status import LeftOut, Participant, Remark, Status
 from fedloom.watch.status_reader import StatusReader
 from support.waiting import LIMIT
 from support.watched_runs import record, write_server
 
 ONE = {"client": 0, "name": "north", "what": "update", "reason": "reply/row has numbers that are not finite"}
+CLIP = {"client": 0, "name": "north", "what": "clipped", "reason": "moved by 9"}
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_a_site_that_ran(site):
 
 def test_a_server_that_is_down_tells_of_its_run(server):
     append_record(server / "run", {"round": 1, "metrics": {"a": 1.0}}, 0.1)
-    append_record(server / "run", {"round": 2, "metrics": {"a": 2.0}, "excluded": [ONE]}, 0.1)
+    append_record(server / "run", {"round": 2, "metrics": {"a": 2.0}, "excluded": [ONE], "remarks": [CLIP]}, 0.1)
     (server / "run" / "outcome.json").write_text(json.dumps({"error": "round 3 was abandoned"}))
     found = values(server)
     assert found.pop("days_left") == {}
@@ -81,8 +82,10 @@ def test_a_server_that_is_down_tells_of_its_run(server):
         "round": 2,
         "metrics": {"a": 2.0},
         "excluded": [{"round": 2, **ONE}],
+        "remarks": [{"round": 2, "name": "north", "what": "clipped", "reason": "moved by 9"}],
         "outcome": {"error": "round 3 was abandoned"},
     }
+    assert "  round 2: north (clipped): moved by 9" in status_lines(StatusReader(server).read())
 
 
 def test_a_broken_audit_log_is_in_the_status(server):
@@ -96,6 +99,7 @@ def test_the_table_has_every_site_with_its_last_sign_of_life_as_text():
         "server", "/x", "[b]fedavg[/b]", "running", round=3, rounds=10, participants=[site], clients=1, serving=True,
         metrics={"global_model/global_test/accuracy": 0.75}, last_record=99.0, round_seconds=1.0,
         left_out=[LeftOut(3, "[red]north[/]", "update", "late")],
+        remarks=[Remark(3, "[red]north[/]", "clipped", "moved by 9")],
     )  # fmt: skip
     page = io.StringIO()
     Console(file=page, width=140).print(status_table(status, 100.0))
@@ -105,6 +109,7 @@ def test_the_table_has_every_site_with_its_last_sign_of_life_as_text():
         assert cell in text
     assert "global_model/global_test/accuracy: 0.75" in text
     assert "round 3: [red]north[/] left out of 'update': late" in text
+    assert "round 3: [red]north[/] (clipped): moved by 9" in text
 
 
 @pytest.mark.slow
