@@ -77,7 +77,7 @@ def exchange(
         wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
         jobs, results = drop_places(jobs, results, refused)
     merged, decoded = _join(run, wave, jobs, results)
-    say = Say(merged["samples"], run.weigh(merged["samples"], merged["steps"]))
+    say = _say(run, merged)
     verdict = run.screen.judge(run.algorithm, wave, decoded, say, state.norms)
     refused = {**run.algorithm.refusals(wave.message, decoded), **verdict.refused}
     scales = verdict.scales
@@ -90,18 +90,18 @@ def exchange(
         wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
         jobs, results = drop_places(jobs, results, refused)
         merged, decoded = _join(run, wave, jobs, results)
+        say = _say(run, merged)
     decoded = clip_changes(run.algorithm, wave, decoded, scales)
     ledger.norms.append(verdict.norms)
     for job, result in zip(jobs, results, strict=True):
         state.client_states.write(job.ids, with_prefix(result, "kept/"))
     ledger.receive(wave, merged, run.algorithm.communicates)
-    samples = merged["samples"]
     replies = Replies(
         ids=wave.ids,
         tensors=decoded,
-        samples=samples,
+        samples=say.samples,
         steps=merged["steps"],
-        weights=run.weigh(samples, merged["steps"]),
+        weights=say.weights,
         shares=participants.shares[torch.tensor(wave.ids, dtype=torch.int64)],
         aggregator=run.aggregator,
         clients=len(participants.clients),
@@ -110,6 +110,11 @@ def exchange(
     if run.hostile is not None:
         ledger.findings |= run.hostile.findings(wave, replies)
     return replies
+
+
+def _say(run: Composition, merged: Tensors) -> Say:
+    """How much each client of a wave has to say."""
+    return Say(merged["samples"], run.weigh(merged["samples"], merged["steps"]))
 
 
 def _join(run: Composition, wave: Wave, jobs: list[Job], results: list[Tensors]) -> tuple[Tensors, Tensors]:

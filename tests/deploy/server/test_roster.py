@@ -286,3 +286,19 @@ def test_a_huge_claim_is_cut_and_said_once(claim, counts, why):
     assert client == 1
     assert re.match(f"announces {claim:,} training samples; {counts} of them count {why}", text)
     assert everyone.take_remarks() == []
+
+
+def test_a_size_that_the_operator_states_is_believed_up_to_there():
+    transport, everyone = roster(sizes={"south": 10**6}, max_share=1.0)
+    transport.meddle = answer_with(1, train=10**6)
+    everyone.wait_for_all(lambda _: None)
+    assert everyone.counted == everyone.sizes
+    transport.meddle, transport.since[1] = answer_with(1, train=10**9), 2.0
+    everyone.present()
+    assert everyone.counted[1].train == 10**6
+    assert "(the size that deploy.toml states under [sizes])" in everyone.take_remarks()[-1][1]
+
+
+def test_a_size_of_a_site_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="sizes names nowhere, which is no training site"):
+        roster(sizes={"nowhere": 5})
