@@ -28,8 +28,9 @@ demo: .venv/runtime
 	$(BIN)/fedloom compare --task digits --clients 20 --alpha 0.1 --rounds 20 --seeds 3 --workers 2 --out demo \
 	    local fedavg scaffold fedseq fedrep ditto fedavg+fedpredict
 
+# Three workers on two cores: those that play deployments mostly wait.
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 quick: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'

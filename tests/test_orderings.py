@@ -23,7 +23,7 @@ def real_data(monkeypatch):
 
 
 def needs(name: str) -> None:
-    if not DATASETS[name].present():
+    if not DATASETS[name].is_present():
         pytest.skip(f"the data of {name} are not in {DATA_FOLDER}")
 
 

@@ -197,7 +197,7 @@ def test_another_format_is_refused(blueprint: Blueprint, tmp_path: Path) -> None
     save(tmp_path / "model", blueprint)
     path = tmp_path / "model" / "model.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 3}))
-    with pytest.raises(FedloomError, match="format 3, but this Fedloom reads format 2"):
+    with pytest.raises(FedloomError, match="format 3, this one knows 2"):
         load_model(tmp_path / "model")
 
 

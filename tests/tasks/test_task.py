@@ -32,7 +32,7 @@ CLIENTS = {"mnist": 100, "cifar10-cnn": 500}  # elsewhere five
 
 def require_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = dataset(BUILDERS[name].data)
-    if not entry.present(DATA_FOLDER):
+    if not entry.is_present(DATA_FOLDER):
         pytest.skip(f"{name}: no {entry.file} in the data folder")
     monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
 
