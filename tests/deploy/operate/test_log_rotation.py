@@ -35,15 +35,16 @@ def test_all_large_logs_of_a_participant_are_rotated_and_small_ones_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_rotation, "LARGEST", 10)
-    for name in ("logs/superlink.log", "logs/nginx.log", "proxy/access.log", "proxy/error.log", "logs/notes.txt"):
+    logs = ("logs/superlink.log", "logs/nginx.log", "proxy/access.log", "proxy/error.log", "policy.jsonl")
+    for name in (*logs, "logs/notes.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x" * 11)
     (tmp_path / "logs/site.log").write_text("x" * 10)
     LogRotation(tmp_path).check()
     sizes = {str(path.relative_to(tmp_path)): path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()}
     assert sizes == {
-        **dict.fromkeys(("logs/superlink.log", "logs/nginx.log", "proxy/access.log", "proxy/error.log"), 0),
-        **dict.fromkeys(("logs/superlink.log.1", "logs/nginx.log.1", "proxy/access.log.1", "proxy/error.log.1"), 11),
+        **dict.fromkeys(logs, 0),
+        **{f"{name}.1": 11 for name in logs},
         "logs/notes.txt": 11,
         "logs/site.log": 10,
     }

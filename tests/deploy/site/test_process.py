@@ -19,6 +19,7 @@ from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
 from fedloom.deploy import saved_model as saved
+from fedloom.deploy.audit_log import read_audit
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.settings import PolicySettings, SiteData, SiteSettings, to_toml
 from fedloom.deploy.site.process import SiteProcess, main
@@ -242,3 +243,13 @@ def test_a_folder_that_is_not_whole_ends_with_one_sentence(tmp_path, capsys, bre
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
     assert len(lines) == 1
     assert re.search(says, lines[0])
+
+
+def test_a_server_cannot_fill_the_audit_log_with_rounds_that_are_refused(tmp_path):
+    site = open_site(tmp_path)
+    for number in range(900, 920):
+        answer, _ = ask(site, "update", shared_tensors(), round=number)
+        assert "beyond" in answer.error
+    found = [entry for entry in read_audit(site.folder).entries if entry["what"] == "request refused"]
+    assert len(found) == 1
+    assert len((site.folder / "policy.jsonl").read_text().splitlines()) == 20

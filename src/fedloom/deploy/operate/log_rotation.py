@@ -11,6 +11,8 @@ import shutil
 import time
 from pathlib import Path
 
+REFUSALS = "policy.jsonl"
+"""What a site has refused; a server that asks on and on makes it grow."""
 LARGEST = 16 << 20
 """Bytes of a log that make it an old one."""
 KEPT = 3
@@ -51,8 +53,8 @@ class LogRotation:
         if time.monotonic() < self.next:
             return
         self.next = time.monotonic() + EVERY
-        for place in ("logs", "proxy"):
-            for log in (self.folder / place).glob("*.log"):
-                with contextlib.suppress(OSError):  # a full disk: the log goes on, and the next check tries again
-                    if log.stat().st_size > LARGEST:
-                        rotate(log)
+        logs = [log for place in ("logs", "proxy") for log in (self.folder / place).glob("*.log")]
+        for log in [*logs, self.folder / REFUSALS]:
+            with contextlib.suppress(OSError):  # a full disk: the log goes on, and the next check tries again
+                if log.stat().st_size > LARGEST:
+                    rotate(log)

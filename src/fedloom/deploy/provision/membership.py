@@ -20,7 +20,7 @@ from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import folders, readmes
 from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, public_key_of
-from fedloom.deploy.provision.change_files import change_files, finish_change
+from fedloom.deploy.provision.change_files import CHANGE, change_files, finish_change
 from fedloom.deploy.provision.key_request import KeyRequest, read_request
 from fedloom.deploy.provision.renewed_files import RENEWED
 from fedloom.deploy.provision.signature import (
@@ -126,6 +126,11 @@ def add(
         draft.rename(place)
         change_files(home, with_signature(home, theirs, signer))
     except OSError as error:
+        if (home / CHANGE).exists():  # the server's change is decided, and is finished when there is room
+            raise FedloomError(
+                f"{home} cannot be written ({error.strerror}): make room; the next command finishes it, and {place} is "
+                "the site's folder."
+            ) from error
         for path in (draft, place):
             shutil.rmtree(path, ignore_errors=True)
         raise FedloomError(f"{place} cannot be written ({error.strerror}): make room, or choose another.") from error

@@ -32,7 +32,7 @@ from fedloom.methods.registry import METHODS, canonical_method
 from fedloom.rounds.client_runtime import ClientRuntime
 
 LOG = "policy.jsonl"
-"""The site's record of what it refused: a line each, only ever appended."""
+"""The site's record of what it refused: a line each, only ever appended, and rotated like a log."""
 EVALUATIONS: tuple[RequestKind, ...] = ("ask", "score", "global", "judge")
 """Requests whose answers are scores on the site's data."""
 MEASURED = ("received/", "trained/")

@@ -9,6 +9,7 @@ since it may quote data.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -161,10 +162,14 @@ class SiteProcess:
         }
 
     def _record_refusal(self, request: SiteRequest, reason: str) -> None:
-        """Write a refusal to ``policy.jsonl``, and to the audit log if it is the first of its kind and reason."""
+        """Write a refusal to ``policy.jsonl``, and to the audit log if it is the first of its kind and reason.
+
+        Numbers in a reason are the server's, which could fill the audit log with them: they do not make it another one.
+        """
         log_refusal(self.folder, request, reason)
-        if (request.kind, reason) not in self.audited_refusals:
-            self.audited_refusals.add((request.kind, reason))
+        kind = (request.kind, re.sub(r"[0-9]+", "0", reason))
+        if kind not in self.audited_refusals:
+            self.audited_refusals.add(kind)
             audit_log.append(self.folder, "request refused", request=request.kind, round=request.round, reason=reason)
 
     def _admit(self, request: SiteRequest) -> None:
