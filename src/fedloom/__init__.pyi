@@ -1,7 +1,18 @@
 """The public names of ``fedloom`` as type checkers and editors see them: ``__init__.py`` imports them lazily."""
 
+from fedloom.aggregation.bulyan import Bulyan as Bulyan
+from fedloom.aggregation.centred_clipping import CentredClipping as CentredClipping
+from fedloom.aggregation.dnc import DnC as DnC
+from fedloom.aggregation.fltrust import FLTrust as FLTrust
+from fedloom.aggregation.foolsgold import FoolsGold as FoolsGold
+from fedloom.aggregation.geometric_median import GeometricMedian as GeometricMedian
+from fedloom.aggregation.krum import Krum as Krum
+from fedloom.aggregation.krum import MultiKrum as MultiKrum
 from fedloom.aggregation.mean import Mean as Mean
 from fedloom.aggregation.median import Median as Median
+from fedloom.aggregation.norm_bounding import NormBounding as NormBounding
+from fedloom.aggregation.robust_rule import RobustRule as RobustRule
+from fedloom.aggregation.robust_rule import ShareRule as ShareRule
 from fedloom.aggregation.server_optimizer import ServerOptimizer as ServerOptimizer
 from fedloom.aggregation.trimmed_mean import TrimmedMean as TrimmedMean
 from fedloom.api.compare import Comparison as Comparison
@@ -12,6 +23,7 @@ from fedloom.api.resume import resume as resume
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.channel.compression.topk import TopK as TopK
 from fedloom.core.adversary import Adversary as Adversary
+from fedloom.core.aggregation_context import AggregationContext as AggregationContext
 from fedloom.core.aggregator import Aggregator as Aggregator
 from fedloom.core.algorithm import Algorithm as Algorithm
 from fedloom.core.algorithm import State as State

@@ -10,7 +10,7 @@ from fedloom.core.errors import FedloomError
 
 
 def test_every_aggregator_runs_from_its_name():
-    task = fl.task("digits", clients=5)
+    task = fl.task("digits", clients=10, communal_per_class=5)
     for name in AGGREGATORS:
         history = fl.run(task, "fedavg", rounds=1, aggregation=name)
         assert history.config["aggregation"]["name"] == name

@@ -4,6 +4,7 @@ import torch
 
 from fedloom.aggregation.mean import Mean
 from fedloom.core.message import Message, Replies, Reply, Wave
+from support.clusters import clients_in_a_plane, server_context
 
 
 def test_a_shared_tensor_costs_once_per_client_and_an_own_one_once():
@@ -50,7 +51,7 @@ def test_replies_are_averaged_with_the_rounds_weights():
         shares=torch.tensor([0.3, 0.1]),
         aggregator=Mean(),
         clients=9,
-        context=None,  # type: ignore[arg-type]
+        context=server_context(clients_in_a_plane(2), 1),
     )
     assert replies.mean("row").tolist() == [2.0, 3.0]
     assert torch.equal(replies["row"], rows)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
-from fedloom.core.server_context import ServerContext
 
 
 @dataclass(frozen=True)
 class Mean(Aggregator):
     """The weighted mean: ``weights @ rows``, in client order."""
 
-    def __call__(self, rows: Tensor, weights: Tensor, context: ServerContext) -> Tensor:
+    def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The weighted mean."""
         return weights @ rows

@@ -14,20 +14,33 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedloom.core.aggregator import Aggregator
-from fedloom.core.server_context import ServerContext
+from fedloom.aggregation.robust_rule import RobustRule
+from fedloom.core.aggregation_context import AggregationContext
+
+
+def coordinate_median(rows: Tensor) -> Tensor:
+    """The median of each coordinate; of an even number of rows the mean of the two in the middle.
+
+    Args:
+        rows: A row per client.
+    """
+    ordered, half = rows.sort(dim=0).values, len(rows) // 2
+    return ordered[half] if len(rows) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 @dataclass(frozen=True)
-class Median(Aggregator):
-    """The median of each coordinate; every client counts alike."""
+class Median(RobustRule):
+    """The median of each coordinate; every client counts alike.
+
+    Args:
+        bucket: How many clients are averaged before the rule sees them.
+    """
 
     @property
     def least_clients(self) -> int:
-        """Three: the median of two is their mean."""
-        return 3
+        """Three buckets: the median of two rows is their mean."""
+        return 2 * self.bucket + 1
 
-    def __call__(self, rows: Tensor, weights: Tensor, context: ServerContext) -> Tensor:
+    def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The coordinate-wise median."""
-        ordered, half = rows.sort(dim=0).values, len(rows) // 2
-        return ordered[half] if len(rows) % 2 else (ordered[half - 1] + ordered[half]) / 2
+        return coordinate_median(rows)

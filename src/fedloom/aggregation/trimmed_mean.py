@@ -10,38 +10,24 @@ Yin, Chen, Ramchandran and Bartlett, Byzantine-Robust Distributed Learning: Towa
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedloom.core.aggregator import Aggregator
-from fedloom.core.errors import FedloomError
-from fedloom.core.server_context import ServerContext
+from fedloom.aggregation.robust_rule import ShareRule
+from fedloom.core.aggregation_context import AggregationContext
 
 
 @dataclass(frozen=True)
-class TrimmedMean(Aggregator):
+class TrimmedMean(ShareRule):
     """The mean of each coordinate without its largest and smallest values; every client counts alike.
 
     Args:
         share: The share of clients that is left out at either end; below 0.5.
+        bucket: How many clients are averaged before the rule sees them.
     """
 
-    share: float = 0.2
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.share < 0.5:
-            raise FedloomError(
-                f"trimmedmean: share={self.share}: the share left out at either end must be at least 0 and below 0.5."
-            )
-
-    @property
-    def least_clients(self) -> int:
-        """As many as make the share at least one client."""
-        return math.ceil(1 / self.share - 1e-9) if self.share else 1
-
-    def __call__(self, rows: Tensor, weights: Tensor, context: ServerContext) -> Tensor:
+    def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The coordinate-wise trimmed mean."""
-        out = int(self.share * len(rows) + 1e-9)
+        out = self.hostile(len(rows))
         return rows.sort(dim=0).values[out : len(rows) - out].mean(0)

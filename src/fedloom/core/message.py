@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from fedloom.core.aggregation_context import AggregationContext, AggregatorMemory
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
@@ -134,6 +135,8 @@ class Replies:
         aggregator: How many rows become one.
         clients: How many clients may take part in all.
         context: What the server may use in this round.
+        origins: What the clients started from, by the names of replies that are weights: one row, or one per client.
+        memory: What the aggregator remembers.
     """
 
     ids: list[int]
@@ -145,17 +148,23 @@ class Replies:
     aggregator: Aggregator
     clients: int
     context: ServerContext
+    origins: Mapping[str, Tensor] = field(default_factory=dict)
+    memory: AggregatorMemory = field(default_factory=AggregatorMemory)
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
 
-    def mean(self, name: str) -> Tensor:
+    def mean(self, name: str, group: int | None = None) -> Tensor:
         """The rows of all clients as one, by the run's aggregator and weights.
 
         Args:
             name: The name of the reply's tensor.
+            group: The number of the group of clients, in methods that have a model for each: an aggregator remembers
+                each group apart.
         """
-        return self.combine(self.tensors[name], self.weights)
+        memory = self.memory.of(name if group is None else f"{name}.{group}")
+        context = AggregationContext.of(self.context, self.ids, self.origins.get(name), memory)
+        return self._aggregate(self.tensors[name], self.weights, context)
 
     def combine(self, rows: Tensor, weights: Tensor) -> Tensor:
         """Any rows as one, by the run's aggregator; the weights sum to one.
@@ -164,7 +173,10 @@ class Replies:
             rows: A row per client.
             weights: The weights of the rows; they sum to one.
         """
-        row = self.aggregator(rows, weights, self.context)
+        return self._aggregate(rows, weights, AggregationContext.of(self.context))
+
+    def _aggregate(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
+        row = self.aggregator(rows, weights, context)
         if not isinstance(row, Tensor) or row.shape != rows.shape[1:]:
             made = tuple(row.shape) if isinstance(row, Tensor) else repr(row)
             raise FedloomError(
@@ -191,4 +203,5 @@ class Replies:
             steps=self.steps[places],
             weights=weights / weights.sum(),
             shares=self.shares[places],
+            origins={name: row if row.dim() == 1 else row[places] for name, row in self.origins.items()},
         )

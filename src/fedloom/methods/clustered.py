@@ -52,7 +52,7 @@ def cluster_means(rows: Tensor, replies: Replies, cluster: Tensor) -> Tensor:
     """The mean row of each cluster's clients; a cluster without replies keeps its row."""
     new = rows.clone()
     for number in sorted(set(cluster.tolist())):
-        new[number] = replies.only(cluster == number).mean("row")
+        new[number] = replies.only(cluster == number).mean("row", group=number)
     return new
 
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from fedloom.core.aggregation_context import AggregatorMemory
+from fedloom.core.declarations import Model
 from fedloom.core.errors import Abandoned, Diverged
 from fedloom.core.message import Replies, Wave
 from fedloom.core.server_context import ServerContext
+from fedloom.rounds.channel import base_of
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.run_state import RunState
@@ -32,6 +35,8 @@ class Ledger:
     """What an adversary found, by the names of the records."""
     norms: list[Mapping[str, float]] = field(default_factory=list)
     """The usual sizes of replies, exchange by exchange, as far as the run's screen remembers them."""
+    memory: AggregatorMemory = field(default_factory=AggregatorMemory)
+    """What the run's aggregator remembers."""
 
     def send(self, wave: Wave) -> None:
         """Add the bytes that a wave sends to its clients, including those that will not answer."""
@@ -106,6 +111,8 @@ def exchange(
         aggregator=run.aggregator,
         clients=len(participants.clients),
         context=context,
+        origins=_origins(run, wave, decoded),
+        memory=ledger.memory,
     )
     if run.hostile is not None:
         ledger.findings |= run.hostile.findings(wave, replies)
@@ -123,6 +130,13 @@ def _join(run: Composition, wave: Wave, jobs: list[Job], results: list[Tensors])
     sent = [{name: t for name, t in result.items() if not name.startswith("kept/")} for result in results]
     merged = nothing | merge(jobs, sent)
     return merged, run.channel.decode(with_prefix(merged, "reply/"), wave.message)
+
+
+def _origins(run: Composition, wave: Wave, decoded: Tensors) -> dict[str, Tensor]:
+    """What clients started from, by the names of their replies that are weights."""
+    weights = [n for n in decoded if isinstance(run.algorithm.declaration(n, wave.message), Model)]
+    found = {name: base_of(run.algorithm, name, wave.message, decoded) for name in weights}
+    return {name: row for name, row in found.items() if row is not None}
 
 
 def _leave_out(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.algorithm import Round, State
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.client_selection import select_clients
@@ -26,12 +27,12 @@ from fedloom.rounds.scoring import is_scored, local_metrics
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
     """Do what a method does once before its first round: change ``state`` and return the record of round 0."""
     engine.begin(0)
-    context, ledger = run.context(0), Ledger()
+    context, ledger = run.context(0), Ledger(memory=AggregatorMemory(state.aggregator))
     prelude = run.algorithm.prelude(state.server, context)
     if prelude is not None:
         server = _drive(run, engine, state, prelude, context, ledger, measure=False)
         check_state(run.algorithm, server)
-        state.server = server
+        state.server, state.aggregator = server, ledger.memory.tensors()
         state.remember(ledger.norms)
     return _record(0, ledger, ledger.findings)
 
@@ -40,7 +41,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     """Play one round: change ``state`` and return the round's record, without scores of the new model."""
     number = state.round + 1
     engine.begin(number)
-    context, ledger = run.context(number), Ledger()
+    context, ledger = run.context(number), Ledger(memory=AggregatorMemory(state.aggregator))
     choice = select_clients(run, engine, state, context, ledger)
     measure = is_scored(run, number) and run.algorithm.communicates
     waves = run.algorithm.play(state.server, choice.places, context)
@@ -53,6 +54,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     metrics = local_metrics(run, number, ledger.measured) if measure else {}
     check_values(run, number, metrics.values())
     state.server, state.round, state.selection = server, number, dict(choice.state)
+    state.aggregator = ledger.memory.tensors()
     state.remember(ledger.norms)
     return _record(number, ledger, metrics | ledger.findings, choice.lost)
 

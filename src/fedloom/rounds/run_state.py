@@ -18,7 +18,8 @@ from fedloom.rounds.method_check import check_state
 class RunState:
     """The state after a round: the server's, the server optimiser's, the clients' and the selector's.
 
-    ``norms`` are the usual sizes of the replies so far, where the run's screen remembers them.
+    ``norms`` are the usual sizes of the replies so far, where the run's screen remembers them; ``aggregator`` is what
+    the run's aggregator remembers.
     """
 
     round: int
@@ -27,6 +28,7 @@ class RunState:
     client_states: ClientStates = field(default_factory=lambda: ClientStates(0))
     selection: dict[str, Tensor] = field(default_factory=dict)
     norms: dict[str, Tensor] = field(default_factory=dict)
+    aggregator: dict[str, Tensor] = field(default_factory=dict)
 
     def remember(self, exchanges: Iterable[Mapping[str, float]]) -> None:
         """Append the usual sizes of a round's replies, exchange by exchange."""
@@ -37,11 +39,11 @@ class RunState:
 
     def copy(self) -> RunState:
         """The same state, which later rounds do not change."""
-        server, optimizer, selection, norms = (
+        server, optimizer, selection, norms, aggregator = (
             {name: tensor.clone() for name, tensor in tensors.items()}
-            for tensors in (self.server, self.optimizer, self.selection, self.norms)
+            for tensors in (self.server, self.optimizer, self.selection, self.norms, self.aggregator)
         )
-        return RunState(self.round, server, optimizer, self.client_states.copy(), selection, norms)
+        return RunState(self.round, server, optimizer, self.client_states.copy(), selection, norms, aggregator)
 
 
 def initial_state(run: Composition) -> RunState:

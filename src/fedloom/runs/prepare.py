@@ -173,6 +173,7 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
             f"{name} does not aggregate its clients' models, so the aggregator {aggregator} would change nothing: "
             "leave it out."
         )
+    config.aggregation.check(algorithm, task)
     if config.channel and not algorithm.sends_updates:
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
     for number, step in enumerate(config.channel):

@@ -202,7 +202,8 @@ class FedSeq(Algorithm):
         self, rows: Tensor, ids: list[int], server: State, context: ServerContext
     ) -> Generator[Wave, Replies, Replies]:
         """Take rows along some chains, a row per chain; the rows at their ends are the chains' replies."""
-        groups, rows, steps = self.groups(server), rows.clone(), torch.zeros(len(ids), dtype=torch.int64)
+        groups, steps = self.groups(server), torch.zeros(len(ids), dtype=torch.int64)
+        origins, rows = {"row": rows}, rows.clone()
         for turn in range(self.passes):
             orders = [self.order(groups[group], group, turn, context) for group in ids]
             for place in range(max(len(order) for order in orders)):
@@ -222,8 +223,16 @@ class FedSeq(Algorithm):
             raise Abandoned("no client of any chain answered")
         samples = torch.stack([context.samples[torch.tensor(groups[group])].sum() for group in ids])
         weights, shares = context.weigh(samples, steps), torch.full((len(ids),), 1 / replies.clients)
-        sent = {"row": rows}
-        return replace(replies, ids=ids, tensors=sent, samples=samples, steps=steps, weights=weights, shares=shares)
+        return replace(
+            replies,
+            ids=ids,
+            tensors={"row": rows},
+            samples=samples,
+            steps=steps,
+            weights=weights,
+            shares=shares,
+            origins=origins,
+        )
 
     def order(self, members: list[int], group: int, turn: int, context: ServerContext) -> list[int]:
         """A chain's members in the order of one pass, without those that drop out."""

@@ -206,15 +206,16 @@ def _server_tensors(state: RunState) -> dict[str, Tensor]:
     tensors |= {f"server/{name}": tensor for name, tensor in state.server.items()}
     tensors |= {f"optimizer/{name}": tensor for name, tensor in state.optimizer.items()}
     tensors |= {f"norms/{name}": tensor for name, tensor in state.norms.items()}
+    tensors |= {f"aggregator/{name}": tensor for name, tensor in state.aggregator.items()}
     return tensors | {f"selection/{name}": tensor for name, tensor in state.selection.items()}
 
 
 def _state(tensors: Mapping[str, Tensor], clients: int) -> RunState:
     """The state that ``_server_tensors`` described, without what clients kept."""
-    server, optimizer, selection, norms = (
-        select_prefix(tensors, prefix) for prefix in ("server/", "optimizer/", "selection/", "norms/")
+    server, optimizer, selection, norms, aggregator = (
+        select_prefix(tensors, prefix) for prefix in ("server/", "optimizer/", "selection/", "norms/", "aggregator/")
     )
-    return RunState(int(tensors["round"]), server, optimizer, ClientStates(clients), selection, norms)
+    return RunState(int(tensors["round"]), server, optimizer, ClientStates(clients), selection, norms, aggregator)
 
 
 def _save_kept(folder: Path, number: str, keep: ClientStates, before: Manifest) -> dict[str, str]:

@@ -1,0 +1,58 @@
+"""Centred clipping: every client moves the last round's change, but each by at most a radius.
+
+``v <- v + mean_i((x_i - v) * min(1, radius / |x_i - v|))``, starting from the change of the round before, a few times.
+
+Karimireddy, He and Jaggi, Learning from History for Byzantine Robust Optimization, ICML 2021,
+https://arxiv.org/abs/2012.10333, algorithm 2. The paper's clients send momenta; here they send changes of local
+training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.aggregation.changes import changes_of, clipped, moved_by
+from fedloom.aggregation.median import coordinate_median
+from fedloom.aggregation.robust_rule import RobustRule
+from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.errors import FedloomError
+
+
+@dataclass(frozen=True)
+class CentredClipping(RobustRule):
+    """The change of the last round, moved by every client, by at most a radius; every client counts alike.
+
+    Args:
+        radius: How far a client may lie from the centre; by default the median distance of the round.
+        iterations: How often the centre is moved.
+        bucket: How many clients are averaged before the rule sees them.
+    """
+
+    radius: float | None = None
+    iterations: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.radius is not None and not self.radius > 0) or self.iterations < 1:
+            raise FedloomError(
+                f"centredclipping: radius={self.radius}, iterations={self.iterations}: the radius must be positive, "
+                "and there must be at least one iteration."
+            )
+
+    def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
+        """The rule on changes; its result is where the next round starts."""
+        change = super().__call__(changes_of(rows, context), weights, context)
+        context.memory["centre"] = change
+        return moved_by(change, context)
+
+    def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
+        """The centre, moved by the clipped differences to it."""
+        centre = context.memory.get("centre", torch.zeros_like(rows[0]))
+        for _ in range(self.iterations):
+            away = rows - centre
+            radius = coordinate_median(away.norm(dim=1)) if self.radius is None else self.radius
+            centre = centre + clipped(away, radius).mean(0)
+        return centre

@@ -1,0 +1,76 @@
+"""Krum and Multi-Krum: the rows that lie closest to their neighbours.
+
+The score of a row is the sum of its squared distances to its n - f - 2 nearest others, where f of the n rows may be
+hostile. Krum takes the row with the lowest score as it is; Multi-Krum averages the rows with the lowest scores. Of
+equal scores the first client's counts. Both need n >= 2f + 3.
+
+Blanchard, El Mhamdi, Guerraoui and Stainer, Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent,
+NeurIPS 2017, https://arxiv.org/abs/1703.02757, section 4 and section 5 (Multi-Krum).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedloom.aggregation.distances import compared_columns, squared_distances
+from fedloom.aggregation.robust_rule import ShareRule
+from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.errors import FedloomError
+
+
+def krum_scores(distances: Tensor, hostile: int) -> Tensor:
+    """The score of each row: the sum of its squared distances to its n - f - 2 nearest others.
+
+    Args:
+        distances: The squared distance of each pair of rows.
+        hostile: How many rows may be hostile (f).
+    """
+    nearest = max(1, len(distances) - hostile - 2)
+    return distances.sort(dim=1).values[:, 1 : 1 + nearest].sum(1)  # the first distance is that to itself
+
+
+@dataclass(frozen=True)
+class Krum(ShareRule):
+    """The row that lies closest to its neighbours; every client counts alike.
+
+    Args:
+        share: The share of the clients that may be hostile.
+        bucket: How many clients are averaged before the rule sees them.
+    """
+
+    needs: ClassVar[tuple[int, int]] = (2, 3)
+
+    def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
+        """The row with the lowest score."""
+        distances = squared_distances(compared_columns(rows, context))
+        return rows[krum_scores(distances, self.hostile(len(rows))).argmin()]
+
+
+@dataclass(frozen=True)
+class MultiKrum(ShareRule):
+    """The mean of the rows that lie closest to their neighbours; every client counts alike.
+
+    Args:
+        share: The share of the clients that may be hostile.
+        chosen: How many rows are averaged; by default all but as many as may be hostile.
+        bucket: How many clients are averaged before the rule sees them.
+    """
+
+    needs: ClassVar[tuple[int, int]] = (2, 3)
+
+    chosen: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.chosen is not None and self.chosen < 1:
+            raise FedloomError(f"multikrum: chosen={self.chosen}: at least one row must be averaged.")
+
+    def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
+        """The mean of the rows with the lowest scores."""
+        hostile = self.hostile(len(rows))
+        scores = krum_scores(squared_distances(compared_columns(rows, context)), hostile)
+        best = scores.argsort(stable=True)[: self.chosen or len(rows) - hostile]
+        return rows[best.sort().values].mean(0)

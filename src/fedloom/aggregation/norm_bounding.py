@@ -1,0 +1,40 @@
+"""Norm bounding: the weighted mean of changes whose norm is bounded.
+
+A hostile client that wants to move the average has to send a large change; a change above the bound is scaled down to
+it. It is the only rule here that keeps the run's weights, and without a change above the bound it is the mean.
+
+Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning?, 2019, https://arxiv.org/abs/1911.07963.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedloom.aggregation.changes import changes_of, clipped, moved_by
+from fedloom.aggregation.median import coordinate_median
+from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import Aggregator
+from fedloom.core.errors import FedloomError
+
+
+@dataclass(frozen=True)
+class NormBounding(Aggregator):
+    """The weighted mean of changes with a bounded norm.
+
+    Args:
+        most: The largest norm of a change; by default the median norm of the round.
+    """
+
+    most: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.most is not None and not self.most > 0:
+            raise FedloomError(f"normbounding: most={self.most}: the bound must be a positive number.")
+
+    def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
+        """The weighted mean of the bounded changes."""
+        changes = changes_of(rows, context)
+        most = coordinate_median(changes.norm(dim=1)) if self.most is None else self.most
+        return moved_by(weights @ clipped(changes, most), context)

@@ -1,0 +1,113 @@
+"""What robust rules have in common: a share of hostile clients that they bear, and buckets.
+
+No rule uses the run's weights: a hostile client says itself how many samples it has. All of them are made for clients
+whose updates are alike. Where clients differ, an honest client with unusual data looks hostile, and what makes the
+average good is cut away. Buckets mend part of that: clients are shuffled, each ``bucket`` of them are averaged, and the
+rule sees the averages, which differ less (Karimireddy, He and Jaggi, Byzantine-Robust Learning on Heterogeneous
+Datasets via Bucketing, ICLR 2022, https://arxiv.org/abs/2006.09365, algorithm 1). A hostile client spoils its whole bucket, so
+the rule then has to bear up to ``bucket`` times the share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import Aggregator
+from fedloom.core.errors import FedloomError
+
+
+@dataclass(frozen=True)
+class RobustRule(Aggregator):
+    """Makes one row of many such that a few hostile ones cannot lead it far; a subclass is its ``rule``.
+
+    Args:
+        bucket: How many clients are averaged, drawn anew in each round, before the rule sees them.
+    """
+
+    bucket: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.bucket < 1:
+            raise FedloomError(f"{self.name}: bucket={self.bucket}: a bucket has at least one client.")
+
+    @property
+    def name(self) -> str:
+        """Its name in a config."""
+        return type(self).__name__.lower()
+
+    def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
+        """The row that stands for all of them.
+
+        Args:
+            rows: A row per client, or per bucket of clients.
+            context: What the server has in this round.
+        """
+        raise TypeError(f"{type(self).__name__} has no rule")
+
+    def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
+        """The rule on rows, or on their buckets."""
+        return self.rule(self.in_buckets(rows, context), context)
+
+    def in_buckets(self, rows: Tensor, context: AggregationContext) -> Tensor:
+        """The means of randomly drawn buckets; the rows themselves if a bucket is one client.
+
+        Args:
+            rows: A row per client.
+            context: What the server has in this round.
+        """
+        if self.bucket == 1:
+            return rows
+        order = torch.randperm(len(rows), generator=context.generator("bucketing"))
+        return torch.stack([rows[places].mean(0) for places in torch.split(order, self.bucket)])
+
+
+@dataclass(frozen=True)
+class ShareRule(RobustRule):
+    """A robust rule that is told which share of the clients may be hostile.
+
+    Args:
+        share: The share of the clients that may be hostile. Times the bucket it is the share of hostile buckets, which
+            the rule has to bear.
+        bucket: How many clients are averaged, drawn anew in each round, before the rule sees them.
+    """
+
+    needs: ClassVar[tuple[int, int]] = (2, 1)
+    """It bears f hostile rows of n if n is at least the first number times f plus the second."""
+
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bears = 1 / self.needs[0]
+        if not 0 <= self.share * self.bucket < bears:
+            buckets = f", and with buckets of {self.bucket} that share counts {self.bucket} times" * (self.bucket > 1)
+            raise FedloomError(
+                f"{self.name}: share={self.share}: the share of hostile clients must be at least 0 and below {bears:g}"
+                f"{buckets}."
+            )
+
+    @property
+    def least_clients(self) -> int:
+        """As many as make the share at least one client that the rule can bear."""
+        clients, rows, (times, plus) = 1, 1, self.needs
+        while rows < times * self._claim(rows) + plus or (self.share and not self._claim(rows)):
+            clients += 1
+            rows = -(-clients // self.bucket)
+        return clients
+
+    def hostile(self, rows: int) -> int:
+        """How many hostile rows of so many it is prepared for: the share of them, or as many as it can bear.
+
+        Args:
+            rows: How many rows there are.
+        """
+        times, plus = self.needs
+        return max(0, min(self._claim(rows), (rows - plus) // times))
+
+    def _claim(self, rows: int) -> int:
+        return int(self.share * self.bucket * rows + 1e-9)

@@ -1,0 +1,79 @@
+"""What an aggregator may use beside the rows and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from torch import Tensor
+
+from fedloom.core.server_context import ServerContext
+
+
+@dataclass(frozen=True)
+class AggregationContext(ServerContext):
+    """What the server has while it makes one row of many.
+
+    Args:
+        trainer: Evaluates rows on the server.
+        work: The local work of the run.
+        seed: The seed of the run.
+        round: The round, counted from 1; 0 is the prelude.
+        rounds: How many rounds the run has.
+        clients: The clients that may take part, without held-out new clients.
+        weigh: The run's weighting.
+        ids: The clients that the rows come from; empty where a method combines rows of its own making.
+        origin: What these clients started from, one row or a row per client; None where the rows are changes already.
+        memory: What the aggregator remembered of this reply after the last round, and may change: tensors by name.
+    """
+
+    ids: Sequence[int] = ()
+    origin: Tensor | None = None
+    memory: MutableMapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        context: ServerContext,
+        ids: Sequence[int] = (),
+        origin: Tensor | None = None,
+        memory: MutableMapping[str, Tensor] | None = None,
+    ) -> AggregationContext:
+        """The same for some rows.
+
+        Args:
+            context: What the server has in this round.
+            ids: The clients that the rows come from.
+            origin: What they started from.
+            memory: What the aggregator remembers of this reply; nothing by default.
+        """
+        known = {one.name: getattr(context, one.name) for one in fields(ServerContext)}
+        return cls(**known, ids=ids, origin=origin, memory={} if memory is None else memory)
+
+
+@dataclass
+class AggregatorMemory:
+    """What a run's aggregator remembers between rounds, of each reply apart.
+
+    Args:
+        before: What it remembered after the last round, by ``REPLY@NAME``; never changed.
+    """
+
+    before: Mapping[str, Tensor] = field(default_factory=dict)
+    after: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+
+    def of(self, reply: str) -> MutableMapping[str, Tensor]:
+        """What it remembers of a reply, to be read and changed.
+
+        Args:
+            reply: The name of the reply's tensor.
+        """
+        if reply not in self.after:
+            prefix = f"{reply}@"
+            self.after[reply] = {n.removeprefix(prefix): t for n, t in self.before.items() if n.startswith(prefix)}
+        return self.after[reply]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it after the round, by ``REPLY@NAME``."""
+        found = {name: tensor for name, tensor in self.before.items() if name.split("@")[0] not in self.after}
+        return found | {f"{reply}@{name}": t for reply, held in self.after.items() for name, t in held.items()}

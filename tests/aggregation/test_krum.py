@@ -1,0 +1,87 @@
+"""Krum and Multi-Krum: by hand, against the definition, and what one hostile client can do."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedloom.aggregation.krum import Krum, MultiKrum, krum_scores
+from fedloom.core.errors import FedloomError
+from support.aggregations import aggregate, honest_rows
+
+LINE = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [4.0, 0.0], [50.0, 0.0]]
+"""Five clients, one of them (f = 1) hostile: each has 5 - 1 - 2 = 2 neighbours that count."""
+
+
+def test_scores_by_hand():
+    places = torch.tensor([0.0, 1.0, 2.0, 4.0, 50.0])
+    scores = krum_scores((places[:, None] - places).square(), hostile=1)
+    assert scores.tolist() == [1 + 4, 1 + 1, 1 + 4, 4 + 9, 46**2 + 48**2]
+
+
+def test_krum_takes_the_row_with_the_lowest_score():
+    assert aggregate(Krum(share=0.2), LINE).tolist() == [1.0, 0.0]
+
+
+def test_multi_krum_averages_the_rows_with_the_lowest_scores():
+    assert aggregate(MultiKrum(share=0.2), LINE).tolist() == [(0 + 1 + 2 + 4) / 4, 0.0]
+    assert aggregate(MultiKrum(share=0.2, chosen=2), LINE).tolist() == [0.5, 0.0]  # 0 and 2 have the same score
+    assert aggregate(MultiKrum(share=0.2, chosen=1), LINE).tolist() == aggregate(Krum(share=0.2), LINE).tolist()
+
+
+def by_definition(rows: torch.Tensor, hostile: int) -> int:
+    """The place that the paper's formula gives, in loops."""
+    scores = []
+    for i, row in enumerate(rows):
+        others = sorted(float((row - other).double().square().sum()) for j, other in enumerate(rows) if j != i)
+        scores.append(sum(others[: len(rows) - hostile - 2]))
+    return scores.index(min(scores))
+
+
+@given(st.integers(5, 12), st.integers(1, 40), st.integers(0, 1000))
+def test_it_is_the_definition(clients, width, seed):
+    rows, rule = honest_rows(clients, width, seed) + 100, Krum(share=0.2)
+    assert torch.equal(aggregate(rule, rows), rows[by_definition(rows, int(0.2 * clients + 1e-9))])
+
+
+@given(st.floats(-1e4, 1e4).filter(lambda x: abs(x) > 20), st.integers(0, 500))
+def test_a_hostile_row_that_stands_apart_is_never_taken(value, seed):
+    rows = torch.cat([honest_rows(6, 4, seed), torch.full((1, 4), value)])
+    assert aggregate(Krum(share=0.15), rows).abs().max() < 10
+    assert aggregate(MultiKrum(share=0.15), rows).abs().max() < 10
+
+
+def test_buckets_average_before_the_rule():
+    rows = torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [7.0], [8.0]])
+    found = aggregate(Krum(share=0.0, bucket=8), rows)
+    assert found.tolist() == [4.5]
+    assert float(aggregate(MultiKrum(share=0.0, chosen=4, bucket=2), rows)) == pytest.approx(4.5)
+
+
+@pytest.mark.parametrize(
+    ("share", "bucket", "clients"),
+    [(0.0, 1, 3), (0.2, 1, 5), (0.3, 1, 5), (0.4, 1, 7), (0.2, 2, 13)],  # 13 clients in 7 buckets, 2 of them hostile
+)
+def test_it_needs_twice_the_hostile_and_three(share, bucket, clients):
+    assert Krum(share=share, bucket=bucket).least_clients == clients
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"share": 0.5}, "below 0.5"),
+        ({"share": -0.1}, "at least 0"),
+        ({"share": 0.3, "bucket": 2}, "with buckets of 2 that share counts 2 times"),
+        ({"bucket": 0}, "at least one client"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, said):
+    with pytest.raises(FedloomError, match=said):
+        Krum(**settings)
+    with pytest.raises(FedloomError, match=said):
+        MultiKrum(**settings)
+
+
+def test_nothing_cannot_be_averaged():
+    with pytest.raises(FedloomError, match="at least one row"):
+        MultiKrum(chosen=0)
