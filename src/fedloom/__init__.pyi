@@ -11,6 +11,7 @@ from fedloom.aggregation.krum import MultiKrum as MultiKrum
 from fedloom.aggregation.mean import Mean as Mean
 from fedloom.aggregation.median import Median as Median
 from fedloom.aggregation.norm_bounding import NormBounding as NormBounding
+from fedloom.aggregation.private_mean import PrivateMean as PrivateMean
 from fedloom.aggregation.robust_rule import RobustRule as RobustRule
 from fedloom.aggregation.robust_rule import ShareRule as ShareRule
 from fedloom.aggregation.server_optimizer import ServerOptimizer as ServerOptimizer
@@ -121,6 +122,7 @@ from fedloom.runs.plans.sweep import Sweep as Sweep
 from fedloom.runs.plans.sweep import sweep as sweep
 from fedloom.runs.run import run as run
 from fedloom.selection.oort import Oort as Oort
+from fedloom.selection.poisson import Poisson as Poisson
 from fedloom.selection.power_of_choice import PowerOfChoice as PowerOfChoice
 from fedloom.selection.random import Random as Random
 from fedloom.selection.rawcs import RAWCS as RAWCS

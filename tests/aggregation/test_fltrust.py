@@ -15,7 +15,7 @@ def context(optimum: float, origin: float) -> AggregationContext:
     """The server of a model of one weight whose own sample has its optimum somewhere."""
     task = clients_on_a_line([optimum, 1.0])
     task = replace(task, federation=replace(task.federation, communal=torch.tensor([0])))
-    return AggregationContext.of(server_context(task, 1), [0, 1, 2], torch.tensor([origin]))
+    return AggregationContext.of(server_context(task, 1), ids=[0, 1, 2], origin=torch.tensor([origin]))
 
 
 def test_by_hand():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from torch import Tensor
 
@@ -24,31 +25,26 @@ class AggregationContext(ServerContext):
         weigh: The run's weighting.
         ids: The clients that the rows come from; empty where a method combines rows of its own making.
         origin: What these clients started from, one row or a row per client; None where the rows are changes already.
+        reply: The name of the reply's tensor; empty for rows of a method's own making.
+        expected: How many clients a round has on average; None where that is not known.
         memory: What the aggregator remembered of this reply after the last round, and may change: tensors by name.
     """
 
     ids: Sequence[int] = ()
     origin: Tensor | None = None
+    reply: str = ""
+    expected: float | None = None
     memory: MutableMapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        context: ServerContext,
-        ids: Sequence[int] = (),
-        origin: Tensor | None = None,
-        memory: MutableMapping[str, Tensor] | None = None,
-    ) -> AggregationContext:
+    def of(cls, context: ServerContext, **about_rows: Any) -> AggregationContext:
         """The same for some rows.
 
         Args:
             context: What the server has in this round.
-            ids: The clients that the rows come from.
-            origin: What they started from.
-            memory: What the aggregator remembers of this reply; nothing by default.
+            about_rows: What is known of the rows, by the names of the other fields.
         """
-        known = {one.name: getattr(context, one.name) for one in fields(ServerContext)}
-        return cls(**known, ids=ids, origin=origin, memory={} if memory is None else memory)
+        return cls(**{one.name: getattr(context, one.name) for one in fields(ServerContext)}, **about_rows)
 
 
 @dataclass

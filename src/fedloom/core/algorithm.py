@@ -56,6 +56,10 @@ class Algorithm:
     """Whether a round depends on how many rounds the run has in all; a run of such a method cannot be prolonged."""
     aggregates: ClassVar[bool] = True
     """Whether the run's aggregator makes one row of clients' rows (``replies.mean``)."""
+    averaged: ClassVar[tuple[str, ...]] = ()
+    """All replies of a method whose server uses nothing of them but ``replies.mean``, once a round for each: privacy and
+    secure sums need that. Empty if it uses anything else of any reply. A subclass with an ``aggregate``, ``play`` or
+    ``prelude`` of its own has to say so itself."""
     receives: ClassVar[Declared] = {"row": Model("the model's numbers")}
     """The tensors that clients get, by name."""
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained")}
@@ -65,6 +69,8 @@ class Algorithm:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        if {"aggregate", "play", "prelude"} & set(vars(cls)) and "averaged" not in vars(cls):
+            cls.averaged = ()
         annotations = vars(cls).get("__annotations__", {})
         for name in vars(cls):
             inherited = vars(Algorithm).get(name)

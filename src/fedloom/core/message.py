@@ -137,6 +137,7 @@ class Replies:
         context: What the server may use in this round.
         origins: What the clients started from, by the names of replies that are weights: one row, or one per client.
         memory: What the aggregator remembers.
+        expected: How many clients a round has on average; None where that is not known.
     """
 
     ids: list[int]
@@ -150,6 +151,7 @@ class Replies:
     context: ServerContext
     origins: Mapping[str, Tensor] = field(default_factory=dict)
     memory: AggregatorMemory = field(default_factory=AggregatorMemory)
+    expected: float | None = None
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
@@ -163,7 +165,14 @@ class Replies:
                 each group apart.
         """
         memory = self.memory.of(name if group is None else f"{name}.{group}")
-        context = AggregationContext.of(self.context, self.ids, self.origins.get(name), memory)
+        context = AggregationContext.of(
+            self.context,
+            ids=self.ids,
+            origin=self.origins.get(name),
+            reply=name,
+            expected=self.expected,
+            memory=memory,
+        )
         return self._aggregate(self.tensors[name], self.weights, context)
 
     def combine(self, rows: Tensor, weights: Tensor) -> Tensor:

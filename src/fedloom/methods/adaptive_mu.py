@@ -65,6 +65,10 @@ class AdaptiveMu(FedAvg):
     mu: float
     adaptive: bool
 
+    @property
+    def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # an adapted mu needs each client's loss
+        return () if self.adaptive else ("row",)
+
     def start(self, task: Task) -> State:
         state = super().start(task)
         return {**state, **initial_mu(self.mu, task.federation.clients)} if self.adaptive else state

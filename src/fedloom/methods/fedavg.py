@@ -10,6 +10,7 @@ of its own: how long clients train is the run's local work.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
@@ -20,6 +21,8 @@ from fedloom.core.pull import Pull
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
     """Clients train the shared model on their own data; the server takes the weighted mean of their models."""
+
+    averaged: ClassVar[tuple[str, ...]] = ("row",)
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         """Train from the received model.

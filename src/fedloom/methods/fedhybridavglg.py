@@ -65,6 +65,10 @@ class FedHybridAvgLG(FedAvg):
         if self.probe_rounds < 1:
             raise FedloomError(f"probe_rounds={self.probe_rounds}: it must be at least 1.")
 
+    @property
+    def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # a measured threshold needs each client's scores
+        return () if self.threshold == "auto" else ("row",)
+
     def check(self, task: Task, work: LocalWork) -> None:
         require_body_and_head(self, task)
         if isinstance(self.threshold, str):

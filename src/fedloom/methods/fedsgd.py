@@ -33,6 +33,7 @@ class FedSGD(FedAvg):
     """
 
     trains_locally: ClassVar[bool] = False
+    averaged: ClassVar[tuple[str, ...]] = ("change",)
     sends: ClassVar[Declared] = {"change": Update("the change of the model by the site's data")}
     theta: float = 0.0
 

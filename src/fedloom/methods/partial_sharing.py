@@ -42,6 +42,10 @@ class PartialSharing(Algorithm):
         "head": "the model's head, as the site trained it",
     }
 
+    @property
+    def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # the shared part differs by method
+        return (self.shared,)
+
     def check(self, task: Task, work: LocalWork) -> None:
         require_body_and_head(self, task)
 

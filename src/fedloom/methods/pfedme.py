@@ -41,6 +41,7 @@ class PFedMe(FedAvg):
     """
 
     has_personal_models: ClassVar[bool] = True
+    averaged: ClassVar[tuple[str, ...]] = ("row",)
     keeps: ClassVar[Kept] = {"theta": "the site's personal model"}
 
     lam: float = 1.0

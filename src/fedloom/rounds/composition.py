@@ -19,6 +19,7 @@ from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.privacy import Privacy
 from fedloom.core.selector import Selector
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import FederationView, Task
@@ -91,6 +92,8 @@ class Composition:
     the aggregator needs."""
     retries: int = 0
     """How often a round with fewer answers is tried again."""
+    privacy: Privacy | None = None
+    """What the run spends of its clients' privacy, if its aggregator adds noise."""
     screen: Screen = EXPLODED
     """Says which replies do not count."""
     scored_together: int = SCORED_TOGETHER

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.declarations import Model
-from fedloom.core.errors import Abandoned, Diverged
+from fedloom.core.errors import Abandoned, Diverged, FedloomError
 from fedloom.core.message import Replies, Wave
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.channel import base_of
@@ -100,6 +100,8 @@ def exchange(
     ledger.norms.append(verdict.norms)
     for job, result in zip(jobs, results, strict=True):
         state.client_states.write(job.ids, with_prefix(result, "kept/"))
+    if run.privacy is not None:
+        _refuse_unprotected(run, decoded)
     ledger.receive(wave, merged, run.algorithm.communicates)
     replies = Replies(
         ids=wave.ids,
@@ -113,6 +115,7 @@ def exchange(
         context=context,
         origins=_origins(run, wave, decoded),
         memory=ledger.memory,
+        expected=None if run.privacy is None else run.privacy.expected,
     )
     if run.hostile is not None:
         ledger.findings |= run.hostile.findings(wave, replies)
@@ -130,6 +133,16 @@ def _join(run: Composition, wave: Wave, jobs: list[Job], results: list[Tensors])
     sent = [{name: t for name, t in result.items() if not name.startswith("kept/")} for result in results]
     merged = nothing | merge(jobs, sent)
     return merged, run.channel.decode(with_prefix(merged, "reply/"), wave.message)
+
+
+def _refuse_unprotected(run: Composition, decoded: Tensors) -> None:
+    """Refuse a reply that no noise protects: its method does not say that it is only averaged."""
+    strange = [name for name in decoded if name not in run.algorithm.averaged]
+    if strange:
+        raise FedloomError(
+            f"{_method_name(run)} replies with {strange[0]}, which it does not name in averaged, so it would leave its "
+            "clients without protection: add it, or drop privatemean."
+        )
 
 
 def _origins(run: Composition, wave: Wave, decoded: Tensors) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ import torch
 
 from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.algorithm import Round, State
+from fedloom.core.errors import Stopped
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
@@ -41,6 +42,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     """Play one round: change ``state`` and return the round's record, without scores of the new model."""
     number = state.round + 1
     engine.begin(number)
+    _check_budget(run, number)
     context, ledger = run.context(number), Ledger(memory=AggregatorMemory(state.aggregator))
     choice = select_clients(run, engine, state, context, ledger)
     measure = is_scored(run, number) and run.algorithm.communicates
@@ -56,7 +58,19 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     state.server, state.round, state.selection = server, number, dict(choice.state)
     state.aggregator = ledger.memory.tensors()
     state.remember(ledger.norms)
+    if run.privacy is not None:
+        metrics = metrics | {"privacy/epsilon": run.privacy.spent(number)}
     return _record(number, ledger, metrics | ledger.findings, choice.lost)
+
+
+def _check_budget(run: Composition, number: int) -> None:
+    """Stop before a round that would spend more privacy than the run may."""
+    budget = None if run.privacy is None else run.privacy.budget
+    if run.privacy is not None and budget is not None and run.privacy.spent(number) > budget:
+        raise Stopped(
+            f"round {number} would spend epsilon {run.privacy.spent(number):.4g}, and the budget is {budget:g}: the model of "
+            f"round {number - 1} is the last; more noise makes more rounds."
+        )
 
 
 def is_over(run: Composition, state: RunState) -> bool:

@@ -31,6 +31,7 @@ from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.device_check import check_devices
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.output_check import check_outputs
+from fedloom.runs.privacy_check import privacy_ledger
 from fedloom.runs.python_objects import object_marks
 from fedloom.runs.score import metric_notes
 from fedloom.runs.start_model import model_digest, with_start
@@ -119,6 +120,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         stages=tuple(config.prediction),
         steps=tuple(config.channel),
         hostile=hostile,
+        privacy=privacy_ledger(config, algorithm, clients - len(new)),
         screen=Divergence() if hostile is None else Divergence(math.inf),  # an attack that explodes is to be seen
         new_clients=new,
         eval_every=config.eval_every,

@@ -119,6 +119,15 @@ class FedSeq(Algorithm):
         return make_method(cast("str | dict[str, Any]", self.inner))
 
     @property
+    def forms_chains_without_data(self) -> bool:
+        """Whether chains are given or drawn at random, so that clients send no model before the first round."""
+        return self.chains is not None or self.grouping == "random"
+
+    @property
+    def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # of the ends of chains, if no client is compared
+        return self.method.averaged if self.forms_chains_without_data else ()
+
+    @property
     def keeps(self) -> Mapping[str, str]:  # type: ignore[override]  # a class's own words cannot name the inner method's
         return self.method.keeps
 

@@ -1,0 +1,178 @@
+"""How much privacy a run spends: epsilon at delta after some rounds, and the noise that a budget needs.
+
+A round adds Gaussian noise to a sum of clipped changes; ``noise`` (sigma) is its deviation divided by the clip norm. Where
+dp-accounting knows the privacy loss distribution of the sampling, its pessimistic estimate counts. Of a fixed number of
+clients without replacement it does not, and Rényi's accounting is used (Wang, Balle and Kasiviswanathan,
+https://arxiv.org/abs/1808.00087). One client changes that sum by twice the clip norm, which the library leaves out: it is
+given half of the noise.
+
+The library comes with ``pip install 'fedloom[privacy]'``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+from functools import lru_cache
+from typing import Any, Protocol
+
+from fedloom.channel.privacy.sampling import REPLACE, ClientSampling, EveryClient, FixedSize, PoissonDraw
+from fedloom.core.errors import FedloomError
+
+GRID = 2e-4
+"""The grid of privacy losses with a noise of 1 or more; with less noise losses are larger, and so is the grid."""
+MOST_NOISE = 1e4
+"""More noise than this is never tried."""
+
+
+class Accountant(Protocol):
+    """Knows what a number of equal rounds spends."""
+
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """The epsilon of so many rounds."""
+
+
+class LossDistribution:
+    """The privacy loss distribution of a round, composed with itself. Rounds asked for in order cost least."""
+
+    def __init__(self, sampling: ClientSampling, noise: float) -> None:
+        pld = _library("pld.privacy_loss_distribution")
+        relations = _library("privacy_accountant").NeighboringRelation
+        relation = relations.REPLACE_ONE if sampling.neighbours == REPLACE else relations.ADD_OR_REMOVE_ONE
+        rate = sampling.rate if isinstance(sampling, PoissonDraw) else 1.0
+        if relation is relations.REPLACE_ONE and rate == 1:  # the sum moves by twice the clip norm
+            noise, relation = noise / 2, relations.ADD_OR_REMOVE_ONE
+        self._one = pld.from_gaussian_mechanism(
+            noise,
+            sampling_prob=rate,
+            value_discretization_interval=GRID * max(1, 1 / noise**2),
+            neighboring_relation=relation,
+        )
+        self._rounds, self._all = 1, self._one
+
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """The epsilon of so many rounds."""
+        if rounds == self._rounds + 1:
+            self._all = self._all.compose(self._one)
+        elif rounds != self._rounds:
+            self._all = self._one.self_compose(rounds)
+        self._rounds = rounds
+        return float(self._all.get_epsilon_for_delta(delta))
+
+
+class RenyiDivergence:
+    """Rényi's divergences of a round, times the number of rounds."""
+
+    def __init__(self, sampling: ClientSampling, noise: float) -> None:
+        dp = _library("")
+        self._library, self._orders = _library("rdp"), list(_library("rdp.rdp_privacy_accountant").DEFAULT_RDP_ORDERS)
+        replaces = sampling.neighbours == REPLACE
+        gaussian = dp.GaussianDpEvent(noise / 2 if replaces else noise)
+        relations = dp.NeighboringRelation
+        if isinstance(sampling, FixedSize):
+            event = dp.SampledWithoutReplacementDpEvent(sampling.clients, sampling.number, gaussian)
+        elif isinstance(sampling, PoissonDraw) and sampling.rate < 1 and not replaces:
+            event = dp.PoissonSampledDpEvent(sampling.rate, gaussian)
+        elif isinstance(sampling, EveryClient | PoissonDraw):
+            event = gaussian
+        else:
+            raise FedloomError(f"there is no accounting for {sampling}.")
+        relation = relations.REPLACE_ONE if isinstance(sampling, FixedSize) else relations.ADD_OR_REMOVE_ONE
+        self._accountant = lambda: self._library.RdpAccountant(self._orders, relation)
+        self._event = event
+
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """The epsilon of so many rounds."""
+        accountant = self._accountant()
+        accountant.compose(self._event, rounds)
+        return float(accountant.get_epsilon(delta))
+
+
+@lru_cache(maxsize=64)
+def accountant_for(sampling: ClientSampling, noise: float) -> Accountant:
+    """The accountant whose epsilon is reported.
+
+    Args:
+        sampling: How the clients of a round are drawn.
+        noise: The deviation of the noise, divided by the clip norm.
+    """
+    return RenyiDivergence(sampling, noise) if isinstance(sampling, FixedSize) else LossDistribution(sampling, noise)
+
+
+def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: float, mechanisms: int = 1) -> float:
+    """The epsilon that a run has spent after some rounds; infinity without noise.
+
+    Args:
+        sampling: How the clients of a round are drawn.
+        noise: The deviation of the noise, divided by the clip norm.
+        rounds: How many rounds were played.
+        delta: The probability with which epsilon may not hold.
+        mechanisms: How many noisy sums a round makes of the same clients.
+    """
+    check_delta(delta)
+    if not noise >= 0:
+        raise FedloomError(f"noise={noise}: it must be a number of at least 0.")
+    if rounds == 0:
+        return 0.0
+    if noise == 0:
+        return math.inf
+    # Several sums of the same clients are one Gaussian mechanism of a larger sensitivity.
+    return accountant_for(sampling, noise / math.sqrt(mechanisms)).epsilon(rounds, delta)
+
+
+def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: float, mechanisms: int = 1) -> float:
+    """The smallest noise with which a run keeps to a budget, to three digits, rounded up.
+
+    Args:
+        sampling: How the clients of a round are drawn.
+        epsilon: The budget.
+        rounds: How many rounds are played.
+        delta: The probability with which epsilon may not hold.
+        mechanisms: How many noisy sums a round makes of the same clients.
+    """
+    if not 0 < epsilon < math.inf:
+        raise FedloomError(f"epsilon={epsilon}: the budget must be a positive number.")
+    check_delta(delta)
+
+    def spends_too_much(noise: float) -> bool:
+        return epsilon_after(sampling, noise, rounds, delta, mechanisms) > epsilon
+
+    low, high = 0.0, 1.0
+    while spends_too_much(high):
+        low, high = high, 2 * high
+        if high > MOST_NOISE:
+            raise FedloomError(
+                f"epsilon={epsilon:g} over {rounds} rounds needs noise above {MOST_NOISE:g} times the clip norm: plan "
+                "fewer rounds, fewer clients per round, or a larger epsilon."
+            )
+    while low == 0 and not spends_too_much(high / 2):
+        high /= 2
+    low = max(low, high / 2)
+    while high - low > 2e-4 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if spends_too_much(middle) else (low, middle)
+    digits = 3 - math.ceil(math.log10(high))
+    noise = math.ceil(high * 10**digits) / 10**digits
+    while spends_too_much(noise):
+        noise = round(noise + 10**-digits, max(digits, 0))
+    return noise
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta that means nothing.
+
+    Args:
+        delta: The probability with which epsilon may not hold.
+    """
+    if not 0 < delta < 1:
+        raise FedloomError(f"delta={delta}: it is a probability above 0 and below 1, such as 1e-5.")
+
+
+def _library(part: str) -> Any:
+    try:
+        found = importlib.import_module(f"dp_accounting.{part}".rstrip("."))
+    except ImportError as error:
+        raise FedloomError("privacy is accounted for by dp-accounting: pip install 'fedloom[privacy]'.") from error
+    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns of orders that it leaves out
+    return found

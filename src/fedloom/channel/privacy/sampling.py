@@ -1,0 +1,129 @@
+"""How the clients of a round are drawn, and what that means for their privacy.
+
+The guarantee of a run holds for a neighbouring relation: two federations that differ in one client.
+
+=================  =========================================  ====================  =================================
+sampling           a round has                                neighbours differ by  one client changes the sum by
+=================  =========================================  ====================  =================================
+``PoissonDraw``    every client with the same probability,    a client more         the clip norm
+                   independently of the others
+``EveryClient``    all clients                                a client more         the clip norm
+``FixedSize``      a fixed number, without replacement        a client replaced     twice the clip norm: the number
+                                                                                    stays, so one goes and one comes
+``PoissonChains``  chains of clients, as in a Poisson draw    a client replaced     twice the clip norm: its chain is
+                                                              within its chain      there with and without it
+=================  =========================================  ====================  =================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedloom.core.errors import FedloomError
+
+ADD_OR_REMOVE = "add or remove one client"
+REPLACE = "replace one client"
+
+
+@dataclass(frozen=True)
+class ClientSampling:
+    """How the clients of a round are drawn."""
+
+    @property
+    def neighbours(self) -> str:
+        """How two federations differ that the guarantee compares."""
+        return ADD_OR_REMOVE
+
+    @property
+    def expected(self) -> float | None:
+        """How many clients a round has on average, if that is known; the sum is divided by it."""
+        return None
+
+
+@dataclass(frozen=True)
+class PoissonDraw(ClientSampling):
+    """Every client takes part with the same probability, independently of the others.
+
+    Args:
+        rate: That probability.
+        clients: How many clients there are, if that is known.
+    """
+
+    rate: float
+    clients: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise FedloomError(f"rate={self.rate}: the probability of a client must be above 0 and at most 1.")
+
+    @property
+    def expected(self) -> float | None:
+        """The rate times the number of clients."""
+        return None if self.clients is None else self.rate * self.clients
+
+    def __str__(self) -> str:
+        return f"Poisson sampling, rate {self.rate:g}"
+
+
+@dataclass(frozen=True)
+class PoissonChains(PoissonDraw):
+    """Every chain takes part with the same probability; a client is a member of one chain."""
+
+    @property
+    def neighbours(self) -> str:
+        """A chain is there with and without one of its members."""
+        return REPLACE
+
+    def __str__(self) -> str:
+        return f"Poisson sampling of chains, rate {self.rate:g}"
+
+
+@dataclass(frozen=True)
+class EveryClient(ClientSampling):
+    """All clients take part in every round.
+
+    Args:
+        clients: How many clients there are, if that is known.
+    """
+
+    clients: int | None = None
+
+    @property
+    def expected(self) -> float | None:
+        """All of them."""
+        return None if self.clients is None else float(self.clients)
+
+    def __str__(self) -> str:
+        return "every client in every round"
+
+
+@dataclass(frozen=True)
+class FixedSize(ClientSampling):
+    """A fixed number of clients without replacement.
+
+    Args:
+        number: How many take part in a round.
+        clients: How many clients there are.
+    """
+
+    number: int
+    clients: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.number <= self.clients:
+            raise FedloomError(
+                f"{self.number} of {self.clients} clients in a round: there must be at least one and at most all."
+            )
+
+    @property
+    def neighbours(self) -> str:
+        """The number stays, so one client goes and another comes."""
+        return REPLACE
+
+    @property
+    def expected(self) -> float | None:
+        """The number."""
+        return float(self.number)
+
+    def __str__(self) -> str:
+        return f"{self.number} of {self.clients} clients without replacement"
