@@ -18,6 +18,11 @@ def _server(number: int) -> ServerContext:
     return server_context(clients_in_a_plane(3), number)
 
 
+def aggregation_context(number: int = 1, **more: object) -> AggregationContext:
+    """What an aggregator has in a round; ``more`` is what is known of the rows."""
+    return AggregationContext.of(_server(number), **more)
+
+
 def aggregate(
     aggregator: Aggregator,
     rows: Tensor | list[list[float]],
@@ -28,7 +33,7 @@ def aggregate(
     """The row that an aggregator makes in a round; ``more`` is what the context says of the rows."""
     found = torch.as_tensor(rows, dtype=torch.float32)
     shares = torch.full((len(found),), 1 / len(found)) if weights is None else torch.tensor(weights)
-    return aggregator(found, shares, AggregationContext.of(_server(number), **more))  # type: ignore[arg-type]
+    return aggregator(found, shares, aggregation_context(number, **more))
 
 
 def honest_rows(clients: int, width: int, seed: int) -> Tensor:

@@ -5,8 +5,8 @@ denominator is the same in every round, however many clients were drawn: the sum
 McMahan, Ramage, Talwar and Zhang, Learning Differentially Private Recurrent Language Models, ICLR 2018,
 https://arxiv.org/abs/1710.06963 (the fixed denominator qN).
 
-With ``quantile`` the clip norm follows that quantile of the changes' norms: a noisy count of the clients below it moves it,
-``C <- C * exp(-rate * (count / expected - quantile))``, and pays with a part of the noise. Andrew, Thakkar, McMahan and
+With ``quantile`` the clip norm follows that quantile of the changes' norms: a noisy count of the clients below it moves
+it, ``C <- C * exp(-rate * (count / expected - quantile))``, and pays with a part of the noise. Andrew, Thakkar, McMahan and
 Ramaswamy, Differentially Private Learning with Adaptive Clipping, NeurIPS 2021, https://arxiv.org/abs/1905.03871,
 algorithm 1.
 """
@@ -92,10 +92,10 @@ class PrivateMean(Aggregator):
                 f"privatemean: with {expected:g} clients in a round the noisy count that adapts the clip norm spends "
                 f"more than noise={self.noise:g} allows: draw more clients, lower the noise, or leave out quantile."
             )
-        return left**-0.5
+        return float(left**-0.5)
 
     def _adapted(self, clip: float, changes: Tensor, expected: float, context: AggregationContext) -> float:
-        """The clip norm of the next round. A client's bit counts as -1/2 or 1/2: with one client the sum moves by 1/2."""
+        """The clip norm of the next round. A client's bit counts as -1/2 or 1/2, so one client moves the sum by 1/2."""
         bits = (changes.norm(dim=1) <= clip).double() - 0.5
         count = float(bits.sum()) + expected / COUNT_NOISE * float(self._normal("count", 1, context))
         return clip * math.exp(-self.rate * (count / expected + 0.5 - (self.quantile or 0)))

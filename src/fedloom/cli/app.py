@@ -21,6 +21,7 @@ from fedloom.cli.graphs import app as graphs
 from fedloom.cli.listing import listing
 from fedloom.cli.memory import keep_freed_memory
 from fedloom.cli.predict import predict
+from fedloom.cli.privacy import privacy
 from fedloom.cli.report import report
 from fedloom.cli.reproduce import reproduce
 from fedloom.cli.run import resume, run
@@ -49,6 +50,7 @@ app.command()(resume)
 app.command()(report)
 app.command()(watch)
 app.command()(predict)
+app.command()(privacy)
 app.command()(data)
 app.command("list")(listing)
 app.command()(reproduce)

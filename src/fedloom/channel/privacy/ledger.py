@@ -44,6 +44,4 @@ class Ledger:
 
     def __str__(self) -> str:
         sums = "" if self.mechanisms == 1 else f", {self.mechanisms} sums a round"
-        return (
-            f"({self.sampling}; neighbours: {self.sampling.neighbours}; noise {self.noise:g}{sums}; delta {self.delta:g})"
-        )
+        return f"({self.sampling}; neighbours: {self.sampling.neighbours}; noise {self.noise:g}{sums}; delta {self.delta:g})"
