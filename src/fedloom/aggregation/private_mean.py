@@ -6,8 +6,8 @@ McMahan, Ramage, Talwar and Zhang, Learning Differentially Private Recurrent Lan
 https://arxiv.org/abs/1710.06963 (the fixed denominator qN).
 
 With ``quantile`` the clip norm follows that quantile of the changes' norms: a noisy count of the clients below it moves
-it, ``C <- C * exp(-rate * (count / expected - quantile))``, and pays with a part of the noise. Andrew, Thakkar, McMahan and
-Ramaswamy, Differentially Private Learning with Adaptive Clipping, NeurIPS 2021, https://arxiv.org/abs/1905.03871,
+it, ``C <- C * exp(-rate * (count / expected - quantile))``, and pays with a part of the noise. Andrew, Thakkar, McMahan
+and Ramaswamy, Differentially Private Learning with Adaptive Clipping, NeurIPS 2021, https://arxiv.org/abs/1905.03871,
 algorithm 1.
 """
 

@@ -4,8 +4,8 @@ No rule uses the run's weights: a hostile client says itself how many samples it
 whose updates are alike. Where clients differ, an honest client with unusual data looks hostile, and what makes the
 average good is cut away. Buckets mend part of that: clients are shuffled, each ``bucket`` of them are averaged, and the
 rule sees the averages, which differ less (Karimireddy, He and Jaggi, Byzantine-Robust Learning on Heterogeneous
-Datasets via Bucketing, ICLR 2022, https://arxiv.org/abs/2006.09365, algorithm 1). A hostile client spoils its whole bucket, so
-the rule then has to bear up to ``bucket`` times the share.
+Datasets via Bucketing, ICLR 2022, https://arxiv.org/abs/2006.09365, algorithm 1). A hostile client spoils its whole
+bucket, so the rule then has to bear up to ``bucket`` times the share.
 """
 
 from __future__ import annotations

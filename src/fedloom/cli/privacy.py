@@ -38,9 +38,9 @@ def privacy(
 ) -> None:
     """Plan a run with central differential privacy (aggregation privatemean).
 
-    Give --epsilon to learn which noise it needs, or --sigma to learn what it spends, and how clients are drawn: --rate, or
-    --clients and --per-round. The neighbours that the guarantee compares are named with it: a fixed number of clients per
-    round costs far more privacy than independent draws.
+    Give --epsilon to learn which noise it needs, or --sigma to learn what it spends, and how clients are drawn: --rate,
+    or --clients and --per-round. The neighbours that the guarantee compares are named with it: a fixed number of
+    clients per round costs far more privacy than independent draws.
 
     Examples:
       fedloom privacy --epsilon 2 --rounds 100 --clients 1000 --per-round 50
@@ -106,7 +106,7 @@ def _print(found: dict[str, object], clip: float, parameters: int | None) -> Non
         say(f"each number of the mean gets noise of deviation {found['error_per_number']:.3g} (clip norm {clip:g})")
     if "error_norm" in found:
         say(
-            f"the noise on {parameters:,} numbers has norm {found['error_norm']:.3g}; a client's change at most {clip:g}"
+            f"over {parameters:,} numbers its norm is {found['error_norm']:.3g}; a client's change has at most {clip:g}"
         )
     if found["neighbours"] == "replace one client":
         say("half of the noise counts: one client changes the sum by twice the clip norm")

@@ -57,8 +57,8 @@ class Algorithm:
     aggregates: ClassVar[bool] = True
     """Whether the run's aggregator makes one row of clients' rows (``replies.mean``)."""
     averaged: ClassVar[tuple[str, ...]] = ()
-    """All replies of a method whose server uses nothing of them but ``replies.mean``, once a round for each: privacy and
-    secure sums need that. Empty if it uses anything else of any reply. A subclass with an ``aggregate``, ``play`` or
+    """All replies of a method whose server uses nothing of them but ``replies.mean``, once a round for each: privacy
+    needs that. Empty if it uses anything else of any reply. A subclass with an ``aggregate``, ``play`` or
     ``prelude`` of its own has to say so itself."""
     receives: ClassVar[Declared] = {"row": Model("the model's numbers")}
     """The tensors that clients get, by name."""

@@ -68,8 +68,8 @@ def _check_budget(run: Composition, number: int) -> None:
     budget = None if run.privacy is None else run.privacy.budget
     if run.privacy is not None and budget is not None and run.privacy.spent(number) > budget:
         raise Stopped(
-            f"round {number} would spend epsilon {run.privacy.spent(number):.4g}, and the budget is {budget:g}: the model of "
-            f"round {number - 1} is the last; more noise makes more rounds."
+            f"round {number} would spend epsilon {run.privacy.spent(number):.4g}, and the budget is {budget:g}: the "
+            f"model of round {number - 1} is the last; more noise makes more rounds."
         )
 
 

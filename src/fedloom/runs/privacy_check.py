@@ -48,8 +48,8 @@ def privacy_ledger(config: RunConfig, algorithm: Algorithm, clients: int) -> Led
         aggregator.noise_beside_a_count(ledger.expected)
     if ledger.budget is not None and ledger.spent(1) > ledger.budget:
         raise FedloomError(
-            f"the first round alone spends epsilon {ledger.spent(1):.3g} at delta {aggregator.delta:g}, and the budget is "
-            f"{ledger.budget:g}: raise aggregation.noise (fedloom privacy says by how much), or draw fewer clients."
+            f"the first round alone spends epsilon {ledger.spent(1):.3g} at delta {aggregator.delta:g}, and the budget "
+            f"is {ledger.budget:g}: raise aggregation.noise (fedloom privacy says by how much), or draw fewer clients."
         )
     if aggregator.seeded:
         log.warning("the noise is drawn from the run's seed: its privacy is for study only")
@@ -60,9 +60,9 @@ def _check_method(name: str, algorithm: Algorithm) -> None:
     """Refuse a method that uses more of its clients' replies than noisy means."""
     if not algorithm.averaged:
         raise FedloomError(
-            f"the server of {name}, with these settings, uses more of its clients' replies than their mean, and only the "
-            "mean gets noise: use fedavg, fedprox or fedrep. A method of your own that uses nothing but replies.mean says "
-            'so with averaged = ("row",).'
+            f"the server of {name}, with these settings, uses more of its clients' replies than their mean, and only "
+            "the mean gets noise: use fedavg, fedprox or fedrep. A method of your own that uses nothing but "
+            'replies.mean says so with averaged = ("row",).'
         )
 
 
@@ -71,8 +71,8 @@ def _sampling(config: RunConfig, algorithm: Algorithm, clients: int) -> ClientSa
     if isinstance(algorithm, FedSeq):
         if not (isinstance(selection, Poisson) and algorithm.chains):
             raise FedloomError(
-                "chains are private if they are given (fedseq: chains) and drawn by selection poisson: chains formed by "
-                "clients' models give away something about their data."
+                "chains are private if they are given (fedseq: chains) and drawn by selection poisson: chains formed "
+                "by clients' models give away something about their data."
             )
         chains = len(algorithm.chains)
         return _checked_poisson(PoissonChains(selection.rate, chains), config, chains)
@@ -82,8 +82,8 @@ def _sampling(config: RunConfig, algorithm: Algorithm, clients: int) -> ClientSa
         number = selection.per_round(clients)
         return EveryClient(clients) if number == clients else FixedSize(number, clients)
     raise FedloomError(
-        f"selection {type(selection).__name__.lower()} looks at what clients have, which privatemean does not protect: use "
-        "selection poisson."
+        f"selection {type(selection).__name__.lower()} looks at what clients have, which privatemean does not protect: "
+        "use selection poisson."
     )
 
 
@@ -95,6 +95,7 @@ def _checked_poisson(sampling: PoissonDraw, config: RunConfig, clients: int) -> 
     if empty > EMPTY * aggregator.delta:
         raise FedloomError(
             f"selection poisson draws {sampling.expected:g} of {clients} on average, and a round without any has a "
-            f"probability of {empty / config.rounds:.2g}, too much for delta={aggregator.delta:g}: raise selection.rate."
+            f"probability of {empty / config.rounds:.2g}, too much for delta={aggregator.delta:g}: raise "
+            "selection.rate."
         )
     return sampling

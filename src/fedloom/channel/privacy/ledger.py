@@ -43,5 +43,6 @@ class Ledger:
         return epsilon_after(self.sampling, self.noise, rounds, self.delta, self.mechanisms)
 
     def __str__(self) -> str:
-        sums = "" if self.mechanisms == 1 else f", {self.mechanisms} sums a round"
-        return f"({self.sampling}; neighbours: {self.sampling.neighbours}; noise {self.noise:g}{sums}; delta {self.delta:g})"
+        sums = "" if self.mechanisms == 1 else f" on each of {self.mechanisms} sums"
+        noise = f"noise {self.noise:g}{sums}"
+        return f"({self.sampling}; neighbours: {self.sampling.neighbours}; {noise}; delta {self.delta:g})"
