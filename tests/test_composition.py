@@ -26,6 +26,16 @@ HOSTILE = {"name": "signflipping", "clients": [1]}
 PARTS: dict[str, dict[str, object]] = {
     "median": {"aggregation": "median"},
     "trimmedmean": {"aggregation": {"name": "trimmedmean", "share": 0.34}},
+    "geometricmedian": {"aggregation": "geometricmedian"},
+    "krum": {"aggregation": "krum"},
+    "multikrum": {"aggregation": "multikrum"},
+    "bulyan": {"aggregation": {"name": "bulyan", "share": 0.0}},
+    "normbounding": {"aggregation": "normbounding"},
+    "centredclipping": {"aggregation": "centredclipping"},
+    "foolsgold": {"aggregation": "foolsgold"},
+    "fltrust": {"aggregation": "fltrust"},
+    "dnc": {"aggregation": {"name": "dnc", "share": 0.34}},
+    "privatemean": {"aggregation": {"name": "privatemean", "noise": 0.01, "clip": 10.0, "seeded": True}},
     "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
     "signflipping": {"adversary": HOSTILE},
 }

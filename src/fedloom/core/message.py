@@ -175,14 +175,15 @@ class Replies:
         )
         return self._aggregate(self.tensors[name], self.weights, context)
 
-    def combine(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Any rows as one, by the run's aggregator; the weights sum to one.
+    def combine(self, rows: Tensor, weights: Tensor, origin: Tensor | None = None) -> Tensor:
+        """Any rows as one, by the run's aggregator, which remembers nothing of them.
 
         Args:
             rows: A row per client.
             weights: The weights of the rows; they sum to one.
+            origin: What the rows started from, where they are weights.
         """
-        return self._aggregate(rows, weights, AggregationContext.of(self.context))
+        return self._aggregate(rows, weights, AggregationContext.of(self.context, origin=origin))
 
     def _aggregate(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         row = self.aggregator(rows, weights, context)

@@ -101,7 +101,7 @@ class FedAvgExit(FedAvg):
         left = server["left"].index_copy(0, ids, replies["leaves"])
         omega = self.omega(replies.context)
         known, weights = (models, omega) if seen.all() else (models[seen], omega[seen])
-        row = replies.combine(known, weights / weights.sum())
+        row = replies.combine(known, weights / weights.sum(), server["row"])
         return {**server, "row": row, "models": models, "seen": seen, "left": left}
 
     def omega(self, context: ServerContext) -> Tensor:
