@@ -120,7 +120,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         stages=tuple(config.prediction),
         steps=tuple(config.channel),
         hostile=hostile,
-        privacy=privacy_ledger(config, algorithm, clients - len(new)),
+        privacy=privacy_ledger(config, algorithm, clients - len(new), deployed=made_of is not None),
         screen=Divergence() if hostile is None else Divergence(math.inf),  # an attack that explodes is to be seen
         new_clients=new,
         eval_every=config.eval_every,

@@ -27,17 +27,23 @@ EMPTY = 0.01
 """The share of delta that rounds without a client may take: they are drawn again, which the accounting leaves out."""
 
 
-def privacy_ledger(config: RunConfig, algorithm: Algorithm, clients: int) -> Ledger | None:
+def privacy_ledger(config: RunConfig, algorithm: Algorithm, clients: int, deployed: bool = False) -> Ledger | None:
     """The ledger of a run, if its aggregator adds noise; settings that protect nobody are refused.
 
     Args:
         config: The config of the run.
         algorithm: The method of the run.
         clients: How many clients may take part.
+        deployed: Whether the clients are machines, which may be away when they are drawn.
     """
     aggregator = config.aggregation
     if not isinstance(aggregator, PrivateMean):
         return None
+    if deployed:
+        raise FedloomError(
+            "privatemean is for simulations: in a deployment the drawn sites may be away, and what the bounds on updates "
+            "leave out depends on all of them, which the accounting does not cover: use another aggregator."
+        )
     name = str(config.method.get("name", "the method"))
     _check_method(name, algorithm)
     if config.server_optimizer is None and config.weight_by != "uniform":
