@@ -41,8 +41,8 @@ def privacy_ledger(config: RunConfig, algorithm: Algorithm, clients: int, deploy
         return None
     if deployed:
         raise FedloomError(
-            "privatemean is for simulations: in a deployment the drawn sites may be away, and what the bounds on updates "
-            "leave out depends on all of them, which the accounting does not cover: use another aggregator."
+            "privatemean is for simulations: in a deployment the drawn sites may be away, and what the bounds on "
+            "updates leave out depends on all of them, which the accounting does not cover: use another aggregator."
         )
     name = str(config.method.get("name", "the method"))
     _check_method(name, algorithm)
