@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from fedloom.aggregation.private_mean import PrivateMean
-from fedloom.channel.privacy.ledger import Ledger
+from fedloom.channel.privacy.ledger import PrivacyLedger
 from fedloom.channel.privacy.sampling import ClientSampling, EveryClient, FixedSize, PoissonChains, PoissonDraw
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
@@ -27,7 +27,9 @@ EMPTY = 0.01
 """The share of delta that rounds without a client may take: they are drawn again, which the accounting leaves out."""
 
 
-def privacy_ledger(config: RunConfig, algorithm: Algorithm, clients: int, deployed: bool = False) -> Ledger | None:
+def privacy_ledger(
+    config: RunConfig, algorithm: Algorithm, clients: int, deployed: bool = False
+) -> PrivacyLedger | None:
     """The ledger of a run, if its aggregator adds noise; settings that protect nobody are refused.
 
     Args:
@@ -49,7 +51,7 @@ def privacy_ledger(config: RunConfig, algorithm: Algorithm, clients: int, deploy
     if config.server_optimizer is None and config.weight_by != "uniform":
         log.info("privatemean counts every client alike: weight_by=%s is not used", config.weight_by)
     sampling = _sampling(config, algorithm, clients)
-    ledger = Ledger(sampling, aggregator.noise, aggregator.delta, len(algorithm.averaged), aggregator.epsilon)
+    ledger = PrivacyLedger(sampling, aggregator.noise, aggregator.delta, len(algorithm.averaged), aggregator.epsilon)
     if aggregator.quantile is not None:
         aggregator.noise_beside_a_count(ledger.expected)
     if ledger.budget is not None and ledger.spent(1) > ledger.budget:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedloom.channel.privacy.ledger import Ledger
+from fedloom.channel.privacy.ledger import PrivacyLedger
 from fedloom.channel.privacy.sampling import PoissonDraw
 from fedloom.core.errors import FedloomError
 
@@ -10,7 +10,7 @@ pytest.importorskip("dp_accounting", reason="needs dp-accounting")
 
 
 def test_it_says_the_mechanism_and_what_was_spent():
-    ledger = Ledger(PoissonDraw(0.01, 2000), 1.0, 1e-5)
+    ledger = PrivacyLedger(PoissonDraw(0.01, 2000), 1.0, 1e-5)
     assert ledger.expected == 20
     assert ledger.spent(1000) == pytest.approx(1.828, abs=1e-3)
     assert str(ledger) == ("(Poisson sampling, rate 0.01; neighbours: add or remove one client; noise 1; delta 1e-05)")
@@ -18,4 +18,4 @@ def test_it_says_the_mechanism_and_what_was_spent():
 
 def test_a_sampling_without_a_number_of_clients_has_no_denominator():
     with pytest.raises(FedloomError, match="not known"):
-        _ = Ledger(PoissonDraw(0.01), 1.0, 1e-5).expected
+        _ = PrivacyLedger(PoissonDraw(0.01), 1.0, 1e-5).expected

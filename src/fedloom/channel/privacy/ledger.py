@@ -10,7 +10,7 @@ from fedloom.core.errors import FedloomError
 
 
 @dataclass(frozen=True)
-class Ledger:
+class PrivacyLedger:
     """What a run spends of its clients' privacy.
 
     Args:
