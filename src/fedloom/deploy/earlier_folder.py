@@ -8,7 +8,7 @@ import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.core.validation import read_toml
 from fedloom.deploy.participant_folder import SERVER_FILE, SIGNATURE_FILE, SITE_FILE, role_of
-from fedloom.runs.folder.old_folders import is_of_previous_version, writer_version
+from fedloom.runs.folder.old_folders import is_of_previous_version, is_of_this_version, writer_version
 
 
 def upgrade_step(folder: Path) -> str:
@@ -36,7 +36,7 @@ def upgrade_step(folder: Path) -> str:
             f"{folder} was made by fedloom {version}, which signed no folders: ask the operator for this site's "
             "three files of fedloom deploy renew."
         )
-    return "" if version == fedloom.__version__ else _too_old(folder, version)
+    return "" if is_of_this_version(values) else _too_old(folder, version)
 
 
 def _too_old(folder: Path, version: str) -> str:

@@ -68,6 +68,11 @@ def is_of_previous_version(values: Mapping[str, Any]) -> bool:
     return _minor(writer_version(values)) == PREVIOUS
 
 
+def is_of_this_version(values: Mapping[str, Any]) -> bool:
+    """Whether this minor version wrote a config or a plan."""
+    return _minor(writer_version(values)) == _minor(fedloom.__version__)
+
+
 def refuse_other_version(folder: Path, values: Mapping[str, Any], file: str = "config.toml") -> None:
     """Refuse to continue what another version started, unless this one goes on to the same bytes.
 
@@ -77,7 +82,7 @@ def refuse_other_version(folder: Path, values: Mapping[str, Any], file: str = "c
         file: The name of that file.
     """
     version = writer_version(values)
-    if _minor(version) == _minor(fedloom.__version__):
+    if is_of_this_version(values):
         return
     changed = next(_changes(values, file), "") if is_of_previous_version(values) else None
     if changed != "":
