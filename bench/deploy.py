@@ -26,7 +26,7 @@ import tomli_w
 SITES = ["north", "south", "west"]
 ROUNDS = 12
 FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
-PORTS = {"--port": "21443", "--control-port": "21000", "--site-port": "21094"}
+PORTS = {"--port": "21443", "--control-port": "21000"}
 RUN = {
     "rounds": ROUNDS,
     "eval_every": 0,
