@@ -38,12 +38,12 @@ class Bulyan(ShareRule):
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The trimmed mean around the median of the chosen rows."""
         hostile = self.hostile(len(rows))
-        chosen = rows[self._chosen(squared_distances(compared_columns(rows, context)), hostile)]
+        chosen = rows[self._choose(squared_distances(compared_columns(rows, context)), hostile)]
         away = (chosen - coordinate_median(chosen)).abs()
         closest = away.argsort(dim=0, stable=True)[: len(chosen) - 2 * hostile]
         return chosen.gather(0, closest.sort(dim=0).values).mean(0)
 
-    def _chosen(self, distances: Tensor, hostile: int) -> Tensor:
+    def _choose(self, distances: Tensor, hostile: int) -> Tensor:
         """The places of the n - 2f rows that Krum chooses one after another, in client order."""
         left, chosen = list(range(len(distances))), []
         for _ in range(len(distances) - 2 * hostile):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.aggregation.changes import changes_of, clipped, moved_by
+from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.aggregation.median import coordinate_median
 from fedloom.aggregation.robust_rule import RobustRule
 from fedloom.core.aggregation_context import AggregationContext
@@ -54,5 +54,5 @@ class CentredClipping(RobustRule):
         for _ in range(self.iterations):
             away = rows - centre
             radius = coordinate_median(away.norm(dim=1)) if self.radius is None else self.radius
-            centre = centre + clipped(away, radius).mean(0)
+            centre = centre + clip_norms(away, radius).mean(0)
         return centre

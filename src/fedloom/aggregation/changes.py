@@ -30,7 +30,7 @@ def moved_by(change: Tensor, context: AggregationContext) -> Tensor:
     return change + (origin if origin.dim() == 1 else origin.mean(0))
 
 
-def clipped(changes: Tensor, most: float | Tensor) -> Tensor:
+def clip_norms(changes: Tensor, most: float | Tensor) -> Tensor:
     """Changes with a norm of at most so much: ``change * min(1, most / |change|)``.
 
     Args:

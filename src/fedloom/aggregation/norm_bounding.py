@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedloom.aggregation.changes import changes_of, clipped, moved_by
+from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.aggregation.median import coordinate_median
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
@@ -37,4 +37,4 @@ class NormBounding(Aggregator):
         """The weighted mean of the bounded changes."""
         changes = changes_of(rows, context)
         most = coordinate_median(changes.norm(dim=1)) if self.most is None else self.most
-        return moved_by(weights @ clipped(changes, most), context)
+        return moved_by(weights @ clip_norms(changes, most), context)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.aggregation.changes import changes_of, clipped, moved_by
+from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
@@ -74,10 +74,12 @@ class PrivateMean(Aggregator):
         changes = changes_of(rows, context)
         clip = float(context.memory.get("clip", torch.tensor(self.clip, dtype=torch.float64)))
         deviation = clip * (self.noise if self.quantile is None else self.noise_beside_a_count(expected))
-        total = clipped(changes, clip).sum(0)
+        total = clip_norms(changes, clip).sum(0)
         change = (total + deviation * self._normal("noise", changes.shape[1], context).to(total)) / expected
         if self.quantile is not None:
-            context.memory["clip"] = torch.tensor(self._adapted(clip, changes, expected, context), dtype=torch.float64)
+            context.memory["clip"] = torch.tensor(
+                self._next_clip(clip, changes, expected, context), dtype=torch.float64
+            )
         return moved_by(change, context)
 
     def noise_beside_a_count(self, expected: float) -> float:
@@ -94,7 +96,7 @@ class PrivateMean(Aggregator):
             )
         return float(left**-0.5)
 
-    def _adapted(self, clip: float, changes: Tensor, expected: float, context: AggregationContext) -> float:
+    def _next_clip(self, clip: float, changes: Tensor, expected: float, context: AggregationContext) -> float:
         """The clip norm of the next round. A client's bit counts as -1/2 or 1/2, so one client moves the sum by 1/2."""
         bits = (changes.norm(dim=1) <= clip).double() - 0.5
         count = float(bits.sum()) + expected / COUNT_NOISE * float(self._normal("count", 1, context))
