@@ -97,7 +97,11 @@ def test_a_server_half_that_never_begins_is_given_up(tmp_path, monkeypatch):
 def test_two_who_watch_a_run_submit_it_once(server, monkeypatch):
     pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
     (server / "flower").mkdir()
-    run_id, came = [], []
+    run_id, came, following = [], [], []
+
+    def follow(*arguments):
+        following.append(arguments)
+        return _follow(*arguments)
 
     def submit(folder):
         run_id.append(folder)
@@ -107,9 +111,10 @@ def test_two_who_watch_a_run_submit_it_once(server, monkeypatch):
     monkeypatch.setattr(operate, "_wait_for_server", came.append)
     monkeypatch.setattr(operate, "_is_alive", lambda _: True)
     monkeypatch.setattr(operate, "_submit", submit)
+    monkeypatch.setattr(operate, "_follow", follow)
     with ThreadPoolExecutor(2) as pool:
         watching = [pool.submit(operate.run, server, print, print) for _ in range(2)]
-        wait_until((server / RUN / SERVING).exists)
+        wait_until(lambda: len(following) == 2)
         (server / RUN / OUTCOME).write_text(json.dumps({"stopped": None}))
         assert [watcher.result(LIMIT) for watcher in watching] == [server / RUN] * 2
     assert run_id == [server]

@@ -91,7 +91,7 @@ def test_a_person_builds_a_flow_and_sees_what_comes_next(page: Any, tmp_path: Pa
     page.expect(nodes).to_have_count(2)
     page.expect(page.locator("#where")).to_have_text("After if")
     page.expect(page.locator("#label")).to_have_value("main")
-    first = page.locator("#suggestions button:enabled").first
+    first = page.locator("#suggestions[aria-busy=false] button:enabled").first
     kind = first.locator(".name").inner_text().splitlines()[0]
     first.click()  # the best suggestion becomes the next action
     page.expect(nodes).to_have_count(3)

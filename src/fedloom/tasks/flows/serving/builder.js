@@ -95,6 +95,7 @@
 
   async function recommend() {
     const mine = ++question;
+    wait(true); // what was suggested for another place is not to be chosen
     if (isEnd(node(chosen))) return list([], "Nothing follows an end. Choose another action to go on.");
     try {
       const found = await ask("/recommend", { flow: asJson(), after: chosen, label, top: 8 });
@@ -128,7 +129,13 @@
     return made;
   }
 
+  function wait(waiting) {
+    find("suggestions").inert = waiting;
+    find("suggestions").setAttribute("aria-busy", waiting);
+  }
+
   function list(suggestions, note) {
+    wait(false);
     find("suggestions").replaceChildren(...suggestions.map(({ kind, probability }) => {
       const button = html("button"), bar = html("span", "bar"), name = html("span", "name", short(kind.split(" or ")[0]));
       button.type = "button";
