@@ -78,6 +78,7 @@ _WHERE = {
     "fedloom.aggregation.robust_rule": ("RobustRule", "ShareRule"),
     "fedloom.aggregation.trimmed_mean": ("TrimmedMean",),
     "fedloom.channel.compression.topk": ("TopK",),
+    "fedloom.attacks.alie": ("ALIE",),
     "fedloom.attacks.sign_flipping": ("SignFlipping",),
     "fedloom.selection.random": ("Random",),
     "fedloom.selection.poisson": ("Poisson",),

@@ -21,6 +21,7 @@ from fedloom.api.compare import compare as compare
 from fedloom.api.plot import plot as plot
 from fedloom.api.report import report as report
 from fedloom.api.resume import resume as resume
+from fedloom.attacks.alie import ALIE as ALIE
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.channel.compression.topk import TopK as TopK
 from fedloom.core.adversary import Adversary as Adversary

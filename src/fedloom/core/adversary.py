@@ -7,6 +7,7 @@ who               acts on                                  looks at
 ================  =======================================  ===================================
 hostile clients   their data: ``poison_task``              what they get: ``look_at_message``
                   their reply: ``poison_update``
+                  their replies, as one: ``collude``
 the server        what it sends: ``poison_message``        what it gets: ``look_at_replies``
 ================  =======================================  ===================================
 
@@ -93,6 +94,18 @@ class Adversary:
             changes: The change of each client of the cohort: its difference to what it received.
             cohort: The clients.
             hostile: A mask of the hostile ones.
+        """
+        return changes
+
+    def collude(self, name: str, changes: Tensor, clients: int) -> Tensor:
+        """The changes that the hostile clients of a wave agree on, after each has made its own.
+
+        They act on what the server decodes, whatever steps the channel has: an upper bound of what they can do there.
+
+        Args:
+            name: The name of the reply's tensor.
+            changes: The change of each hostile client that answered, in the order of the wave.
+            clients: How many clients answered in all.
         """
         return changes
 

@@ -82,6 +82,8 @@ def exchange(
         wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
         jobs, results = drop_places(jobs, results, refused)
     merged, decoded = _join(run, wave, jobs, results)
+    if run.hostile is not None:
+        decoded = run.hostile.collude(run.algorithm, wave, decoded)
     say = _say(run, merged)
     verdict = run.screen.judge(run.algorithm, wave, decoded, say, state.norms)
     refused = {**run.algorithm.refusals(wave.message, decoded), **verdict.refused}
@@ -91,10 +93,11 @@ def exchange(
             engine.remark(wave.ids[place], run.task.federation.name(wave.ids[place]), "clipped", reason)
     if refused:
         left = torch.tensor([place for place in range(len(wave.ids)) if place not in refused], dtype=torch.int64)
-        scales = {name: scale[left] for name, scale in scales.items()}
+        scales, merged, decoded = (
+            {name: tensor[left] for name, tensor in tensors.items()} for tensors in (scales, merged, decoded)
+        )
         wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
         jobs, results = drop_places(jobs, results, refused)
-        merged, decoded = _join(run, wave, jobs, results)
         say = _say(run, merged)
     decoded = clip_changes(run.algorithm, wave, decoded, scales)
     ledger.norms.append(verdict.norms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -46,11 +47,28 @@ class HostileClients:
             poisoned = self.adversary.poison_update(name, changes, cohort, hostile)
             if poisoned is changes:
                 continue
-            self._check_changes(name, poisoned, changes)
+            self._check_changes("poison_update", name, poisoned, changes)
             base = base_of(algorithm, name, message, reply.tensors)
             poisoned = poisoned if base is None else base + poisoned
             tensors[name] = torch.where(hostile[:, None], poisoned, tensors[name])
         return replace(reply, tensors=tensors)
+
+    def collude(self, algorithm: Algorithm, wave: Wave, replies: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The replies of a wave, decoded, with what its hostile clients agreed on; other rows keep their bytes."""
+        places = torch.tensor([place for place, client in enumerate(wave.ids) if client in self.members])
+        found = dict(replies)
+        if not len(places) or not algorithm.sends_updates:
+            return found
+        message, own = wave.message.for_clients(places), {name: tensor[places] for name, tensor in replies.items()}
+        for name in Channel(algorithm).update_names(own, message):
+            changes = change_of(algorithm, name, message, own)
+            agreed = self.adversary.collude(name, changes, len(wave.ids))
+            if agreed is changes:
+                continue
+            self._check_changes("collude", name, agreed, changes)
+            base = base_of(algorithm, name, message, own)
+            found[name] = replies[name].index_copy(0, places, agreed if base is None else base + agreed)
+        return found
 
     def poison_wave(self, wave: Wave, context: ServerContext) -> Wave:
         """The wave as the server sends it."""
@@ -68,10 +86,10 @@ class HostileClients:
     def _name(self) -> str:
         return f"attack {type(self.adversary).__name__}"
 
-    def _check_changes(self, name: str, poisoned: Tensor, changes: Tensor) -> None:
+    def _check_changes(self, hook: str, name: str, poisoned: Tensor, changes: Tensor) -> None:
         if not isinstance(poisoned, Tensor) or poisoned.shape != changes.shape:
             made = tuple(poisoned.shape) if isinstance(poisoned, Tensor) else repr(poisoned)
             raise FedloomError(
-                f"{self._name}: poison_update makes {made} of the changes of {name}, of shape {tuple(changes.shape)}: "
-                "return a row for each client of the cohort."
+                f"{self._name}: {hook} makes {made} of the changes of {name}, of shape {tuple(changes.shape)}: "
+                "return a row for each of these clients."
             )

@@ -1,0 +1,74 @@
+"""ALIE: hostile clients send one and the same update, a little away from the mean, where no rule notices it.
+
+``change <- mean - z * std``, coordinate by coordinate, with mean and standard deviation of the hostile clients' own
+updates: they see nobody else's. ``z`` is the largest that leaves enough honest clients farther from the mean than the
+hostile ones. Of ``n`` clients, ``m`` of them hostile, ``s = floor(n / 2 + 1) - m`` honest ones must be farther away,
+so that the hostile ones and they are a majority:
+
+    ``z_max = max { z : Phi(z) < (n - m - s) / (n - m) }``
+
+Where that is negative (few hostile clients among few) we take 0: the hostile clients send their mean. Once they are the
+majority themselves, the formula asks for no honest client; we ask for one, so that ``z`` stays finite.
+
+Baruch, Baruch and Goldberg, A Little Is Enough: Circumventing Defenses For Distributed Learning, NeurIPS 2019,
+https://arxiv.org/abs/1902.06156.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from torch import Tensor
+
+from fedloom.core.adversary import Adversary
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+
+
+@dataclass(frozen=True)
+class ALIE(Adversary):
+    """Hostile clients agree on an update that is ``z`` standard deviations away from the mean of their own.
+
+    One hostile client alone has no deviation and sends its own update.
+
+    Args:
+        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
+        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
+        z: How many standard deviations; by default ``z_max`` of the paper for the clients of the round.
+    """
+
+    z: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.z is not None and not 0 < self.z < math.inf:
+            raise FedloomError(f"adversary: z={self.z} must be a positive, finite number.")
+
+    def check(self, algorithm: Algorithm, task: Task) -> None:
+        """Refuse methods whose clients send no update."""
+        if not algorithm.sends_updates:
+            name = type(algorithm).__name__.lower()
+            raise FedloomError(f"{name} sends no update that alie could change: choose another attack or method.")
+
+    def collude(self, name: str, changes: Tensor, clients: int) -> Tensor:
+        """The same change for all: the mean, less ``z`` standard deviations."""
+        z = largest_z(clients, len(changes)) if self.z is None else self.z
+        mean, std = changes.mean(dim=0), changes.std(dim=0, correction=0)
+        return (mean - z * std).expand_as(changes)
+
+
+def largest_z(clients: int, hostile: int) -> float:
+    """How many standard deviations a round's hostile clients can be away from the mean, and not below 0.
+
+    Args:
+        clients: How many clients the round has.
+        hostile: How many of them are hostile.
+    """
+    honest = clients - hostile
+    supporters = max(clients // 2 + 1 - hostile, 1)
+    if 2 * supporters >= honest:
+        return 0.0
+    return NormalDist().inv_cdf((honest - supporters) / honest)
