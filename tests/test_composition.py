@@ -38,7 +38,7 @@ PARTS: dict[str, dict[str, object]] = {
     "privatemean": {"aggregation": {"name": "privatemean", "noise": 0.01, "clip": 10.0, "seeded": True}},
     "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
     "signflipping": {"adversary": HOSTILE},
-    "alie": {"adversary": {"name": "alie", "clients": [1, 2, 3], "z": 1.0}},
+    "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
 }
 """Parts that act on clients' updates."""
 

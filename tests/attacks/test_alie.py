@@ -107,5 +107,5 @@ def test_a_wrong_agreement_is_refused(task):
         def collude(self, name, changes, clients):
             return changes[0]
 
-    with pytest.raises(FedloomError, match="collude makes .* return a row for each"):
+    with pytest.raises(FedloomError, match=r"collude makes .* return a row for each"):
         fl.run(task, "fedavg", rounds=1, adversary=OneRow(clients=[2, 5]))
