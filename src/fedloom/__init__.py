@@ -77,6 +77,7 @@ _WHERE = {
     "fedloom.aggregation.private_mean": ("PrivateMean",),
     "fedloom.aggregation.robust_rule": ("RobustRule", "ShareRule"),
     "fedloom.aggregation.trimmed_mean": ("TrimmedMean",),
+    "fedloom.channel.compression.cmfl": ("CMFL",),
     "fedloom.channel.compression.topk": ("TopK",),
     "fedloom.attacks.alie": ("ALIE",),
     "fedloom.attacks.sign_flipping": ("SignFlipping",),

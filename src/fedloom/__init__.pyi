@@ -23,6 +23,7 @@ from fedloom.api.report import report as report
 from fedloom.api.resume import resume as resume
 from fedloom.attacks.alie import ALIE as ALIE
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
+from fedloom.channel.compression.cmfl import CMFL as CMFL
 from fedloom.channel.compression.topk import TopK as TopK
 from fedloom.core.adversary import Adversary as Adversary
 from fedloom.core.aggregation_context import AggregationContext as AggregationContext

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from fedloom.channel.compression.cmfl import CMFL
 from fedloom.channel.compression.topk import TopK
 from fedloom.core.channel_step import ChannelStep
 
-CHANNELS: dict[str, type[ChannelStep]] = {"topk": TopK}
+CHANNELS: dict[str, type[ChannelStep]] = {"topk": TopK, "cmfl": CMFL}

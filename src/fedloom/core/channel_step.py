@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -66,6 +67,9 @@ class ChannelStep:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    may_be_silent: ClassVar[bool] = False
+    """Whether clients may send nothing in a round (``silent``)."""
+
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Raise a ``FedloomError`` for a combination that this step cannot serve, before any work is done.
 
@@ -82,6 +86,16 @@ class ChannelStep:
             width: The width of the rows before encoding.
         """
         return width
+
+    def silent(self, rows: Tensor, origin: Tensor, sender: Sender) -> Tensor:
+        """A mask of the clients that send nothing in this round; it is asked only if ``may_be_silent``.
+
+        Args:
+            rows: The update of each client, before any step.
+            origin: What it is a change of: one row, or one per client.
+            sender: The clients, with what they kept and their randomness.
+        """
+        return torch.zeros(len(rows), dtype=torch.bool)
 
     def encode(self, rows: Tensor, sender: Sender) -> tuple[Tensor, Extras]:
         """The rows as they are sent, and what is sent beside them. It runs where the clients are.

@@ -32,6 +32,7 @@ from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models
+from fedloom.rounds.silence import SILENT
 from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
@@ -42,6 +43,7 @@ RESULT = {
     "steps": "number of its training steps",
     "samples": "number of its training samples",
     "bytes": "the counted bytes of its reply",
+    SILENT: "1 if it sends nothing else",
     "received/loss": "received model's mean loss, own test part",
     "received/score": "received model's mean score, own test part",
     "trained/loss": "trained model's mean loss, own test part",
@@ -183,7 +185,7 @@ def _down(algorithm: Algorithm, message: Message, counted: bool) -> tuple[SentTe
 def _kept_words(run: Composition, name: str) -> str:
     """What stays at a site under a name, as the method, a stage or the channel says."""
     if name.startswith("channel/"):
-        return "what the channel did not send yet"
+        return "the model that it received last" if name.endswith("/received") else "what the channel did not send yet"
     words = dict(run.algorithm.keeps)
     for stage in run.stages:
         words |= stage.keeps

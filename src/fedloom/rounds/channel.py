@@ -60,6 +60,28 @@ class Channel:
             sent[name] = rows
         return Reply(tensors | sent, bytes=plain + Reply(sent).cost(len(cohort)))
 
+    def silent(self, reply: Reply, message: Message, cohort: Cohort) -> Tensor | None:
+        """A mask of the clients that send nothing in this round; None where no step may say so.
+
+        A client with several updates is silent if it is so with all of them.
+
+        Args:
+            reply: What the method's clients replied.
+            message: The message that it answers.
+            cohort: The clients, who keep what the steps need.
+        """
+        steps = [(number, step) for number, step in enumerate(self.steps) if step.may_be_silent]
+        names = self.update_names(reply.tensors, message) if steps else []
+        if not names:
+            return None
+        silent = torch.ones(len(cohort), dtype=torch.bool)
+        for name in names:
+            rows = change_of(self.algorithm, name, message, reply.tensors)
+            origin = self._origin(name, message, reply.tensors)
+            masks = [step.silent(rows, origin, Sender(cohort, f"channel/{number}/{name}")) for number, step in steps]
+            silent &= torch.stack(masks).any(0)
+        return silent
+
     def decode(self, tensors: Mapping[str, Tensor], message: Message) -> dict[str, Tensor]:
         """Replies as the method's server gets them.
 
@@ -106,7 +128,11 @@ class Channel:
         return found
 
     def _width(self, name: str, message: Message, tensors: Mapping[str, Tensor]) -> int:
-        """The width of a reply's rows before any step: that of what the clients started from, or of the model."""
+        """The width of a reply's rows before any step."""
+        return int(self._origin(name, message, tensors).shape[-1])
+
+    def _origin(self, name: str, message: Message, tensors: Mapping[str, Tensor]) -> Tensor:
+        """What a reply's rows are a change of: what the clients started from, or the model."""
         kind, source = self.algorithm.declaration(name, message), self.algorithm.base(name, message, tensors)
         if source is None and isinstance(kind, Update):
             source = message.get(kind.like)
@@ -115,7 +141,7 @@ class Channel:
                 f"{type(self.algorithm).__name__} declares its reply {name} as a {type(kind).__name__}, and its "
                 "message has no tensor that it is a change of: name one with of= or like= in the declaration."
             )
-        return int(source.shape[-1])
+        return source
 
     def _refuse_undeclared(self, tensors: Mapping[str, Tensor], message: Message) -> None:
         """Refuse a reply that would bypass the channel because it is not declared."""

@@ -21,6 +21,7 @@ from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.method_check import check_reply
 from fedloom.rounds.metrics import metric_values
+from fedloom.rounds.silence import restore_kept, with_flags
 from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.metric_sums import MetricSums
 
@@ -69,17 +70,25 @@ class ClientRuntime:
         return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message, job.measure)
 
     def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
+        kept = dict(cohort.state)
         reply = self.algorithm.client_update(cohort, message)
         check_reply(self.algorithm, reply, len(cohort))
         if self.hostile is not None:
             reply = self.hostile.attack(self.algorithm, reply, message, cohort)
         for stage in self.stages:
             stage.after_update(cohort)
+        trained = frozenset(cohort.changed)
+        silent = self.channel.silent(reply, message, cohort)
+        remembered = frozenset(cohort.changed) - trained
         reply = self.channel.encode(reply, message, cohort)
+        if silent is not None:
+            restore_kept(cohort, kept, silent, but=remembered)
         result = {f"reply/{name}": tensor for name, tensor in reply.tensors.items()}
         for name in sorted(cohort.changed):
             result |= {f"kept/{name}": cohort.state[name], f"kept/{name}/has": cohort.state[f"{name}/has"]}
         result |= {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
+        if silent is not None:
+            result = with_flags(result, silent)
         for model, rows in (("received", cohort.before), ("trained", cohort.after)):
             if measure and rows is not None:
                 scores, sums = self._evaluate(cohort, rows, "test")

@@ -18,6 +18,7 @@ from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.run_state import RunState
 from fedloom.rounds.screening import Say, clip_changes, not_finite
+from fedloom.rounds.silence import NothingSent, silent_places
 from fedloom.training.execution import cohorts
 
 
@@ -77,6 +78,10 @@ def exchange(
     if len(answered) < need:
         raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, but {need} are needed")
     asked, wave = len(wave.ids), wave.only(answered)
+    quiet = silent_places(jobs, results)
+    if quiet:
+        wave, jobs, results = _leave_silent(run, state, wave, jobs, results, quiet, ledger)
+        need = min(need, len(wave.ids))
     refused = not_finite(jobs, results)
     if refused:
         wave = _leave_out(run, engine, wave, refused, (need, asked), context.round)
@@ -153,6 +158,27 @@ def _origins(run: Composition, wave: Wave, decoded: Tensors) -> dict[str, Tensor
     weights = [n for n in decoded if isinstance(run.algorithm.declaration(n, wave.message), Model)]
     found = {name: base_of(run.algorithm, name, wave.message, decoded) for name in weights}
     return {name: row for name, row in found.items() if row is not None}
+
+
+def _leave_silent(
+    run: Composition,
+    state: RunState,
+    wave: Wave,
+    jobs: list[Job],
+    results: list[Tensors],
+    quiet: list[int],
+    ledger: Ledger,
+) -> tuple[Wave, list[Job], list[Tensors]]:
+    """The wave, the jobs and their results without the clients that sent nothing, whose costs and state are noted."""
+    loud = [place for place in range(len(wave.ids)) if place not in quiet]
+    silent_jobs, flags = drop_places(jobs, results, loud)
+    flags = [{name: t for name, t in result.items() if not name.startswith("reply/")} for result in flags]
+    for job, result in zip(silent_jobs, flags, strict=True):
+        state.client_states.write(job.ids, with_prefix(result, "kept/"))
+    ledger.receive(wave.only(quiet), merge(silent_jobs, flags), run.algorithm.communicates)
+    if len(loud) < max(1, run.aggregator.least_clients) and not wave.optional:
+        raise NothingSent
+    return wave.only(loud), *drop_places(jobs, results, quiet)
 
 
 def _leave_out(

@@ -23,6 +23,7 @@ from fedloom.rounds.jobs import Engine
 from fedloom.rounds.method_check import check_state
 from fedloom.rounds.run_state import RunState
 from fedloom.rounds.scoring import is_scored, local_metrics
+from fedloom.rounds.silence import NothingSent
 
 
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
@@ -47,12 +48,12 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     choice = select_clients(run, engine, state, context, ledger)
     measure = is_scored(run, number) and run.algorithm.communicates
     waves = run.algorithm.play(state.server, choice.places, context)
-    server = _drive(run, engine, state, waves, context, ledger, measure)
-    check_state(run.algorithm, server, state.server)
-    if run.optimize is not None and "row" in server:
-        row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
-        trained = run.task.layout.trained_columns
-        server = {**server, "row": row if trained is None else torch.where(trained, row, server["row"])}
+    try:
+        server = _drive(run, engine, state, waves, context, ledger, measure)
+        check_state(run.algorithm, server, state.server)
+        server = _optimize(run, state, server)
+    except NothingSent:
+        server = state.server
     metrics = local_metrics(run, number, ledger.measured) if measure else {}
     check_values(run, number, metrics.values())
     state.server, state.round, state.selection = server, number, dict(choice.state)
@@ -61,6 +62,15 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     if run.privacy is not None:
         metrics = metrics | {"privacy/epsilon": run.privacy.spent(number)}
     return _record(number, ledger, metrics | ledger.findings, choice.lost)
+
+
+def _optimize(run: Composition, state: RunState, server: State) -> State:
+    """The server's state after a step of the run's server optimiser, if it has one."""
+    if run.optimize is None or "row" not in server:
+        return server
+    row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
+    trained = run.task.layout.trained_columns
+    return {**server, "row": row if trained is None else torch.where(trained, row, server["row"])}
 
 
 def _check_budget(run: Composition, number: int) -> None:

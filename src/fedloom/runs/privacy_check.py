@@ -46,6 +46,12 @@ def privacy_ledger(
             "privatemean is for simulations: in a deployment the drawn sites may be away, and what the bounds on "
             "updates leave out depends on all of them, which the accounting does not cover: use another aggregator."
         )
+    quiet = [type(step).__name__.lower() for step in config.channel if step.may_be_silent]
+    if quiet:
+        raise FedloomError(
+            f"who is silent with {quiet[0]} depends on the clients' data, which privatemean does not protect: leave "
+            f"{quiet[0]} out of the channel."
+        )
     name = str(config.method.get("name", "the method"))
     _check_method(name, algorithm)
     if config.server_optimizer is None and config.weight_by != "uniform":

@@ -72,6 +72,19 @@ def test_an_answer_to_something_else_is_refused(change, reason):
     assert refusal(answer=ANSWER.model_copy(update=change)) == reason
 
 
+def test_a_silent_site_answers_with_its_flag_and_without_a_reply():
+    flagged = {**GOOD, "silent": torch.zeros(1, dtype=torch.uint8), "bytes": torch.tensor([13])}
+    expected = replace(EXPECTED, form=reply_form(flagged))
+    check_answer(ANSWER, flagged, expected, SERVER)
+    quiet = {**flagged, "silent": torch.ones(1, dtype=torch.uint8), "bytes": torch.tensor([1])}
+    del quiet["reply/row"]
+    check_answer(ANSWER, quiet, expected, SERVER)
+    assert "reply/row is not part" in refusal({**quiet, "reply/row": GOOD["reply/row"]}, expected=expected)
+    assert refusal(quiet) == "silent is not part of the expected reply"
+    assert "must be 0 or 1" in refusal(quiet, expected=expected, silent=torch.full((1,), 2, dtype=torch.uint8))
+    assert "reply/row is missing" in refusal(quiet, expected=expected, silent=flagged["silent"])
+
+
 def test_a_replay_is_told_apart_before_anything_else_of_it_is_looked_at():
     old = ANSWER.model_copy(update={"ticket": "old", "round": 3, "client": 0, "error": "x"})
     assert "replay" in refusal({}, answer=old)

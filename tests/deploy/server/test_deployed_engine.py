@@ -157,6 +157,19 @@ def reply_bytes(local: Local) -> int:
     return sum(t.nbytes for tensors in answers for name, t in tensors.items() if name.startswith("reply/"))
 
 
+@pytest.mark.parametrize("method", ["fedavg", "fedrep"])
+def test_silent_sites_send_a_flag_and_give_the_simulators_bytes(method, tmp_path):
+    steps = [{"name": "cmfl", "threshold": 0.9}, {"name": "topk", "fraction": 0.1}]
+    made = Plan.of(method, channel=steps, rounds=4)
+    local = Local(made, tmp_path)
+    history, expected = local.play(), simulate(made)
+    assert exclusions(history) == []
+    assert history.records == expected.records
+    flags = sum(len(record["selected"]) for record in history.records)
+    assert reply_bytes(local) + flags == history.total("bytes_up")
+    assert min(record["bytes_up"] for record in history.records) == 3  # three flags
+
+
 def test_the_same_clients_are_hostile_at_sites_and_in_the_simulation(tmp_path):
     for seed in range(6):
         made = Plan.of(

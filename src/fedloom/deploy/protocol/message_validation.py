@@ -20,6 +20,7 @@ from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import VALIDATION
+from fedloom.rounds.silence import SILENT
 
 ReplyForm = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 """Type and shape of each tensor of one client's result, by name."""
@@ -58,10 +59,11 @@ def check_answer(
 ) -> None:
     """Accept an answer, or raise ``RejectedMessage`` with the reason."""
     _check_header(answer, expected)
+    silent = is_silent(tensors)
     if expected.form is None:
         _check_any_form(tensors)
     else:
-        check_form(tensors, expected.form)
+        check_form(tensors, without_replies(expected.form) if silent else expected.form)
     for name, tensor in tensors.items():
         _check_numbers(name, tensor, may_be_nan=_may_be_nan(name, tensors))
     for part in ("", VALIDATION):
@@ -75,11 +77,26 @@ def check_answer(
         check_scores(tensors, expected.sizes, expected.scores)
     _check_reply_counts(tensors, expected)
     if "bytes" in tensors:
-        sent = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("reply/"))
+        sent = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("reply/") or name == SILENT)
         if not 0 <= _whole_number(tensors, "bytes") <= 2 * sent:  # a sparse reply costs a number and its place
             raise RejectedMessage(f"bytes must be between 0 and {2 * sent:,}, twice the size of the reply")
-    if expected.changes is not None:
+    if expected.changes is not None and not silent:
         _check_changes(tensors, expected.changes, settings.max_norm)
+
+
+def is_silent(tensors: Mapping[str, Tensor]) -> bool:
+    """Whether an answer is only the flag of a client that sends nothing."""
+    if SILENT not in tensors:
+        return False
+    flag = _whole_number(tensors, SILENT)
+    if flag not in (0, 1):
+        raise RejectedMessage(f"{SILENT} must be 0 or 1")
+    return flag == 1
+
+
+def without_replies(form: ReplyForm) -> ReplyForm:
+    """The form of an answer of a client that sends nothing."""
+    return {name: one for name, one in form.items() if not name.startswith("reply/")}
 
 
 def _check_header(answer: SiteAnswer, expected: ExpectedAnswer) -> None:

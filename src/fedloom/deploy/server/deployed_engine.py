@@ -19,7 +19,7 @@ from torch import Tensor
 from fedloom.core.declarations import Scalar, Statistic
 from fedloom.core.message import Message
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
-from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer
+from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer, is_silent
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
 from fedloom.deploy.protocol.score_validation import ScoreBounds, unusual_losses
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, RequestKind, SiteAnswer, SiteRequest, pack, unpack
@@ -156,8 +156,9 @@ class DeployedEngine:
 
     def _exclude_odd_forms(self, requests: Mapping[int, tuple[SiteRequest, Any]], results: dict[int, Tensors]) -> None:
         """Where the server cannot predict the form of answers, accept those that have the form of the majority."""
-        usual = majority_form([reply_form(result) for result in results.values()])
-        for client in [client for client, result in results.items() if reply_form(result) != usual]:
+        forms = {client: reply_form(result) for client, result in results.items() if not is_silent(result)}
+        usual = majority_form(list(forms.values()))
+        for client in [client for client, form in forms.items() if form != usual]:
             del results[client]
             self._exclude(client, requests[client][0].kind, "its answer does not have the form of most other answers")
 

@@ -30,6 +30,7 @@ from fedloom.deploy.protocol.wire import REFUSED, RequestKind, SiteRequest
 from fedloom.deploy.settings import PolicySettings, RequiredStep, SiteSettings
 from fedloom.methods.registry import METHODS, canonical_method
 from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.silence import SILENT
 
 LOG = "policy.jsonl"
 """The site's record of what it refused: a line each, only ever appended, and rotated like a log."""
@@ -37,7 +38,7 @@ EVALUATIONS: tuple[RequestKind, ...] = ("ask", "score", "global", "judge")
 """Requests whose answers are scores on the site's data."""
 MEASURED = ("received/", "trained/")
 """Prefixes of the scores that go with an update."""
-COUNTS = ("steps", "samples", "bytes")
+COUNTS = ("steps", "samples", "bytes", SILENT)
 """Numbers that go with every update."""
 
 
