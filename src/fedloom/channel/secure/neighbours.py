@@ -1,0 +1,158 @@
+"""Who shares masks with whom: everybody with everybody, or each client with a few random neighbours.
+
+Bell et al., Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020 (SecAgg+,
+https://eprint.iacr.org/2020/704): the n clients are put on a circle in a random order, and each is the neighbour of the
+``k/2`` before and the ``k/2`` behind it (a Harary graph). With at most ``c`` colluding clients and ``d`` that drop out,
+chosen without regard to the order, k and the threshold t are such that
+
+- *connected*: the honest clients that stay are connected, so that nothing but their whole sum can be opened. They are
+  not if and only if there are two gaps of k/2 or more on the circle, whose probability is at most
+  ``C(n, 2) C(n-k, c+d-k) / C(n, c+d)``. (The paper bounds one such gap, which does not yet part a circle.)
+- *secret*: no client's two secrets can both be had. Honest holders give a share of one of them and colluders of both,
+  so ``2 t > k + 1 + X`` for the number X of colluders among k neighbours, which is hypergeometric.
+- *delivered*: k - Y >= t for the number Y of neighbours that drop out, hypergeometric too.
+
+The first two hold but for ``2^-secrecy``, the third but for ``2^-delivery``: a round that is not delivered is played
+again. Among few clients, where this needs more than half of all as neighbours, all are: then nothing is left to chance,
+and ``t = n - d`` with ``2 t > n + c``.
+
+The order comes from what is public before the round. A server that may choose who is invited can look for an order that
+puts a client among colluders; against such a server all have to be neighbours, or the invited must not be its choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fedloom.channel.secure.primitives import digest
+from fedloom.core.errors import FedloomError
+
+SECRECY = 40
+DELIVERY = 20
+
+
+@dataclass(frozen=True)
+class NeighbourPlan:
+    """How many neighbours a client has, and how many shares give a secret back.
+
+    Args:
+        degree: The number of neighbours.
+        threshold: The number of shares, of those of the neighbours and the client's own.
+    """
+
+    degree: int
+    threshold: int
+
+
+def count_of(share: float, clients: int) -> int:
+    """The most clients that a share of them means.
+
+    Args:
+        share: From 0 to below 1.
+        clients: How many there are.
+    """
+    return math.floor(share * clients + 1e-9)
+
+
+@lru_cache(maxsize=256)
+def plan_neighbours(
+    clients: int, dropouts: float, colluders: float, secrecy: int = SECRECY, delivery: int = DELIVERY
+) -> NeighbourPlan:
+    """Few neighbours that are enough, and the largest threshold that they bear.
+
+    Args:
+        clients: The number of clients.
+        dropouts: The largest share of them that drops out.
+        colluders: The largest share of them that colludes with the server.
+        secrecy: The bits of security against colluders.
+        delivery: The bits of safety against rounds that fail though few drop out.
+    """
+    for name, share in (("dropouts", dropouts), ("colluders", colluders)):
+        if not 0 <= share < 1:
+            raise FedloomError(f"{name}={share}: it is a share of the clients, from 0 to below 1.")
+    gone, bad = count_of(dropouts, clients), count_of(colluders, clients)
+    threshold = clients - gone
+    if threshold < 2:
+        raise FedloomError(
+            f"a secure sum of {clients} clients of which {gone} may drop out could be that of one client: invite more."
+        )
+    if 2 * threshold <= clients + bad:
+        raise FedloomError(
+            f"with {clients} clients, {gone} dropouts and {bad} colluders a server could open single updates: it takes "
+            f"more clients than twice the dropouts and the colluders, here more than {2 * gone + bad}."
+        )
+    for degree in _degrees(clients // 2):
+        if _log2_parted(clients, gone + bad, degree) > -secrecy - 1:
+            continue
+        among = _most_among(clients, bad, degree, secrecy + 1)
+        threshold = degree - _most_among(clients, gone, degree, delivery)
+        if 2 * threshold > degree + 1 + among:
+            return NeighbourPlan(degree, threshold)
+    return NeighbourPlan(clients - 1, clients - gone)
+
+
+def _degrees(most: int) -> Iterator[int]:
+    """Even numbers that ascend by 2, and by a thirtieth where they are large: nobody needs the very fewest."""
+    degree = 2
+    while degree <= most:
+        yield degree
+        degree += max(2, degree // 60 * 2)
+
+
+def _most_among(clients: int, marked: int, degree: int, bits: int) -> int:
+    """The number of marked clients that no client has more of among its neighbours, but for a chance of 2^-bits."""
+    tail = 0.0
+    for number in range(min(marked, degree), -1, -1):
+        tail += math.exp(_log_choose(marked, number) + _log_choose(clients - 1 - marked, degree - number)
+                         - _log_choose(clients - 1, degree))  # fmt: skip
+        if clients * tail > 2.0**-bits:
+            return number
+    return 0
+
+
+def _log2_parted(clients: int, removed: int, degree: int) -> float:
+    """A bound of the chance that a circle falls apart when some clients are removed, as a power of two."""
+    if removed < degree:
+        return -math.inf
+    pairs = _log_choose(clients, 2)
+    return (pairs + _log_choose(clients - degree, removed - degree) - _log_choose(clients, removed)) / math.log(2)
+
+
+def _log_choose(total: int, number: int) -> float:
+    """The logarithm of a binomial coefficient."""
+    if not 0 <= number <= total:
+        return -math.inf
+    return math.lgamma(total + 1) - math.lgamma(number + 1) - math.lgamma(total - number + 1)
+
+
+def order_on_circle(clients: Iterable[int], seed: bytes) -> list[int]:
+    """The clients in a random order.
+
+    Args:
+        clients: Their numbers.
+        seed: Decides the order.
+    """
+    return sorted(clients, key=lambda client: digest(b"circle", seed, client.to_bytes(4, "big")))
+
+
+@lru_cache(maxsize=8)
+def neighbours_by_client(clients: tuple[int, ...], degree: int, seed: bytes) -> dict[int, tuple[int, ...]]:
+    """The neighbours of every client, ascending. It is the same wherever it is computed.
+
+    Args:
+        clients: The numbers of the clients.
+        degree: The number of neighbours; an even number, or one less than the clients.
+        seed: Decides the order on the circle.
+    """
+    if degree == len(clients) - 1:
+        everybody = sorted(clients)
+        return {client: tuple(other for other in everybody if other != client) for client in everybody}
+    circle = order_on_circle(clients, seed)
+    reach = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
+    return {
+        client: tuple(sorted(circle[(place + step) % len(circle)] for step in reach))
+        for place, client in enumerate(circle)
+    }
