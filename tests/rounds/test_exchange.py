@@ -12,8 +12,6 @@ import fedloom as fl
 from fedloom.core.algorithm import Round, State
 from fedloom.core.local_work import LocalWork
 from fedloom.core.selector import Choice
-from fedloom.rounds.exchange import answers, merge
-from fedloom.rounds.jobs import Job
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import SIZES, cohort, small_task
@@ -136,33 +134,6 @@ def test_a_method_may_be_selected_by_groups():
 
 
 # -- clients that do not answer
-
-
-def result(*clients: int) -> dict[str, torch.Tensor]:
-    return {"reply/row": torch.tensor([[float(client)] for client in clients])}
-
-
-def test_where_everybody_answers_nothing_is_moved():
-    jobs = [Job("update", 1, [4, 0], [2, 0]), Job("update", 1, [7], [1])]
-    kept, results, places = answers(jobs, [result(4, 0), result(7)])
-    assert kept is jobs
-    assert places == [0, 1, 2]
-    assert merge(kept, results)["reply/row"].flatten().tolist() == [0, 7, 4]
-
-
-def test_of_those_who_answer_the_order_stays():
-    jobs = [Job("update", 1, [client], [place]) for client, place in ((9, 3), (4, 0), (7, 1), (2, 2))]
-    kept, results, places = answers(jobs, [result(9), None, result(7), None])
-    assert places == [1, 3]
-    assert [(job.ids, job.places) for job in kept] == [([9], [1]), ([7], [0])]
-    assert merge(kept, results)["reply/row"].flatten().tolist() == [7, 9]
-    assert [job.places for job in jobs] == [[3], [0], [1], [2]]  # the jobs themselves are as they were
-
-
-def test_where_nobody_answers_there_is_nothing():
-    jobs = [Job("update", 1, [client], [client]) for client in range(3)]
-    assert answers(jobs, [None] * 3) == ([], [], [])
-    assert merge([], []) == {}
 
 
 @pytest.mark.parametrize(

@@ -71,12 +71,20 @@ class Algorithm:
         super().__init_subclass__(**keywords)
         if {"aggregate", "play", "prelude"} & set(vars(cls)) and "averaged" not in vars(cls):
             cls.averaged = ()
+        if {"aggregate", "play", "prelude"} & set(vars(cls)) and "summed" not in vars(cls):
+            setattr(cls, "summed", vars(Algorithm)["summed"])  # noqa: B010  # as if it were not inherited
         annotations = vars(cls).get("__annotations__", {})
         for name in vars(cls):
             inherited = vars(Algorithm).get(name)
             is_hyper_parameter = "ClassVar" not in str(annotations.get(name, "ClassVar"))
             if isinstance(inherited, RenamedAttribute) and not is_hyper_parameter:
                 inherited.refuse(cls)
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """All replies of a method whose server uses nothing of them but sums over clients, weighted by the run's
+        weights or shares: a sum is then enough. Empty if it needs each client's."""
+        return self.averaged
 
     @property
     def sends_updates(self) -> bool:

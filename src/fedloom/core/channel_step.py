@@ -69,6 +69,8 @@ class ChannelStep:
 
     may_be_silent: ClassVar[bool] = False
     """Whether clients may send nothing in a round (``silent``)."""
+    summable: ClassVar[bool] = False
+    """Whether encoded rows are updates themselves, which can be added: nothing is undone at the server."""
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Raise a ``FedloomError`` for a combination that this step cannot serve, before any work is done.

@@ -37,6 +37,7 @@ class FedDyn(FedAvg):
         alpha: Weight of the regulariser; it must be positive.
     """
 
+    summed: ClassVar[tuple[str, ...]] = ("row",)
     keeps: ClassVar[Kept] = {"g": "the site's own gradient term"}
 
     alpha: float = 0.1

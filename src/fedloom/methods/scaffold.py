@@ -42,6 +42,7 @@ class SCAFFOLD(FedAvg):
 
     receives: ClassVar[Declared] = {**FedAvg.receives, "c": Statistic("the control variate of all sites")}
     sends: ClassVar[Declared] = {"change": Update("the change of its model"), "c": Statistic("that of its variate")}
+    summed: ClassVar[tuple[str, ...]] = ("change", "c")
     keeps: ClassVar[Kept] = {"c": "the site's own control variate"}
 
     option: Literal[1, 2] = 2

@@ -15,6 +15,7 @@ from fedloom.core.message import Message
 from fedloom.core.metric import Metric
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.scores import Scores
+from fedloom.core.sum_step import SumStep
 from fedloom.rounds.channel import Channel
 from fedloom.rounds.confusion_counts import ConfusionCounts
 from fedloom.rounds.hostile_clients import HostileClients
@@ -22,6 +23,7 @@ from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.method_check import check_reply
 from fedloom.rounds.metrics import metric_values
 from fedloom.rounds.silence import restore_kept, with_flags
+from fedloom.rounds.sums import channel_of, sums_of
 from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.metric_sums import MetricSums
 
@@ -44,13 +46,20 @@ class ClientRuntime:
     """Whether clients' models are scored on the global test set too."""
     steps: tuple[ChannelStep, ...] = ()
     """The steps of the run's channel."""
+    weight_by: str = "samples"
+    """How much clients count in a mean."""
     hostile: HostileClients | None = None
     """The clients that play another role, if there are any."""
 
     @property
     def channel(self) -> Channel:
         """What happens to replies between the clients and the server."""
-        return Channel(self.algorithm, self.steps)
+        return channel_of(self.algorithm, self.steps)
+
+    @property
+    def sum_step(self) -> SumStep | None:
+        """The step that lets only sums leave, if the channel has one: the last."""
+        return self.steps[-1] if self.steps and isinstance(self.steps[-1], SumStep) else None
 
     def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
         """Do one job."""
@@ -64,12 +73,12 @@ class ClientRuntime:
         message = message.for_clients(places)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":
-            return self._update(cohort, message, job.measure)
+            return self._update(cohort, message, job)
         if job.kind == "confusion":
             return {"confusion": self._confusion(cohort, message)}
         return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message, job.measure)
 
-    def _update(self, cohort: Cohort, message: Message, measure: bool) -> Tensors:
+    def _update(self, cohort: Cohort, message: Message, job: Job) -> Tensors:
         kept = dict(cohort.state)
         reply = self.algorithm.client_update(cohort, message)
         check_reply(self.algorithm, reply, len(cohort))
@@ -80,7 +89,10 @@ class ClientRuntime:
         trained = frozenset(cohort.changed)
         silent = self.channel.silent(reply, message, cohort)
         remembered = frozenset(cohort.changed) - trained
-        reply = self.channel.encode(reply, message, cohort)
+        if job.session is None:
+            reply = self.channel.encode(reply, message, cohort)
+        else:
+            reply = sums_of(self.algorithm, self.steps, self.weight_by).code(reply, message, cohort, job.session)
         if silent is not None:
             restore_kept(cohort, kept, silent, but=remembered)
         result = {f"reply/{name}": tensor for name, tensor in reply.tensors.items()}
@@ -90,7 +102,7 @@ class ClientRuntime:
         if silent is not None:
             result = with_flags(result, silent)
         for model, rows in (("received", cohort.before), ("trained", cohort.after)):
-            if measure and rows is not None:
+            if job.measure and rows is not None:
                 scores, sums = self._evaluate(cohort, rows, "test")
                 result |= {f"{model}/loss": scores.mean_loss, f"{model}/score": scores.mean_score}
                 values = metric_values(self.metrics, sums, scores.counts)

@@ -14,8 +14,9 @@ import torch
 from fedloom.core.selector import Choice, Pool, Probe, check_choice
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange import Ledger, answers, blocks, merge
 from fedloom.rounds.jobs import Engine, Job, Tensors
+from fedloom.rounds.ledger import Ledger
+from fedloom.rounds.results import answers, blocks, merge
 from fedloom.rounds.run_state import RunState
 
 

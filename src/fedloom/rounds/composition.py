@@ -22,12 +22,14 @@ from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.privacy import Privacy
 from fedloom.core.selector import Selector
 from fedloom.core.server_context import ServerContext
+from fedloom.core.sum_step import SumStep
 from fedloom.core.task import FederationView, Task
 from fedloom.rounds.channel import Channel
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.rounds.screening import Divergence, Screen
+from fedloom.rounds.sums import Sums, channel_of, sums_of
 from fedloom.training.execution import Execution
 from fedloom.training.local_trainer import LocalTrainer
 
@@ -79,6 +81,8 @@ class Composition:
     stages: tuple[PredictionStage, ...] = ()
     steps: tuple[ChannelStep, ...] = ()
     """The steps of the channel between clients and server."""
+    weight_by: str = "samples"
+    """The name of the weighting."""
     hostile: HostileClients | None = None
     """The clients that play another role, if there are any."""
     new_clients: tuple[int, ...] = ()
@@ -161,6 +165,7 @@ class Composition:
             self.stages,
             self.clients_on_global,
             self.steps,
+            self.weight_by,
             self.hostile,
         )
 
@@ -174,7 +179,13 @@ class Composition:
     @property
     def channel(self) -> Channel:
         """What happens to replies between the clients and the server."""
-        return Channel(self.algorithm, self.steps)
+        return channel_of(self.algorithm, self.steps)
+
+    @property
+    def sums(self) -> Sums | None:
+        """How replies are added, if only sums of them leave the clients."""
+        has_sums = any(isinstance(step, SumStep) for step in self.steps)
+        return sums_of(self.algorithm, self.steps, self.weight_by) if has_sums else None
 
     def reachable(self, clients: Sequence[int]) -> Sequence[int]:
         """Those of some clients who can be reached now."""

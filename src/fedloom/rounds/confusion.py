@@ -9,8 +9,8 @@ import torch
 
 from fedloom.core.task import Task
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange import blocks
 from fedloom.rounds.jobs import Engine, Job, LocalEngine
+from fedloom.rounds.results import blocks
 from fedloom.rounds.run_state import RunState
 
 MOST_CLASSES = 100

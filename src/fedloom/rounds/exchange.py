@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
 
-from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.declarations import Model
 from fedloom.core.errors import Abandoned, Diverged, FedloomError
 from fedloom.core.message import Replies, Wave
@@ -16,53 +14,21 @@ from fedloom.core.server_context import ServerContext
 from fedloom.rounds.channel import base_of
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
+from fedloom.rounds.ledger import Ledger
+from fedloom.rounds.results import answers, drop_places, merge, with_prefix
 from fedloom.rounds.run_state import RunState
 from fedloom.rounds.screening import Say, clip_changes, not_finite
 from fedloom.rounds.silence import NothingSent, silent_places
+from fedloom.rounds.summed_exchange import summed_exchange
 from fedloom.training.execution import cohorts
-
-
-@dataclass
-class Ledger:
-    """What a round has cost so far, who took part, and what was measured of them."""
-
-    bytes_down: int = 0
-    bytes_up: int = 0
-    bytes_between: int = 0
-    steps: int = 0
-    selected: set[int] = field(default_factory=set)
-    measured: dict[int, dict[str, float]] = field(default_factory=dict)
-    findings: dict[str, float] = field(default_factory=dict)
-    """What an adversary found, by the names of the records."""
-    norms: list[Mapping[str, float]] = field(default_factory=list)
-    """The usual sizes of replies, exchange by exchange, as far as the run's screen remembers them."""
-    memory: AggregatorMemory = field(default_factory=AggregatorMemory)
-    """What the run's aggregator remembers."""
-
-    def send(self, wave: Wave) -> None:
-        """Add the bytes that a wave sends to its clients, including those that will not answer."""
-        down = wave.message.bytes_for(len(wave.ids))
-        near = 0 if wave.from_server is None else int((~wave.from_server).sum())
-        self.bytes_between += down * near // len(wave.ids)
-        self.bytes_down += down - down * near // len(wave.ids)
-
-    def receive(self, wave: Wave, merged: Tensors, communicates: bool) -> None:
-        """Add the steps, bytes and measurements of a wave's replies."""
-        ids = wave.ids
-        self.selected.update(ids)
-        self.steps += int(merged["steps"].sum())
-        if communicates:
-            sent = merged["bytes"] if wave.to_server is None else merged["bytes"][wave.to_server]
-            self.bytes_up += int(sent.sum())
-        for name in (name for name in merged if name.startswith(("received/", "trained/"))):
-            for client, value in zip(ids, merged[name].tolist(), strict=True):
-                self.measured.setdefault(client, {})[name] = value
 
 
 def exchange(
     run: Composition, engine: Engine, state: RunState, context: ServerContext, wave: Wave, ledger: Ledger, measure: bool
 ) -> Replies:
     """Send a wave, wait for the replies, and store the clients' state."""
+    if run.sums is not None:
+        return summed_exchange(run, engine, state, context, wave, ledger, measure, run.sums)
     participants = run.participants(context.round)
     if run.hostile is not None:
         wave = run.hostile.poison_wave(wave, context)
@@ -198,49 +164,6 @@ def _leave_out(
     return wave.only([place for place in range(len(wave.ids)) if place not in refused])
 
 
-def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
-    """The completed jobs, their results, and the places in the wave of the clients that answered.
-
-    The places of the returned jobs count only those clients.
-    """
-    pairs = [(job, result) for job, result in zip(jobs, results, strict=True) if result is not None]
-    places = sorted(place for job, _ in pairs for place in job.places)
-    if len(pairs) == len(jobs):
-        return jobs, [result for _, result in pairs], places
-    rank = {place: number for number, place in enumerate(places)}
-    moved = [replace(job, places=[rank[place] for place in job.places]) for job, _ in pairs]
-    return moved, [result for _, result in pairs], places
-
-
-def drop_places(jobs: list[Job], results: list[Tensors], places: Collection[int]) -> tuple[list[Job], list[Tensors]]:
-    """Jobs and their results without the clients at some places; the places of the rest count only those."""
-    left = sorted(place for job in jobs for place in job.places if place not in places)
-    rank = {place: number for number, place in enumerate(left)}
-    kept_jobs, kept_results = [], []
-    for job, result in zip(jobs, results, strict=True):
-        rows = [row for row, place in enumerate(job.places) if place in rank]
-        if rows:
-            ids, own = [job.ids[row] for row in rows], [rank[job.places[row]] for row in rows]
-            kept_jobs.append(replace(job, ids=ids, places=own))
-            kept_results.append({name: tensor[torch.tensor(rows)] for name, tensor in result.items()})
-    return kept_jobs, kept_results
-
-
-def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
-    """The results of all jobs as one, in the order of the clients' places."""
-    count, merged = sum(len(job.places) for job in jobs), {}
-    for name, first in results[0].items() if results else ():
-        merged[name] = first.new_empty((count, *first.shape[1:]))
-        for job, result in zip(jobs, results, strict=True):
-            merged[name].index_copy_(0, torch.tensor(job.places), result[name])
-    return merged
-
-
-def with_prefix(tensors: Tensors, prefix: str) -> Tensors:
-    """The tensors whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
 def check_values(run: Composition, number: int, values: Iterable[float]) -> None:
     """Raise an error if a score is not finite."""
     if not _finite(torch.tensor(list(values), dtype=torch.float64)):
@@ -264,10 +187,3 @@ def _method_name(run: Composition) -> str:
 
 def _advice(run: Composition) -> str:
     return f"try a learning rate below {run.setting.work.lr:g} or a gradient clip."
-
-
-def blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Ids in blocks, each with the places of its ids."""
-    for start in range(0, len(ids), size):
-        some = ids[start : start + size]
-        yield some, list(range(start, start + len(some)))

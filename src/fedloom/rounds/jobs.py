@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol
 from torch import Tensor
 
 from fedloom.core.message import Message
+from fedloom.core.sum_step import SumSession, SumStep
+from fedloom.rounds.sums import LOST, SUM, Summed, play_sum
 
 Tensors = dict[str, Tensor]
 
@@ -35,6 +37,8 @@ class Job:
     places: list[int]
     measure: bool = False
     turn: int = 0
+    session: SumSession | None = None
+    """What is known of the sum that an ``update`` is for, if only sums leave."""
 
 
 class Engine(Protocol):
@@ -45,6 +49,11 @@ class Engine(Protocol):
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
         """Run jobs; results come back in the order of the jobs, None for a job without a result."""
+
+    def sum(
+        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
+    ) -> Summed:
+        """Run the updates of a sum, of which the server gets nothing but the sum."""
 
     def exclude(self, client: int, name: str, what: str, reason: str) -> None:
         """Note that the result of a client's job does not count, and why; its state stays as it was before the job."""
@@ -71,6 +80,25 @@ class LocalEngine:
 
     def begin(self, round_number: int) -> None:
         """Do nothing: all rounds are alike."""
+
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
+        """Run jobs; each kind of engine does it in its own way."""
+        raise NotImplementedError
+
+    def sum(
+        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
+    ) -> Summed:
+        """Run the updates, then let both halves of the sum talk in this process."""
+        rows: dict[int, Tensor] = {}
+        results: list[Tensors | None] = []
+        for job, result in zip(jobs, self.run(jobs, message, kept), strict=True):
+            coded = result or {}
+            for client, row, lost in zip(job.ids, coded[f"reply/{SUM}"], coded[f"reply/{LOST}"].tolist(), strict=True):
+                if not lost:
+                    rows[client] = row
+            results.append({name: t for name, t in coded.items() if not name.startswith("reply/")})
+        total, up, down = play_sum(step, session, rows)
+        return Summed(total, results, up, down)
 
     def exclude(self, client: int, name: str, what: str, reason: str) -> None:
         """Note it for the round's record."""

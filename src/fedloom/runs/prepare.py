@@ -35,6 +35,7 @@ from fedloom.runs.privacy_check import privacy_ledger
 from fedloom.runs.python_objects import object_marks
 from fedloom.runs.score import metric_notes
 from fedloom.runs.start_model import model_digest, with_start
+from fedloom.runs.sum_check import check_sums
 from fedloom.selection.sampling import PerRound
 from fedloom.training.execution import decide
 
@@ -119,6 +120,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         optimize=optimizer,
         stages=tuple(config.prediction),
         steps=tuple(config.channel),
+        weight_by=config.weight_by,
         hostile=hostile,
         privacy=privacy_ledger(config, algorithm, clients - len(new), deployed=made_of is not None),
         screen=Divergence() if hostile is None else Divergence(math.inf),  # an attack that explodes is to be seen
@@ -178,6 +180,7 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     config.aggregation.check(algorithm, task)
     if config.channel and not algorithm.sends_updates:
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
+    check_sums(config)
     for number, step in enumerate(config.channel):
         step.check(algorithm, task, tuple(config.channel[:number]))
     if config.adversary is not None:

@@ -241,6 +241,7 @@ class Blueprint:
             tuple(config.prediction),
             config.clients_on_global,
             tuple(config.channel),
+            config.weight_by,
             hostile,
         )
 

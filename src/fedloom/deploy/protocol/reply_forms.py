@@ -65,7 +65,8 @@ class ReplyForms:
 
     def of(self, job: Job, message: Message) -> ReplyForm | None:
         """The form of one client's answer to a message; None if it is unknown."""
-        key = (job.kind, job.measure, job.turn > 0, *_outline(message))
+        asked = 0 if job.session is None else len(job.session.ids)  # the type of what is added depends on it
+        key = (job.kind, job.measure, job.turn > 0, asked, *_outline(message))
         if key not in self.found:
             result = rehearse(self.runtime, job, message)
             self.found[key] = None if result is None else reply_form(result)

@@ -49,7 +49,7 @@ Name = Annotated[str, Field(max_length=200)]
 Whole = Annotated[int, Field(ge=0, le=1 << 53)]
 REFUSED = "refused by the site's policy: "
 """How the error of an answer begins where the site may not, or does not want to, do what is asked."""
-RequestKind = Literal["hello", "update", "ask", "score", "global", "model", "judge", "finish"]
+RequestKind = Literal["hello", "update", "ask", "score", "global", "model", "judge", "finish", "sum"]
 
 
 class RejectedMessage(FedloomError):  # noqa: N818

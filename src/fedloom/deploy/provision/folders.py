@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.sum_step import SumStep
 from fedloom.core.validation import validate
 from fedloom.deploy.audit_log import append, file_digest
 from fedloom.deploy.participant_folder import KEYS, SERVER_FILE, SITE_FILE
@@ -191,6 +192,7 @@ def _write(
     requests: Mapping[str, KeyRequest],
 ) -> None:
     from fedloom.deploy.provision.signature import SIGNATURE, sign_folder
+    from fedloom.deploy.sum_keys import write_shared_secret
 
     until = authority.certificate.not_valid_after_utc
     own = _make_folder(draft / AUTHORITY)
@@ -212,6 +214,9 @@ def _write(
         for name, content in write_site(place, site, blueprint, authority, requests.get(site.name), evaluates).items():
             (home / name).write_bytes(content)
         shutil.copyfile(place / SIGNATURE, own / SIGNED / f"{site.name}.json")
+    for step in blueprint.config.channel:
+        if isinstance(step, SumStep):
+            write_shared_secret(step, [draft / site.name for site in sites if site.name != server.evaluator], home)
     sign_folder(home, authority)
 
 

@@ -40,7 +40,7 @@ def make_node_key(private: Path, public: Path) -> None:
 def load_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """The private key in a file."""
     try:
-        key = load_pem_private_key(_key_bytes(path), None)
+        key = load_pem_private_key(read_private(path), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise FedloomError(f"{path} is not a private key in PEM format: copy it again.") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -51,7 +51,7 @@ def load_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
 def check_node_key(path: Path) -> None:
     """Raise an error if a site's node key is missing or damaged."""
     try:
-        load_ssh_private_key(_key_bytes(path), None)
+        load_ssh_private_key(read_private(path), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise FedloomError(f"{path} is not a private key in OpenSSH's format: copy it again.") from None
 
@@ -66,8 +66,8 @@ def pem_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _key_bytes(path: Path) -> bytes:
-    """The content of a private key's file; refused if others than its owner can read it."""
+def read_private(path: Path) -> bytes:
+    """The content of a file with a secret; refused if others than its owner can read it."""
     data = read_bytes(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:

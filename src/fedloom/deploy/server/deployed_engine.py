@@ -10,6 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from fedloom.core.declarations import Scalar, Statistic
 from fedloom.core.message import Message
+from fedloom.core.sum_step import SumSession, SumStep
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer, is_silent
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
@@ -25,10 +27,12 @@ from fedloom.deploy.protocol.score_validation import ScoreBounds, unusual_losses
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, RequestKind, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.pending_requests import PendingRequests, SentRequest
 from fedloom.deploy.server.roster import Roster
+from fedloom.deploy.server.site_sums import sum_over_sites
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.sums import SUM, Summed
 
 log = logging.getLogger("fedloom")
 HEADERS = 1 << 16
@@ -51,9 +55,10 @@ class DeployedEngine:
         tickets: Tickets,
         settings: ServerSettings,
         runtime: ClientRuntime,
+        sum_keys: bytes = b"",
     ) -> None:
         self.transport, self.roster, self.tickets, self.settings = transport, roster, tickets, settings
-        self.runtime, self.forms = runtime, ReplyForms(runtime)
+        self.runtime, self.forms, self.sum_keys = runtime, ReplyForms(runtime), sum_keys
         self.score_bounds = ScoreBounds.of(runtime.scoring.task)
         self.sample_counts = tuple(
             name for name, one in runtime.algorithm.sends.items() if isinstance(one, Statistic | Scalar) and one.counts
@@ -85,17 +90,30 @@ class DeployedEngine:
         """Send each job to its client's site; None for a job without a valid answer."""
         if jobs[0].kind == "global":
             return self._evaluate_globally(jobs, message)
-        requests: dict[int, tuple[SiteRequest, dict[str, Tensor]]] = {}
-        alone = {job.ids[0]: job for job in jobs}
-        for client, job in alone.items():
-            own = message.for_clients(_place(job))
-            tensors = {f"shared/{name}": t for name, t in own.shared.items()}
-            tensors |= {f"each/{name}": t for name, t in own.each.items()}
-            requests[client] = self._request(client, job.kind, job.round, job.turn, job.measure), tensors
+        requests = self._job_requests(jobs, message)
         form = self.forms.of(jobs[0], message)
-        got = {client: message.for_clients(_place(job)) for client, job in alone.items()}
+        got = {job.ids[0]: message.for_clients(_place(job)) for job in jobs}
         results = self.exchange(requests, form, got if jobs[0].kind == "update" else {})
         return [results.get(job.ids[0]) for job in jobs]
+
+    def sum(
+        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
+    ) -> Summed:
+        """Let the sites train and add up what they learnt; no single row of theirs arrives here."""
+        session = replace(session, run=self.name)
+        form = self.forms.of(jobs[0], message)
+        hidden = None if form is None else {**form, f"reply/{SUM}": step.hidden_form(*form[f"reply/{SUM}"])}
+        updates = self._job_requests(jobs, message)
+        turns = {job.ids[0]: (job.round, job.turn) for job in jobs}
+        return sum_over_sites(
+            jobs,
+            updates,
+            lambda client: self._request(client, "sum", *turns[client]),
+            lambda requests, trains: self.exchange(requests, hidden if trains else None),
+            step,
+            session,
+            self.sum_keys,
+        )
 
     def exclude(self, client: int, name: str, what: str, reason: str) -> None:
         """Note that an accepted answer does not count after all: the site's next request builds on its state before."""
@@ -119,6 +137,16 @@ class DeployedEngine:
 
     def close(self) -> None:
         """Do nothing: the sites run on."""
+
+    def _job_requests(self, jobs: list[Job], message: Message) -> dict[int, tuple[SiteRequest, dict[str, Tensor]]]:
+        """The request for each job of one client, and its tensors."""
+        requests = {}
+        for job in jobs:
+            client, own = job.ids[0], message.for_clients(_place(job))
+            tensors = {f"shared/{name}": t for name, t in own.shared.items()}
+            tensors |= {f"each/{name}": t for name, t in own.each.items()}
+            requests[client] = self._request(client, job.kind, job.round, job.turn, job.measure), tensors
+        return requests
 
     # -- one exchange
 

@@ -47,6 +47,7 @@ from fedloom.deploy.server.relative_bounds import RelativeBounds
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
+from fedloom.deploy.sum_keys import server_keys
 from fedloom.rounds.composition import Composition
 from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import load_checkpoint
@@ -121,7 +122,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
         )
     prepared = prepare_deployed_run(blueprint, roster, settings, noted)
     tickets = Tickets(run / TICKETS, None if state is None else state.round)
-    engine = DeployedEngine(transport, roster, tickets, settings, prepared.composition.runtime())
+    engine = DeployedEngine(transport, roster, tickets, settings, prepared.composition.runtime(), server_keys(folder))
     _write(run / STATUS, {})
     play = resume if (run / "config.toml").exists() else execute
     _write(run / NOTICES, list(expiry_warnings(folder).values()))

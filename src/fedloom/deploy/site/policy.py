@@ -23,6 +23,7 @@ from fedloom.core.declarations import Declared, Model, Update
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.named_part import part_values
 from fedloom.core.names import canonical_name
+from fedloom.core.sum_step import SumStep
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.message_validation import ReplyForm
@@ -31,6 +32,7 @@ from fedloom.deploy.settings import PolicySettings, RequiredStep, SiteSettings
 from fedloom.methods.registry import METHODS, canonical_method
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.silence import SILENT
+from fedloom.rounds.sums import LOST, SUM
 
 LOG = "policy.jsonl"
 """The site's record of what it refused: a line each, only ever appended, and rotated like a log."""
@@ -120,9 +122,9 @@ class Policy:
         Args:
             kind: The kind.
         """
-        if kind == "update" and not self.settings.updates:
+        if kind in ("update", "sum") and not self.settings.updates:
             return "what it trains may not leave (updates = false)"
-        if kind == "update":
+        if kind in ("update", "sum"):
             withheld = [reason for name in self.sends if (reason := self.forbids_tensor(name))]
             return withheld[0] if withheld else ""
         if kind in EVALUATIONS and not self.settings.evaluation:
@@ -138,6 +140,8 @@ class Policy:
             name: The tensor's name in the method's reply; behind an ``@`` is what a step of the channel adds to it.
         """
         plain = name.partition("@")[0]
+        if plain in (SUM, LOST) and any(isinstance(step, SumStep) for step in self.steps):
+            return ""  # the sum of the tensors that the method declares, each of which is asked for above
         allowed = (self.settings.tensors or {}).get(self.method)
         if plain not in self.sends:
             return f"{self.method} sends '{plain}', which it does not declare"

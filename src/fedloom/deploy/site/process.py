@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,18 @@ from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.model_folder import save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.reply_forms import ReplyForms
+from fedloom.deploy.protocol.sum_requests import read_sum
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
 from fedloom.deploy.site.request_count import RequestCount, plan_of
 from fedloom.deploy.site.state import SiteState, StateLost
+from fedloom.deploy.site.sums import SiteSums
+from fedloom.deploy.sum_keys import site_keys
 from fedloom.rounds.client_runtime import PREDICTING, ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.metrics import metric_values
+from fedloom.rounds.sums import LOST, SUM
 from fedloom.training.metric_sums import MetricSums
 
 log = logging.getLogger("fedloom")
@@ -96,6 +100,14 @@ class SiteProcess:
     def forms(self) -> ReplyForms:
         """The forms that answers of this site have."""
         return ReplyForms(self.runtime)
+
+    @cached_property
+    def _sums(self) -> SiteSums:
+        """The site's half of the sums of its run."""
+        step = self.runtime.sum_step
+        if step is None:
+            raise RejectedMessage("it belongs to a sum, and the run of this site has none")
+        return SiteSums(step, self.client, site_keys(self.folder, self.blueprint.sites))
 
     @property
     def client(self) -> int:
@@ -189,9 +201,11 @@ class SiteProcess:
             if len(tensors["rows"]) > max(len(self.blueprint.sites), MOST_MODELS):  # sites may have been added
                 raise Refused(f"it is to evaluate {len(tensors['rows']):,} models, and there are fewer sites")
             return self._evaluate_rows(tensors["rows"])
+        if request.kind == "sum":
+            return self._sums.answer(*read_sum(request, tensors))
         kept = self.states.read(request.state)
         if request.kind == "update":
-            return self._train(request, message, kept)
+            return self._train(request, message, kept, tensors)
         if request.kind in ("model", "finish"):
             row = self._prediction_row(request, message, kept)
             if request.kind == "model":
@@ -220,10 +234,18 @@ class SiteProcess:
         leaves = {name: tensor for name, tensor in result.items() if name not in stays}
         return self.policy.release(request, leaves, self.forms.of(job, message)) | stays
 
-    def _train(self, request: SiteRequest, message: Message, kept: Tensors) -> Tensors:
+    def _train(self, request: SiteRequest, message: Message, kept: Tensors, tensors: Tensors) -> Tensors:
         self.states.discard_all_but(request.base, request.state)
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
-        result = self._do(job, request, message, kept)
+        if self.runtime.sum_step is None:
+            result = self._do(job, request, message, kept)
+        else:
+            session, stage, got = read_sum(request, tensors)
+            result = self._do(replace(job, session=session), request, message, kept)
+            if bool(result[f"reply/{LOST}"]):
+                raise FedloomError("its update is not finite")
+            hidden = self._sums.answer(session, stage, got, result[f"reply/{SUM}"][0])
+            result |= {f"reply/{SUM}": hidden["row"][None]}
         state = kept | select_prefix(result, "kept/")
         if state:
             self.states.write(request.ticket, state)

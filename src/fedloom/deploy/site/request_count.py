@@ -28,7 +28,7 @@ from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.manifest import digest_of
 
 FILE = "asked.json"
-TRAINING = ("update", "ask")
+TRAINING = ("update", "ask", "sum")
 """Requests that end with the last agreed round."""
 
 
@@ -114,7 +114,8 @@ class RequestCount:
             return self._is_new_final(request, tensors)
         if request.kind in TRAINING and self.finished >= policy.rounds:
             raise Refused(f"the {policy.rounds} agreed rounds are over ({FILE} counts them)")
-        self._count(request, tensors, policy)
+        if request.kind != "sum":  # a stage of a sum gives nothing away without the update, which is counted
+            self._count(request, tensors, policy)
         return True
 
     def _begin(self, run: str, policy: Policy) -> None:

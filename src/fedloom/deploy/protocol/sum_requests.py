@@ -1,0 +1,47 @@
+"""How the stages of a sum travel: beside the tensors of a request are what everybody knows of the sum, the name of the
+stage, and what the server's half sends to this client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedloom.core.nested_keys import select_prefix
+from fedloom.core.sum_step import SumSession
+from fedloom.deploy.protocol.wire import RejectedMessage, SiteRequest
+
+IDS, MOST, STAGE, GOT = "sum/ids", "sum/most", "sum/stage", "got/"
+
+
+def sum_tensors(session: SumSession, stage: str, got: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a request that belong to a sum.
+
+    Args:
+        session: What is known of the sum.
+        stage: The name of the stage.
+        got: What the client gets in it.
+    """
+    named = {f"{GOT}{name}": tensor for name, tensor in got.items()}
+    letters = torch.tensor(list(stage.encode()), dtype=torch.uint8)
+    return {IDS: torch.tensor(session.ids), MOST: torch.tensor(session.most), STAGE: letters, **named}
+
+
+def read_sum(request: SiteRequest, tensors: Mapping[str, Tensor]) -> tuple[SumSession, str, dict[str, Tensor]]:
+    """The sum that a request belongs to, the name of its stage, and what the client gets in it.
+
+    Args:
+        request: The request.
+        tensors: Its tensors.
+    """
+    try:
+        ids, most = tensors[IDS], tensors[MOST]
+        if ids.dtype != torch.int64 or ids.dim() != 1 or most.dtype != torch.int64 or int(most) < 1:
+            raise ValueError("other numbers are expected")
+        stage = bytes(tensors[STAGE].tolist()).decode("ascii")
+    except (KeyError, ValueError, TypeError, RuntimeError):
+        raise RejectedMessage("it says nothing valid about the sum that it belongs to") from None
+    session = SumSession(request.run, request.round, request.turn, tuple(ids.tolist()), int(most))
+    return session, stage, select_prefix(tensors, GOT)

@@ -1,0 +1,51 @@
+"""The site's half of sums: it lives in the site's memory from the first stage of a sum to its last.
+
+A site that was restarted in between has forgotten it and drops out of this sum; of two sums of one round only the later
+one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.sum_step import ROWS, ClientHalf, SumKeys, SumSession, SumStep
+from fedloom.deploy.protocol.wire import RejectedMessage
+
+
+class SiteSums:
+    """The site's half of the sum that is being made.
+
+    Args:
+        step: How sums are hidden.
+        client: The site's client number.
+        keys: The site's keys.
+    """
+
+    def __init__(self, step: SumStep, client: int, keys: SumKeys) -> None:
+        self.step, self.client, self.keys = step, client, keys
+        self.session: SumSession | None = None
+        self.half: ClientHalf | None = None
+
+    def answer(
+        self, session: SumSession, stage: str, got: Mapping[str, Tensor], row: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """What the site answers in a stage.
+
+        Args:
+            session: What the server says of the sum.
+            stage: The name of the stage.
+            got: What the server's half sent.
+            row: The site's coded row, in the stage in which it trains.
+        """
+        if self.client not in session.ids:
+            raise RejectedMessage("it belongs to a sum without this site")
+        if (stage == ROWS) != (row is not None):
+            raise RejectedMessage("a row of the sum is asked for without an update")
+        if stage == self.step.first_stage:
+            self.session, self.half = session, self.step.client_half(session, self.client, self.keys)
+        if self.half is None or session != self.session:
+            raise FedloomError("the site knows nothing of this sum (it was restarted, or another sum has begun)")
+        return self.half.answer(stage, got, row)

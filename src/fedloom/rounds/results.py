@@ -1,0 +1,60 @@
+"""The results of a wave's jobs: of those who answered, without those who do not count, and joined in client order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+
+from fedloom.rounds.jobs import Job, Tensors
+
+
+def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
+    """The completed jobs, their results, and the places in the wave of the clients that answered.
+
+    The places of the returned jobs count only those clients.
+    """
+    pairs = [(job, result) for job, result in zip(jobs, results, strict=True) if result is not None]
+    places = sorted(place for job, _ in pairs for place in job.places)
+    if len(pairs) == len(jobs):
+        return jobs, [result for _, result in pairs], places
+    rank = {place: number for number, place in enumerate(places)}
+    moved = [replace(job, places=[rank[place] for place in job.places]) for job, _ in pairs]
+    return moved, [result for _, result in pairs], places
+
+
+def drop_places(jobs: list[Job], results: list[Tensors], places: Collection[int]) -> tuple[list[Job], list[Tensors]]:
+    """Jobs and their results without the clients at some places; the places of the rest count only those."""
+    left = sorted(place for job in jobs for place in job.places if place not in places)
+    rank = {place: number for number, place in enumerate(left)}
+    kept_jobs, kept_results = [], []
+    for job, result in zip(jobs, results, strict=True):
+        rows = [row for row, place in enumerate(job.places) if place in rank]
+        if rows:
+            ids, own = [job.ids[row] for row in rows], [rank[job.places[row]] for row in rows]
+            kept_jobs.append(replace(job, ids=ids, places=own))
+            kept_results.append({name: tensor[torch.tensor(rows)] for name, tensor in result.items()})
+    return kept_jobs, kept_results
+
+
+def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
+    """The results of all jobs as one, in the order of the clients' places."""
+    count, merged = sum(len(job.places) for job in jobs), {}
+    for name, first in results[0].items() if results else ():
+        merged[name] = first.new_empty((count, *first.shape[1:]))
+        for job, result in zip(jobs, results, strict=True):
+            merged[name].index_copy_(0, torch.tensor(job.places), result[name])
+    return merged
+
+
+def with_prefix(tensors: Tensors, prefix: str) -> Tensors:
+    """The tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Ids in blocks, each with the places of its ids."""
+    for start in range(0, len(ids), size):
+        some = ids[start : start + size]
+        yield some, list(range(start, start + len(some)))

@@ -1,0 +1,44 @@
+"""Runs of which only sums leave the clients: what would need single replies is refused before any work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedloom.aggregation.mean import Mean
+from fedloom.core.adversary import Adversary
+from fedloom.core.errors import FedloomError
+from fedloom.core.sum_step import SumStep
+
+if TYPE_CHECKING:
+    from fedloom.runs.config_schema import RunConfig
+
+
+def check_sums(config: RunConfig) -> None:
+    """Raise a ``FedloomError`` for parts of a run that a step which lets only sums leave cannot serve.
+
+    Args:
+        config: The config of the run.
+    """
+    steps = [step for step in config.channel if isinstance(step, SumStep)]
+    if not steps:
+        return
+    name = type(steps[0]).__name__.lower()
+    if not isinstance(config.channel[-1], SumStep) or len(steps) > 1:
+        raise FedloomError(f"nothing can be done to rows that {name} has hidden: make it the last step of the channel.")
+    if config.aggregation != Mean():
+        rule = type(config.aggregation).__name__.lower()
+        raise FedloomError(
+            f"{name} hides single updates, and {rule} needs them: leave out one of the two; mean takes sums."
+        )
+    if config.weight_by == "steps":
+        raise FedloomError(
+            f"{name} adds what clients have weighted themselves, by their samples or all alike: set weight_by to "
+            "samples or uniform."
+        )
+    adversary = config.adversary
+    if adversary is not None:
+        kind = type(adversary)
+        if kind.collude is not Adversary.collude or kind.look_at_replies is not Adversary.look_at_replies:
+            raise FedloomError(
+                f"{name} hides single updates, and the adversary {kind.__name__.lower()} looks at them: leave out one."
+            )
