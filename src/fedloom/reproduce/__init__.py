@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fedloom.reproduce import flow_studies, gala_studies, robust_studies
+from fedloom.reproduce import flow_studies, gala_studies, privacy_study, robust_studies
 from fedloom.reproduce.study import Study
 
-STUDIES: dict[str, Study] = {
-    study.name: study for study in (*flow_studies.STUDIES, *gala_studies.STUDIES, *robust_studies.STUDIES)
-}
+_GROUPS = (flow_studies, gala_studies, robust_studies, privacy_study)
+STUDIES: dict[str, Study] = {study.name: study for group in _GROUPS for study in group.STUDIES}
