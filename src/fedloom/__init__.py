@@ -41,6 +41,7 @@ _WHERE = {
     "fedloom.core.prediction_stage": ("PredictionStage",),
     "fedloom.core.selector": ("Pool", "Choice"),
     "fedloom.core.local_work": ("LocalWork",),
+    "fedloom.core.sample_privacy": ("SamplePrivacy",),
     "fedloom.core.cycle": ("Cycle",),
     "fedloom.core.pull": ("Affine",),
     "fedloom.core.layout": ("Layout",),

@@ -51,6 +51,7 @@ from fedloom.core.objective import CrossEntropy as CrossEntropy
 from fedloom.core.objective import Loss as Loss
 from fedloom.core.prediction_stage import PredictionStage as PredictionStage
 from fedloom.core.pull import Affine as Affine
+from fedloom.core.sample_privacy import SamplePrivacy as SamplePrivacy
 from fedloom.core.selector import Choice as Choice
 from fedloom.core.selector import Pool as Pool
 from fedloom.core.server_context import ServerContext as ServerContext

@@ -10,6 +10,7 @@ from scipy.stats import kstest
 from fedloom.aggregation.private_mean import PrivateMean
 from fedloom.core.errors import FedloomError
 from support.aggregations import aggregate, aggregation_context, honest_rows
+from support.distinguishing import violation
 
 
 def test_without_noise_it_is_the_clipped_sum_over_the_expected_number():
@@ -46,16 +47,6 @@ def released(rule: PrivateMean, rows: list[list[float]]) -> np.ndarray:
     """What many independent runs of one round release, where ten clients were expected."""
     given, context = torch.tensor(rows), aggregation_context(expected=10.0)
     return np.array([float(rule(given, torch.ones(len(given)), context)) for _ in range(RUNS)])
-
-
-def violation(there: np.ndarray, without: np.ndarray, epsilon: float, delta: float) -> float:
-    """How far P(said there | there) is above exp(epsilon) P(said there | not there) + delta, less a possible error."""
-    worst = -math.inf
-    for threshold in np.quantile(without, [0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995]):
-        hit, false = float((there > threshold).mean()), float((without > threshold).mean())
-        error = math.sqrt(hit * (1 - hit) / RUNS) + math.exp(epsilon) * math.sqrt(false * (1 - false) / RUNS)
-        worst = max(worst, hit - math.exp(epsilon) * false - delta - 5 * error)
-    return worst
 
 
 @pytest.mark.slow

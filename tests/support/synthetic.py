@@ -13,6 +13,7 @@ from torch import nn
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Network
+from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.training.local_trainer import LocalTrainer
@@ -74,10 +75,17 @@ class Branching(nn.Module):
         return self.head(self.drop(self.features(x)))
 
 
-def cohort(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, seed: int = 3) -> Cohort:
+def cohort(
+    task: Task,
+    execution: str,
+    work: LocalWork,
+    ids: list[int] | None = None,
+    seed: int = 3,
+    privacy: SamplePrivacy | None = None,
+) -> Cohort:
     """A cohort of a task in round 1 of 10."""
     ids = list(range(task.federation.clients)) if ids is None else ids
-    return Cohort(ids, LocalTrainer(task, execution), RunSetting(work, seed, 10), 1)
+    return Cohort(ids, LocalTrainer(task, execution), RunSetting(work, seed, 10, privacy), 1)
 
 
 def train_all(task: Task, execution: str, work: LocalWork, ids: list[int] | None = None, **how: object) -> torch.Tensor:

@@ -92,3 +92,9 @@ def test_a_forward_pass_that_changes_a_buffer_is_left_to_the_loop(caplog):
     with caplog.at_level(logging.WARNING, logger="fedloom"):
         assert decide(Task("t", federation([8]), Remembering()), "auto", 32).name == "loop"
     assert "changes the buffer 'seen'" in caplog.text
+
+
+def test_gradients_of_single_samples_are_batched_also_where_a_loop_would_be_faster():
+    task = Task("t", federation([10, 10], (1, 12, 12)), build("cnn-small", (1, 12, 12), 5, 0))
+    assert decide(task, "auto", 32).name == "loop"
+    assert decide(task, "auto", 32, per_sample=True).name == "vectorised"

@@ -24,6 +24,8 @@ ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict
 """``(row, mean of the clients' rows, state) -> (new row, new state)``."""
 State = Mapping[str, Tensor]
 """The server's state between rounds: named tensors, never changed in place."""
+CLIENT_HALF = {"client_update", "train", "weights_for", "prepare_cohort"}
+"""What a client's reply is made by."""
 Round = Generator[Wave, Replies, State]
 """A round of the server: ``replies = yield Wave(...)`` as often as needed, then return the new state."""
 
@@ -60,6 +62,10 @@ class Algorithm:
     """All replies of a method whose server uses nothing of them but ``replies.mean``, once a round for each: privacy
     needs that. Empty if it uses anything else of any reply. A subclass with an ``aggregate``, ``play`` or
     ``prelude`` of its own has to say so itself."""
+    sends_only_trained: ClassVar[bool] = False
+    """Whether all that clients send and keep depends on their samples only through ``cohort.train`` with the task's
+    loss: the privacy of samples needs that. A subclass with a ``client_update``, ``train``, ``weights_for`` or
+    ``prepare_cohort`` of its own has to say so itself."""
     receives: ClassVar[Declared] = {"row": Model("the model's numbers")}
     """The tensors that clients get, by name."""
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained")}
@@ -73,6 +79,8 @@ class Algorithm:
             cls.averaged = ()
         if {"aggregate", "play", "prelude"} & set(vars(cls)) and "summed" not in vars(cls):
             setattr(cls, "summed", vars(Algorithm)["summed"])  # noqa: B010  # as if it were not inherited
+        if CLIENT_HALF & set(vars(cls)) and "sends_only_trained" not in vars(cls):
+            cls.sends_only_trained = False
         annotations = vars(cls).get("__annotations__", {})
         for name in vars(cls):
             inherited = vars(Algorithm).get(name)

@@ -19,6 +19,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Loss
 from fedloom.core.pull import Pull
 from fedloom.core.renamed import renamed
+from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
 from fedloom.core.task import Task
@@ -27,11 +28,13 @@ from fedloom.core.trainer import Given, Trainer, TrainingRequest
 
 @dataclass(frozen=True)
 class RunSetting:
-    """What all cohorts of a run share: the local work, the seed, and how many rounds there are."""
+    """What all cohorts of a run share: the local work, the seed, how many rounds there are, and the privacy of single
+    samples, if there is any."""
 
     work: LocalWork
     seed: int
     rounds: int
+    sample_privacy: SamplePrivacy | None = None
 
 
 @renamed(kept="kept_rows", held="points", loom="trainer")
@@ -238,6 +241,7 @@ class Cohort:
             given={name: value if only is None else value[places] for name, value in (given or {}).items()},
             loss=loss,
             cycle=cycle,
+            privacy=self.setting.sample_privacy,
         )
         result = self.trainer.train(request)
         self.steps[places] += result.steps
@@ -269,6 +273,10 @@ class Cohort:
         Args:
             rows: A row per client.
         """
+        if self.setting.sample_privacy is not None:
+            raise FedloomError(
+                "sample_privacy protects local training, and this method sends the gradient of all samples: use fedavg."
+            )
         self.before = rows if self.before is None else self.before
         train = self.task.federation.train
         self.steps += 1

@@ -1,12 +1,13 @@
-"""What the round loop needs to know of a run's privacy; ``channel.privacy.ledger`` implements it."""
+"""What the round loop needs to know of a run's privacy; ``channel.privacy`` implements it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 
 class Privacy(Protocol):
-    """What a run spends of its clients' privacy."""
+    """What a run spends of its clients' privacy, all of them alike."""
 
     @property
     def expected(self) -> float:
@@ -18,3 +19,30 @@ class Privacy(Protocol):
 
     def spent(self, rounds: int) -> float:
         """The epsilon that so many rounds spend."""
+
+
+class ClientPrivacy(Protocol):
+    """What a run spends of single clients' privacy: each client has used it a number of times of its own."""
+
+    def uses(self, steps: int) -> int:
+        """How often a client that made so many steps in an exchange has used it.
+
+        Args:
+            steps: How many gradient steps it made.
+        """
+
+    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
+        """The largest epsilon of any client.
+
+        Args:
+            samples: How many training samples each client has.
+            uses: How often each of them used it.
+        """
+
+    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> Collection[int]:
+        """The places of the clients who would have spent more than they may.
+
+        Args:
+            samples: How many training samples each client has.
+            uses: How often each of them would have used it.
+        """

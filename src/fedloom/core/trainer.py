@@ -15,6 +15,7 @@ from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Loss
 from fedloom.core.pull import Affine, Pull
+from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.scores import Scores
 from fedloom.core.task import Task
 
@@ -48,6 +49,8 @@ class TrainingRequest:
     given: Given = field(default_factory=dict)
     loss: Loss | None = None
     cycle: Cycle | None = None
+    privacy: SamplePrivacy | None = None
+    """Train by DP-SGD with these settings."""
 
     @property
     def lrs(self) -> tuple[float, ...]:

@@ -69,6 +69,10 @@ class AdaptiveMu(FedAvg):
     def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # an adapted mu needs each client's loss
         return () if self.adaptive else ("row",)
 
+    @property
+    def sends_only_trained(self) -> bool:  # type: ignore[override]  # an adapted mu needs each client's loss
+        return not self.adaptive
+
     def start(self, task: Task) -> State:
         state = super().start(task)
         return {**state, **initial_mu(self.mu, task.federation.clients)} if self.adaptive else state

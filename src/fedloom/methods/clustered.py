@@ -30,6 +30,7 @@ class Clustered(Algorithm):
     """The server has one row per cluster and the cluster of each client."""
 
     shares_whole_model: ClassVar[bool] = False
+    sends_only_trained: ClassVar[bool] = True
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}
 
     def start(self, task: Task) -> State:

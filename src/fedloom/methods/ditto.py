@@ -33,6 +33,7 @@ class Ditto(FedAvg):
     """
 
     has_personal_models: ClassVar[bool] = True
+    sends_only_trained: ClassVar[bool] = True
     keeps: ClassVar[Kept] = {"v": "the site's personal model"}
 
     lam: float = 0.1

@@ -23,6 +23,7 @@ class FedAvg(Algorithm):
     """Clients train the shared model on their own data; the server takes the weighted mean of their models."""
 
     averaged: ClassVar[tuple[str, ...]] = ("row",)
+    sends_only_trained: ClassVar[bool] = True
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         """Train from the received model.

@@ -24,6 +24,7 @@ class FedBABU(PartialSharing):
 
     shares_whole_model: ClassVar[bool] = True
     own: ClassVar[str | None] = None
+    sends_only_trained: ClassVar[bool] = True
 
     def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
         return cohort.train(rows, part="body")

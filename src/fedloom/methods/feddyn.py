@@ -38,6 +38,7 @@ class FedDyn(FedAvg):
     """
 
     summed: ClassVar[tuple[str, ...]] = ("row",)
+    sends_only_trained: ClassVar[bool] = True
     keeps: ClassVar[Kept] = {"g": "the site's own gradient term"}
 
     alpha: float = 0.1

@@ -69,6 +69,10 @@ class FedHybridAvgLG(FedAvg):
     def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # a measured threshold needs each client's scores
         return () if self.threshold == "auto" else ("row",)
 
+    @property
+    def sends_only_trained(self) -> bool:  # type: ignore[override]  # a measured threshold needs each client's scores
+        return self.threshold != "auto"
+
     def check(self, task: Task, work: LocalWork) -> None:
         require_body_and_head(self, task)
         if isinstance(self.threshold, str):

@@ -10,6 +10,7 @@ https://arxiv.org/abs/2102.07078.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -25,6 +26,8 @@ class FedRep(PartialSharing):
     Args:
         head_epochs: Epochs on the head; the body trains as long as the run's local work says.
     """
+
+    sends_only_trained: ClassVar[bool] = True
 
     head_epochs: int = 1
 

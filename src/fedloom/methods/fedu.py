@@ -41,6 +41,7 @@ class FedU(Algorithm):
             symmetric, values below 0.25 set to 0), or a symmetric matrix with a row per client.
     """
 
+    sends_only_trained: ClassVar[bool] = True
     has_personal_models: ClassVar[bool] = True
     aggregates: ClassVar[bool] = False
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}

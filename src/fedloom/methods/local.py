@@ -25,6 +25,7 @@ class Local(Algorithm):
     communicates: ClassVar[bool] = False
     has_personal_models: ClassVar[bool] = True
     aggregates: ClassVar[bool] = False
+    sends_only_trained: ClassVar[bool] = True
     receives: ClassVar[Declared] = {}
     sends: ClassVar[Declared] = {}
     keeps: ClassVar[Kept] = {"row": "the site's own model"}

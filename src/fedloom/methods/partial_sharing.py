@@ -27,6 +27,7 @@ class PartialSharing(Algorithm):
     """Clients share one part of the model; ``shared`` names it, ``own`` names the part that stays with its client."""
 
     shares_whole_model: ClassVar[bool] = False
+    sends_only_trained: ClassVar[bool] = True
     shared: ClassVar[str] = "body"
     own: ClassVar[str | None] = "head"
     receives: ClassVar[Declared] = {

@@ -52,6 +52,10 @@ class SCAFFOLD(FedAvg):
         if not self.server_lr > 0:
             raise FedloomError(f"server_lr={self.server_lr}: it must be a positive number.")
 
+    @property
+    def sends_only_trained(self) -> bool:  # type: ignore[override]  # option 1 sends a gradient of all samples
+        return self.option == 2
+
     def check(self, task: Task, work: LocalWork) -> None:
         if self.option == 2:
             require_plain_sgd("scaffold's option 2", work, other=", or scaffold:option=1")

@@ -7,8 +7,8 @@ federation has a thousand clients or a million.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -19,7 +19,7 @@ from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.core.privacy import Privacy
+from fedloom.core.privacy import ClientPrivacy, Privacy
 from fedloom.core.selector import Selector
 from fedloom.core.server_context import ServerContext
 from fedloom.core.sum_step import SumStep
@@ -98,6 +98,8 @@ class Composition:
     """How often a round with fewer answers is tried again."""
     privacy: Privacy | None = None
     """What the run spends of its clients' privacy, if its aggregator adds noise."""
+    client_privacy: Mapping[str, ClientPrivacy] = field(default_factory=dict)
+    """What it spends of single clients' privacy, by the kind of noise that they add themselves."""
     screen: Screen = EXPLODED
     """Says which replies do not count."""
     scored_together: int = SCORED_TOGETHER

@@ -12,6 +12,7 @@ from fedloom.core.errors import Abandoned, Diverged, FedloomError
 from fedloom.core.message import Replies, Wave
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.channel import base_of
+from fedloom.rounds.client_privacy import count_uses
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.ledger import Ledger
@@ -44,6 +45,10 @@ def exchange(
     if len(answered) < need:
         raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, but {need} are needed")
     asked, wave = len(wave.ids), wave.only(answered)
+    exhausted = count_uses(run, state, jobs, results, need, context.round)
+    if exhausted:
+        wave = _leave_out(run, engine, wave, exhausted, (need, asked), context.round)
+        jobs, results = drop_places(jobs, results, exhausted)
     quiet = silent_places(jobs, results)
     if quiet:
         wave, jobs, results = _leave_silent(run, state, wave, jobs, results, quiet, ledger)

@@ -16,6 +16,7 @@ from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import Stopped
 from fedloom.core.server_context import ServerContext
+from fedloom.rounds.client_privacy import epsilons
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.exchange import check_values, exchange
@@ -62,6 +63,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     state.remember(ledger.norms)
     if run.privacy is not None:
         metrics = metrics | {"privacy/epsilon": run.privacy.spent(number)}
+    metrics = metrics | epsilons(run, state, number)
     return _record(number, ledger, metrics | ledger.findings, choice.lost)
 
 

@@ -19,7 +19,7 @@ class RunState:
     """The state after a round: the server's, the server optimiser's, the clients' and the selector's.
 
     ``norms`` are the usual sizes of the replies so far, where the run's screen remembers them; ``aggregator`` is what
-    the run's aggregator remembers.
+    the run's aggregator remembers; ``uses`` is how often each client used its own noise, by the kind of noise.
     """
 
     round: int
@@ -29,6 +29,7 @@ class RunState:
     selection: dict[str, Tensor] = field(default_factory=dict)
     norms: dict[str, Tensor] = field(default_factory=dict)
     aggregator: dict[str, Tensor] = field(default_factory=dict)
+    uses: dict[str, Tensor] = field(default_factory=dict)
 
     def remember(self, exchanges: Iterable[Mapping[str, float]]) -> None:
         """Append the usual sizes of a round's replies, exchange by exchange."""
@@ -39,11 +40,11 @@ class RunState:
 
     def copy(self) -> RunState:
         """The same state, which later rounds do not change."""
-        server, optimizer, selection, norms, aggregator = (
+        server, optimizer, selection, norms, aggregator, uses = (
             {name: tensor.clone() for name, tensor in tensors.items()}
-            for tensors in (self.server, self.optimizer, self.selection, self.norms, self.aggregator)
+            for tensors in (self.server, self.optimizer, self.selection, self.norms, self.aggregator, self.uses)
         )
-        return RunState(self.round, server, optimizer, self.client_states.copy(), selection, norms, aggregator)
+        return RunState(self.round, server, optimizer, self.client_states.copy(), selection, norms, aggregator, uses)
 
 
 def initial_state(run: Composition) -> RunState:

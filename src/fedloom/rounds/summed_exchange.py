@@ -12,6 +12,7 @@ from fedloom.core.errors import Abandoned, Diverged, FedloomError
 from fedloom.core.message import Replies, Wave
 from fedloom.core.server_context import ServerContext
 from fedloom.core.sum_step import SumSession
+from fedloom.rounds.client_privacy import count_uses
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job
 from fedloom.rounds.ledger import Ledger
@@ -54,6 +55,7 @@ def summed_exchange(
     if len(included) < need:
         raise Abandoned(f"{len(included)} of {len(wave.ids)} clients are in the sum, but {need} are needed")
     jobs, results, _ = answers(jobs, [None if one is None else dict(one) for one in summed.results])
+    count_uses(run, state, jobs, results, sum(len(job.ids) for job in jobs), context.round)  # nobody can be taken out
     asked = {client: place for job in jobs for client, place in zip(job.ids, job.places, strict=True)}
     left_out = [client for client in asked if client not in included]
     for client in left_out:

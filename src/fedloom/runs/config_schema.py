@@ -19,6 +19,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters, without_none
+from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
@@ -90,6 +91,8 @@ class RunConfig(Strict):
     task: TaskConfig = TaskConfig()
     method: dict[str, Any] = {"name": "fedavg"}
     local: LocalWork = LocalWork()
+    sample_privacy: SamplePrivacy | None = None
+    """Clients train by DP-SGD, which protects each of their samples, also from the server."""
     selection: Any = Random()
     aggregation: Any = Mean()
     server_optimizer: ServerOptimizer | None = None

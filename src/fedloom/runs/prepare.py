@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.output_check import check_outputs
 from fedloom.runs.privacy_check import privacy_ledger
 from fedloom.runs.python_objects import object_marks
+from fedloom.runs.sample_privacy_check import sample_ledger
 from fedloom.runs.score import metric_notes
 from fedloom.runs.start_model import model_digest, with_start
 from fedloom.runs.sum_check import check_sums
@@ -70,7 +71,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
                 f"start_from={config.start_from}: the model there has changed since the run was started: restore it."
             )
     work = config.local
-    execution = decide(task, config.execution, work.batch_size)
+    execution = decide(task, config.execution, work.batch_size, per_sample=config.sample_privacy is not None)
     log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "format": str(SETTINGS.version), "torch": torch.__version__}
     made_by["task"] = made_of or fingerprint(task)
@@ -109,10 +110,11 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     hostile = hostile_clients(config, task.federation.clients)
     if hostile is not None and made_of is None:  # a server without data has none to poison
         task = hostile.poison_task(task, config.seed)
+    sample = sample_ledger(config, algorithm, trained_task(task, algorithm, new), deployed=made_of is not None)
     composition = Composition(
         task=task,
         algorithm=algorithm,
-        setting=RunSetting(work, config.seed, config.rounds),
+        setting=RunSetting(work, config.seed, config.rounds, config.sample_privacy),
         execution=execution,
         select=config.selection if clients > 1 else lambda _: Choice([0]),
         weigh=lambda samples, steps: weights(config.weight_by, samples, steps),
@@ -123,6 +125,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         weight_by=config.weight_by,
         hostile=hostile,
         privacy=privacy_ledger(config, algorithm, clients - len(new), deployed=made_of is not None),
+        client_privacy={} if sample is None else {"sample": sample},
         screen=Divergence() if hostile is None else Divergence(math.inf),  # an attack that explodes is to be seen
         new_clients=new,
         eval_every=config.eval_every,
@@ -138,6 +141,17 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         config = config.model_copy(update={"made_by": {**made_by, **notes}})
         plain["made_by"] = config.made_by
     return Prepared(composition, config, plain)
+
+
+def trained_task(task: Task, algorithm: Algorithm, new: tuple[int, ...]) -> Task:
+    """The task as the method's clients train on it.
+
+    Args:
+        task: The task of the run.
+        algorithm: Its method.
+        new: The clients that are held out of training.
+    """
+    return replace(task, federation=algorithm.trains_on(task.federation, new))
 
 
 def held_out_clients(config: RunConfig, clients: int) -> tuple[int, ...]:

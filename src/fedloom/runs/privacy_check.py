@@ -7,6 +7,7 @@ losses, and what would bypass the noise.
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from fedloom.aggregation.private_mean import PrivateMean
@@ -60,6 +61,11 @@ def privacy_ledger(
     ledger = PrivacyLedger(sampling, aggregator.noise, aggregator.delta, len(algorithm.averaged), aggregator.epsilon)
     if aggregator.quantile is not None:
         aggregator.noise_beside_a_count(ledger.expected)
+    if not math.isfinite(ledger.spent(1)):
+        raise FedloomError(
+            f"aggregation.noise={aggregator.noise:g} is so little that it protects nobody: fedloom privacy says how "
+            "much a budget needs."
+        )
     if ledger.budget is not None and ledger.spent(1) > ledger.budget:
         raise FedloomError(
             f"the first round alone spends epsilon {ledger.spent(1):.3g} at delta {aggregator.delta:g}, and the budget "

@@ -57,12 +57,21 @@ class Execution:
     halved_from: int = 0
 
 
-def decide(task: Task, wanted: str, batch_size: int) -> Execution:
-    """Choose the execution of a run. What cannot be vectorised falls back to the loop, with one log line."""
+def decide(task: Task, wanted: str, batch_size: int, per_sample: bool = False) -> Execution:
+    """Choose the execution of a run. What cannot be vectorised falls back to the loop, with one log line.
+
+    Args:
+        task: The task.
+        wanted: The execution that the run asks for.
+        batch_size: How many samples a step has.
+        per_sample: Whether every sample has a gradient of its own (DP-SGD), which is batched in any case.
+    """
     if wanted not in EXECUTIONS:
         raise unknown("execution", wanted, EXECUTIONS)
     trainer = LocalTrainer(task, "vectorised")
     name, reason = _rule(trainer, batch_size) if wanted == "auto" else (wanted, "asked for")
+    if wanted == "auto" and per_sample and not _unequal(task):
+        name, reason = "vectorised", "gradients of single samples: batched over samples and clients"
     if name != "loop":
         obstacle = _obstacle(trainer)
         if obstacle is not None:

@@ -2,7 +2,7 @@
 
 ``loop`` trains one client after another with an ordinary module; ``vectorised`` trains all of them in one pass per
 step; ``compiled`` is the vectorised step through ``torch.compile``. Each gives every client exactly the batches,
-the dropout and the augmentation it would get alone.
+the dropout and the augmentation it would get alone. With the privacy of samples all of them are DP-SGD.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fedloom.training.batches import Assignment, BatchStep
 from fedloom.training.evaluation import Evaluator
 from fedloom.training.keyed_dropout import client_key
 from fedloom.training.loop import train_loop
+from fedloom.training.private_steps import train_privately
 from fedloom.training.vectorised import train_vectorised
 
 
@@ -70,7 +71,9 @@ class LocalTrainer(Evaluator):
             raise FedloomError(
                 "this method takes plain gradient steps: set local.optimizer = sgd and local.momentum = 0."
             )
-        if self.execution == "loop":
+        if request.privacy is not None:
+            rows = anchors = train_privately(self, request, assignments, request.privacy)
+        elif self.execution == "loop":
             rows, anchors = train_loop(self, request, assignments)
         elif self.execution == "compiled":
             from fedloom.training.compiled import train_compiled  # it imports the compiler

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import logging
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -37,7 +38,7 @@ class LossDistribution:
     """The privacy loss distribution of a round, composed with itself: always in the same way, so that a run that is
     stopped and resumed records the same numbers."""
 
-    def __init__(self, sampling: ClientSampling, noise: float) -> None:
+    def __init__(self, sampling: ClientSampling, noise: float, grid: float = GRID) -> None:
         pld = _library("pld.privacy_loss_distribution")
         relations = _library("privacy_accountant").NeighboringRelation
         relation = relations.REPLACE_ONE if sampling.neighbours == REPLACE else relations.ADD_OR_REMOVE_ONE
@@ -47,7 +48,7 @@ class LossDistribution:
         self._one = pld.from_gaussian_mechanism(
             noise,
             sampling_prob=rate,
-            value_discretization_interval=GRID * max(1, 1 / noise**2),
+            value_discretization_interval=grid * max(1, 1 / noise**2),
             neighboring_relation=relation,
         )
 
@@ -112,7 +113,19 @@ def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: fl
     if noise == 0:
         return math.inf
     # Several sums of the same clients are one Gaussian mechanism of a larger sensitivity.
-    return accountant_for(sampling, noise / math.sqrt(mechanisms)).epsilon(rounds, delta)
+    return guarded_epsilon(lambda: accountant_for(sampling, noise / math.sqrt(mechanisms)).epsilon(rounds, delta))
+
+
+def guarded_epsilon(compute: Callable[[], float]) -> float:
+    """An epsilon that is computed; infinity where there is so little noise that the accountant overflows.
+
+    Args:
+        compute: Computes it.
+    """
+    try:
+        return compute()
+    except (OverflowError, MemoryError):
+        return math.inf
 
 
 def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: float, mechanisms: int = 1) -> float:

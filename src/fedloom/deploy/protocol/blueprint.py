@@ -232,7 +232,7 @@ class Blueprint:
         if hostile is not None:
             task = hostile.poison_task(task, config.seed)
         trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
-        setting = RunSetting(work, config.seed, config.rounds)
+        setting = RunSetting(work, config.seed, config.rounds, config.sample_privacy)
         return ClientRuntime(
             method_from_config(config),
             trainer,

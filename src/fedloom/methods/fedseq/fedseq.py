@@ -128,6 +128,10 @@ class FedSeq(Algorithm):
         return self.method.averaged if self.forms_chains_without_data else ()
 
     @property
+    def sends_only_trained(self) -> bool:  # type: ignore[override]  # models that chains are formed by are trained too
+        return self.method.sends_only_trained
+
+    @property
     def keeps(self) -> Mapping[str, str]:  # type: ignore[override]  # a class's own words cannot name the inner method's
         return self.method.keeps
 

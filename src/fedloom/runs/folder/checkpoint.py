@@ -207,15 +207,17 @@ def _server_tensors(state: RunState) -> dict[str, Tensor]:
     tensors |= {f"optimizer/{name}": tensor for name, tensor in state.optimizer.items()}
     tensors |= {f"norms/{name}": tensor for name, tensor in state.norms.items()}
     tensors |= {f"aggregator/{name}": tensor for name, tensor in state.aggregator.items()}
+    tensors |= {f"uses/{name}": tensor for name, tensor in state.uses.items()}
     return tensors | {f"selection/{name}": tensor for name, tensor in state.selection.items()}
 
 
 def _state(tensors: Mapping[str, Tensor], clients: int) -> RunState:
     """The state that ``_server_tensors`` described, without what clients kept."""
-    server, optimizer, selection, norms, aggregator = (
-        select_prefix(tensors, prefix) for prefix in ("server/", "optimizer/", "selection/", "norms/", "aggregator/")
+    server, optimizer, selection, norms, aggregator, uses = (
+        select_prefix(tensors, f"{part}/")
+        for part in ("server", "optimizer", "selection", "norms", "aggregator", "uses")
     )
-    return RunState(int(tensors["round"]), server, optimizer, ClientStates(clients), selection, norms, aggregator)
+    return RunState(int(tensors["round"]), server, optimizer, ClientStates(clients), selection, norms, aggregator, uses)
 
 
 def _save_kept(folder: Path, number: str, keep: ClientStates, before: Manifest) -> dict[str, str]:

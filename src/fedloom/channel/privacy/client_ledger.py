@@ -1,0 +1,158 @@
+"""Ledgers of single clients: what the noise that a client adds itself has spent of its privacy so far.
+
+Clients differ: in how many samples they have, and in how often they took part. A record has the largest epsilon of any
+client. Epsilon grows with the sampling rate and with the number of uses, so that maximum needs only a few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fedloom.channel.privacy.accounting import LossDistribution, guarded_epsilon
+from fedloom.channel.privacy.sampling import EveryClient, PoissonDraw
+
+CLIENT_GRID = 2e-3
+"""The grid of privacy losses for single clients: within 0.2 % of the finer one of a whole run, and never below it."""
+
+
+@dataclass(frozen=True)
+class SampleLedger:
+    """The ledger of DP-SGD: a client's samples are drawn at its own rate, in every step that it makes.
+
+    Neighbours differ in one sample, whose gradient counts as zero in one of them: how many samples a client has is
+    taken for public, since it decides the rate, the number of steps and the client's weight.
+
+    Args:
+        noise: The deviation of the noise, divided by the clip norm.
+        delta: The probability with which epsilon may not hold.
+        batch_size: How many samples a step has on average; 0 for all.
+        budget: The epsilon that a client may spend; None for any.
+    """
+
+    noise: float
+    delta: float
+    batch_size: int
+    budget: float | None = None
+
+    def uses(self, steps: int) -> int:
+        """A step is one use."""
+        return steps
+
+    def rate(self, samples: int) -> float:
+        """The probability of a sample in a step.
+
+        Args:
+            samples: How many samples the client has.
+        """
+        return min(1.0, self.batch_size / samples) if self.batch_size and samples else 1.0
+
+    def epsilon(self, samples: int, uses: int) -> float:
+        """The epsilon of one client.
+
+        Args:
+            samples: How many samples it has.
+            uses: How many steps it made.
+        """
+        return _sampled_epsilon(self.rate(samples), self.noise, uses, self.delta)
+
+    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
+        """The largest epsilon of any client."""
+        return largest(self, samples, uses)
+
+    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
+        """The places of the clients who would have spent more than they may."""
+        return places_over_budget(self, samples, uses)
+
+
+@dataclass(frozen=True)
+class LocalLedger:
+    """The ledger of noise that a client adds to its own updates: nobody knows less about who took part, so that
+    sampling does not help, and neighbours are any two sets of samples of one client.
+
+    Args:
+        noise: The deviation of the noise, divided by the clip norm.
+        delta: The probability with which epsilon may not hold.
+        mechanisms: How many noisy tensors one reply has.
+        budget: The epsilon that a client may spend; None for any.
+    """
+
+    noise: float
+    delta: float
+    mechanisms: int = 1
+    budget: float | None = None
+
+    def uses(self, steps: int) -> int:
+        """A reply is one use, also of a client that made no step."""
+        return 1
+
+    def epsilon(self, samples: int, uses: int) -> float:
+        """The epsilon of a client: two of its updates differ by at most twice the clip norm.
+
+        Args:
+            samples: How many samples it has; that does not matter.
+            uses: How many replies it made.
+        """
+        return _sampled_epsilon(1.0, self.noise / 2 / self.mechanisms**0.5, uses, self.delta)
+
+    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
+        """The largest epsilon of any client."""
+        return largest(self, samples, uses)
+
+    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
+        """The places of the clients who would have spent more than they may."""
+        return places_over_budget(self, samples, uses)
+
+
+Ledger = SampleLedger | LocalLedger
+
+
+def largest(ledger: Ledger, samples: Sequence[int], uses: Sequence[int]) -> float:
+    """The largest epsilon of any client.
+
+    Args:
+        ledger: Knows the epsilon of one client.
+        samples: How many samples each client has.
+        uses: How often each of them used its noise.
+    """
+    front: list[tuple[int, int]] = []  # fewer samples first: a larger rate; those with more uses than all before
+    for count, used in sorted(zip(samples, uses, strict=True), key=lambda pair: (pair[0], -pair[1])):
+        if used > (front[-1][1] if front else 0):
+            front.append((count, used))
+    if not front:
+        return 0.0
+
+    def search(first: int, last: int, best: float) -> float:
+        """The largest of ``best`` and those from first to last, which the worst of both bounds."""
+        bound = ledger.epsilon(front[first][0], front[last][1])
+        if bound <= best or first == last:
+            return max(best, bound)
+        middle = (first + last) // 2
+        return search(middle + 1, last, search(first, middle, best))
+
+    return search(0, len(front) - 1, max(ledger.epsilon(*front[0]), ledger.epsilon(*front[-1])))
+
+
+def places_over_budget(ledger: Ledger, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
+    """The places of the clients who would have spent more than they may.
+
+    Args:
+        ledger: Knows the epsilon of one client, and the budget.
+        samples: How many samples each client has.
+        uses: How often each of them would have used its noise.
+    """
+    if ledger.budget is None or largest(ledger, samples, uses) <= ledger.budget:
+        return set()
+    budget = ledger.budget
+    return {place for place, pair in enumerate(zip(samples, uses, strict=True)) if ledger.epsilon(*pair) > budget}
+
+
+@lru_cache(maxsize=256)
+def _distribution(rate: float, noise: float) -> LossDistribution:
+    return LossDistribution(EveryClient() if rate == 1 else PoissonDraw(rate), noise, CLIENT_GRID)
+
+
+@lru_cache(maxsize=1 << 16)
+def _sampled_epsilon(rate: float, noise: float, uses: int, delta: float) -> float:
+    return guarded_epsilon(lambda: _distribution(rate, noise).epsilon(uses, delta)) if uses else 0.0

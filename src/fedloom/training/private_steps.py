@@ -1,0 +1,78 @@
+"""Local training by DP-SGD: ``w <- w - lr * (sum_i clip(g_i, C) + N(0, (noise * C)²)) / b``.
+
+The sum is over a Poisson draw of the client's samples and b is its expected size, the same in every step (Abadi et al.,
+Deep Learning with Differential Privacy, CCS 2016, https://arxiv.org/abs/1607.00133). What follows uses nothing but
+this noisy gradient, so it costs no privacy: momentum, Adam, weight decay, a method's pull. All clients of a cohort step
+together; a step without any sample still adds noise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.pull import Affine
+from fedloom.core.sample_privacy import SamplePrivacy
+from fedloom.core.secure_random import secure_normal
+from fedloom.core.seeds import generator
+from fedloom.core.trainer import TrainingRequest
+from fedloom.training.batches import Assignment
+from fedloom.training.keyed_dropout import step_key
+from fedloom.training.optimizer import Optimizer
+from fedloom.training.poisson_batches import draw_batches, sampling_rate
+from fedloom.training.sample_gradients import clipped_gradient_sums
+
+if TYPE_CHECKING:
+    from fedloom.training.local_trainer import LocalTrainer
+
+
+def train_privately(
+    trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment], privacy: SamplePrivacy
+) -> Tensor:
+    """The rows after training all clients together by DP-SGD."""
+    if request.loss is not None or request.cycle is not None:
+        raise FedloomError(
+            "sample_privacy clips the gradients of the task's loss, and this method trains by a loss or in steps of "
+            "its own: use fedavg, fedprox, scaffold or fedrep."
+        )
+    layout, moving = trainer.layout, [slot.name for slot in trainer.layout.moving(request.part)]
+    stacks, received = trainer.stacks(request.rows), layout.stacks(request.rows)
+    given = {name: layout.pieces(rows) for name, rows in request.given_to_pull.items()}
+    pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull
+    optimizer, keys = Optimizer(request.work, request.lr, [stacks[name] for name in moving]), trainer.keys(request)
+    seeded = [generator(request.seed, "sample_privacy", request.round, c) for c in request.clients if privacy.seeded]
+    expected = torch.tensor([sampling_rate(one.samples, one.batch_size) * one.samples for one in assignments])
+    for number in range(max(one.steps for one in assignments)):
+        active = torch.tensor([place for place, one in enumerate(assignments) if one.steps > number])
+        work = [assignments[place] for place in active.tolist()]
+        generators = [seeded[place] for place in active.tolist()] if seeded else []
+        batch = draw_batches(work, active, generators)
+        x, y = trainer.batch(batch, [])
+        part, piece = optimizer.part(active), {name: stack[active] for name, stack in stacks.items()}
+        piece.update(zip(moving, part.values, strict=True))
+        noise_keys = step_key(keys[active], number) if trainer.drops else keys[active]
+        assert batch.mask is not None  # noqa: S101
+        sums = clipped_gradient_sums(trainer, piece, moving, (x, y, batch.mask), noise_keys, privacy.clip)
+        noisy = _with_noise(sums, privacy.noise * privacy.clip, generators)
+        gradients = [g / expected[active].view(-1, *[1] * (g.dim() - 1)) for g in noisy]
+        if pull is not None:
+            for i, name in enumerate(moving):
+                extra = {key: rows[name][active] for key, rows in given.items()}
+                gradients[i] = gradients[i] + pull(part.values[i], received[name][active], **extra)
+        part.step(gradients)
+        optimizer.put_back(part, active)
+    return layout.unstack(stacks)
+
+
+def _with_noise(sums: list[Tensor], deviation: float, generators: list[torch.Generator]) -> list[Tensor]:
+    """Sums of clients with independent Gaussian noise on every number."""
+    width = sum(g[0].numel() for g in sums)
+    if generators:
+        normal = torch.stack([torch.randn(width, generator=one, dtype=torch.float64) for one in generators])
+    else:
+        normal = secure_normal(len(sums[0]) * width).view(-1, width)
+    pieces = torch.split(normal, [g[0].numel() for g in sums], dim=1)
+    return [g + (deviation * noise).to(g).view_as(g) for g, noise in zip(sums, pieces, strict=True)]

@@ -1,0 +1,26 @@
+"""The settings of DP-SGD."""
+
+import math
+
+import pytest
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.sample_privacy import SamplePrivacy
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"noise": 0.0},
+        {"noise": math.nan},
+        {"clip": -1.0},
+        {"clip": math.inf},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"epsilon": 0.0},
+        {"epsilon": math.inf},
+    ],
+)
+def test_settings_that_protect_nobody_are_refused(settings):
+    with pytest.raises(FedloomError, match="sample_privacy"):
+        SamplePrivacy(**settings)
