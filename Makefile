@@ -20,7 +20,7 @@ setup: .venv/ready
 
 # What tests, linters and benchmarks need beside it.
 .venv/ready: .venv/runtime
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[parquet,frame,tensorboard,mlflow,wandb,ray,deploy,privacy,secure,docs,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[parquet,frame,tensorboard,mlflow,wandb,ray,deploy,privacy,secure,ckks,docs,dev]'
 	touch $@
 
 demo: .venv/runtime

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fedloom.channel.secure.client import SecureClient
-from fedloom.channel.secure.identity import ADVERTISEMENT, RefusedMessage
+from fedloom.channel.secure.identity import ADVERTISEMENT
 from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST
+from fedloom.channel.secure.refusal import RefusedMessage
 from support.secure_sums import Parties, fixed_key, parties
 
 SIX = parties()

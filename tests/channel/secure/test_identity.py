@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.channel.secure.identity import (
-    RefusedMessage,
     RoundKeys,
     new_signing_key,
     read_advertisement,
@@ -14,6 +13,7 @@ from fedloom.channel.secure.identity import (
     write_advertisement,
 )
 from fedloom.channel.secure.primitives import signing_public
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.core.errors import FedloomError
 from support.secure_sums import fixed_key
 

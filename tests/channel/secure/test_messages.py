@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.channel.secure.identity import RefusedMessage
 from fedloom.channel.secure.messages import check_length, join, listed, part, share_digest
+from fedloom.channel.secure.refusal import RefusedMessage
 
 
 @settings(max_examples=30)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedloom.channel.secure.identity import RefusedMessage
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.terms import SumTerms
 from fedloom.core.errors import FedloomError
 

@@ -26,10 +26,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from fedloom.channel.secure import primitives, shamir
-from fedloom.channel.secure.identity import RefusedMessage, RoundKeys, read_advertisement, write_advertisement
+from fedloom.channel.secure.identity import RoundKeys, read_advertisement, write_advertisement
 from fedloom.channel.secure.masks import MaskAdder, pair_key, pair_sign, self_key
 from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, listed, share_digest
 from fedloom.channel.secure.quantise import Words
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.terms import SumTerms
 
 STAGES = ("advertise", "share", "mask", "confirm", "reveal", "nothing more")

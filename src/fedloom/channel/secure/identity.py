@@ -12,14 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedloom.channel.secure.primitives import KEY, SIGNATURE, digest, is_signed, sign
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.core.errors import FedloomError
 
 ADVERTISEMENT = 3 * KEY + SIGNATURE
 """The bytes of an advertisement."""
-
-
-class RefusedMessage(FedloomError, ValueError):  # noqa: N818
-    """A message of a secure sum that cannot be what it claims to be."""
 
 
 def new_signing_key() -> bytes:

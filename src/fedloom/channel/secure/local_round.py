@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fedloom.channel.secure.client import SecureClient
-from fedloom.channel.secure.identity import RefusedMessage
 from fedloom.channel.secure.quantise import Words
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.server import SecureServer
 
 T = TypeVar("T")

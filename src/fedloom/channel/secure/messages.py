@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fedloom.channel.secure.identity import RefusedMessage
 from fedloom.channel.secure.primitives import TAG, digest
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.shamir import SHARE
 
 SHORT_DIGEST = 16

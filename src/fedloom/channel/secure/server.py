@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from fedloom.channel.secure import primitives, shamir
-from fedloom.channel.secure.identity import RefusedMessage, RoundKeys, read_advertisement
+from fedloom.channel.secure.identity import RoundKeys, read_advertisement
 from fedloom.channel.secure.masks import MaskAdder, pair_key, pair_sign, self_key
 from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, listed, share_digest
 from fedloom.channel.secure.quantise import Words
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.terms import SumTerms
 from fedloom.core.errors import Abandoned
 

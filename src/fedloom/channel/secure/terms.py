@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from fedloom.channel.secure.identity import RefusedMessage
 from fedloom.channel.secure.neighbours import NeighbourPlan, count_of, neighbours_by_client, plan_neighbours
 from fedloom.channel.secure.primitives import digest
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.core.errors import FedloomError
 
 
