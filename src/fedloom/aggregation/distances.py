@@ -9,6 +9,8 @@ from fedloom.core.aggregation_context import AggregationContext
 
 COLUMNS = 8192
 """How many columns are compared at a time."""
+ROWS = 128
+"""How many rows are compared with those behind them at a time, where there are many products."""
 EXACT = 1_000_000_000
 """Up to so many products they are taken in double precision: equal distances are then equal numbers."""
 
@@ -23,11 +25,17 @@ def squared_distances(rows: Tensor) -> Tensor:
         rows: A row per client.
     """
     products = rows.new_zeros(len(rows), len(rows), dtype=torch.float64)
-    precision = torch.float64 if len(rows) * rows.numel() <= EXACT else rows.dtype
+    exact = len(rows) * rows.numel() <= EXACT
     for block in torch.split(rows, COLUMNS, dim=1):
-        centred = block.to(precision)
+        centred = block.double() if exact else block
         centred = centred - centred.mean(0)
-        products += centred @ centred.T
+        if exact:
+            products += centred @ centred.T
+            continue
+        for first in range(0, len(rows), ROWS):  # above the diagonal only: below it are the same products
+            products[first : first + ROWS, first:] += centred[first : first + ROWS] @ centred[first:].T
+    if not exact:
+        products = products.triu() + products.triu(1).T
     squares = products.diagonal()
     return (squares[:, None] + squares - 2 * products).clamp(min=0).fill_diagonal_(0)
 
