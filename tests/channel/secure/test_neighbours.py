@@ -13,6 +13,7 @@ from scipy.stats import hypergeom
 
 from fedloom.channel.secure.neighbours import (
     DELIVERY,
+    FEW,
     SECRECY,
     NeighbourPlan,
     _log2_parted,
@@ -50,6 +51,8 @@ def test_few_clients_are_all_neighbours():
     assert plan_neighbours(3, 0.34, 0.0) == NeighbourPlan(2, 2)
     assert plan_neighbours(10, 0.2, 0.3) == NeighbourPlan(9, 8)
     assert plan_neighbours(2, 0.0, 0.0) == NeighbourPlan(1, 2)
+    assert plan_neighbours(FEW, 0.05, 0.0) == NeighbourPlan(FEW - 1, FEW - 1)
+    assert plan_neighbours(FEW + 8, 0.05, 0.0).degree < FEW / 2
 
 
 def test_many_clients_have_about_as_many_neighbours_as_the_logarithm_of_their_number():

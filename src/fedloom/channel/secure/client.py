@@ -82,6 +82,7 @@ class SecureClient:
         self._keys: dict[int, bytes] = {}  # of the neighbours that advertised: the public keys of their masks
         self._secrets: dict[int, bytes] = {}  # what this client and such a neighbour agreed on
         self._shares: dict[int, bytes] = {}  # of the neighbours that shared: both of their shares
+        self._own_share = b""  # of the seed of its own mask
         self._survivors: list[int] = []
 
     @_stage
@@ -111,6 +112,7 @@ class SecureClient:
             public = read_advertisement(advertisements[peer], self.terms.about, peer, self._roster)
             self._keys[peer], self._secrets[peer] = public.mask, mine.agree(public.cipher)
         seeds, keys = self._split("self mask"), self._split("mask key")
+        self._own_share = seeds[self.client]
         return {
             peer: share_digest(seeds[peer])
             + share_digest(keys[peer])
@@ -187,16 +189,20 @@ class SecureClient:
         shares = {
             peer: both[: shamir.SHARE] if peer in alive else both[shamir.SHARE :] for peer, both in self._shares.items()
         }
-        return {**shares, self.client: self._split("self mask")[self.client]}
+        return {**shares, self.client: self._own_share}
 
     def to_bytes(self) -> bytes:
-        """What the client has to keep until the next stage. It is secret."""
+        """What the client has to keep until the next stage. It is secret.
+
+        Save it before the answer of a stage is sent: a client that came back from before its answer would answer that
+        stage twice, and two rows under one mask show their difference.
+        """
         tables = {"keys": self._keys, "secrets": self._secrets, "shares": self._shares}
         state: dict[str, Any] = {
             name: {str(client): value.hex() for client, value in table.items()} for name, table in tables.items()
         }
         state |= {"about": self.terms.about.hex(), "client": self.client, "seed": self._seed.hex()}
-        state |= {"stage": self._stage, "survivors": self._survivors}
+        state |= {"own_share": self._own_share.hex(), "stage": self._stage, "survivors": self._survivors}
         return json.dumps(state).encode()
 
     @classmethod
@@ -218,6 +224,7 @@ class SecureClient:
                 raise RefusedMessage(f"what client {client} kept is not about this secure sum.")
             made = cls(terms, client, private, roster, bytes.fromhex(state["seed"]))
             made._stage, made._survivors = state["stage"], [int(number) for number in state["survivors"]]
+            made._own_share = bytes.fromhex(state["own_share"])
             made._keys, made._secrets, made._shares = (
                 {int(peer): bytes.fromhex(value) for peer, value in state[name].items()}
                 for name in ("keys", "secrets", "shares")

@@ -13,11 +13,12 @@ chosen without regard to the order, k and the threshold t are such that
 - *delivered*: k - Y >= t for the number Y of neighbours that drop out, hypergeometric too.
 
 The first two hold but for ``2^-secrecy``, the third but for ``2^-delivery``: a round that is not delivered is played
-again. Among few clients, where this needs more than half of all as neighbours, all are: then nothing is left to chance,
-and ``t = n - d`` with ``2 t > n + c``.
+again. Up to 32 clients, and where this needs more than half of all as neighbours, all are: then nothing is left to
+chance, and ``t = n - d`` with ``2 t > n + c``.
 
-The order comes from what is public before the round. A server that may choose who is invited can look for an order that
-puts a client among colluders; against such a server all have to be neighbours, or the invited must not be its choice.
+With few neighbours the promise is the paper's for a server that follows the protocol. The order comes from what is
+public before the round: a server that chooses whom to invite, or who drops out, can look for an order that puts a
+client among colluders. Against a server that lies, all have to be neighbours.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from functools import lru_cache
 from fedloom.channel.secure.primitives import digest
 from fedloom.core.errors import FedloomError
 
-SECRECY = 40
-DELIVERY = 20
+SECRECY, DELIVERY = 40, 20
+FEW = 32
+"""So many clients are all neighbours of each other: it costs each of them milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def plan_neighbours(
             f"with {clients} clients, {gone} dropouts and {bad} colluders a server could open single updates: it takes "
             f"more clients than twice the dropouts and the colluders, here more than {2 * gone + bad}."
         )
-    for degree in _degrees(clients // 2):
+    for degree in _degrees(clients // 2) if clients > FEW else ():
         if _log2_parted(clients, gone + bad, degree) > -secrecy - 1:
             continue
         among = _most_among(clients, bad, degree, secrecy + 1)
