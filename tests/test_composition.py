@@ -37,6 +37,7 @@ PARTS: dict[str, dict[str, object]] = {
     "dnc": {"aggregation": {"name": "dnc", "share": 0.34}},
     "privatemean": {"aggregation": {"name": "privatemean", "noise": 0.01, "clip": 10.0, "seeded": True}},
     "sample_privacy": {"sample_privacy": {"noise": 0.5, "clip": 1.0, "seeded": True}},
+    "localnoise": {"channel": [{"name": "localnoise", "noise": 0.5, "clip": 1.0, "seeded": True}]},
     "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
     "cmfl": {"channel": [{"name": "topk", "fraction": 0.2}, {"name": "cmfl", "threshold": 0.6}]},
     "signflipping": {"adversary": HOSTILE},

@@ -40,6 +40,7 @@ _WHERE = {
     "fedloom.core.server_context": ("ServerContext",),
     "fedloom.core.prediction_stage": ("PredictionStage",),
     "fedloom.core.selector": ("Pool", "Choice"),
+    "fedloom.channel.privacy.local_noise": ("LocalNoise",),
     "fedloom.core.local_work": ("LocalWork",),
     "fedloom.core.sample_privacy": ("SamplePrivacy",),
     "fedloom.core.cycle": ("Cycle",),

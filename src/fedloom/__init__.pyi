@@ -25,6 +25,7 @@ from fedloom.attacks.alie import ALIE as ALIE
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.channel.compression.cmfl import CMFL as CMFL
 from fedloom.channel.compression.topk import TopK as TopK
+from fedloom.channel.privacy.local_noise import LocalNoise as LocalNoise
 from fedloom.core.adversary import Adversary as Adversary
 from fedloom.core.aggregation_context import AggregationContext as AggregationContext
 from fedloom.core.aggregator import Aggregator as Aggregator

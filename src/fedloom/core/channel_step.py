@@ -72,6 +72,9 @@ class ChannelStep:
     summable: ClassVar[bool] = False
     """Whether encoded rows are updates themselves, which can be added: nothing is undone at the server."""
 
+    covers_replies: ClassVar[bool] = False
+    """Whether a client may send nothing that this step does not act on: a reply that is no update is an error."""
+
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Raise a ``FedloomError`` for a combination that this step cannot serve, before any work is done.
 

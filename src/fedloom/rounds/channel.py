@@ -39,9 +39,15 @@ class Channel:
             return reply
         self._refuse_undeclared(reply.tensors, message)
         names = self.update_names(reply.tensors, message)
-        if not names:
+        if not names and not any(step.covers_replies for step in self.steps):
             return reply
         tensors = {name: tensor for name, tensor in reply.tensors.items() if name not in names}
+        covering = [step for step in self.steps if step.covers_replies]
+        if covering and tensors:
+            raise FedloomError(
+                f"{type(self.algorithm).__name__} replies with {next(iter(tensors))}, which is no update and would "
+                f"leave without {type(covering[0]).__name__.lower()}: use a method that sends updates only."
+            )
         plain = Reply(tensors).cost(len(cohort)) if tensors else torch.zeros(len(cohort), dtype=torch.int64)
         sent: dict[str, Tensor] = {}
         for name in names:

@@ -18,6 +18,7 @@ from fedloom.core.code_consent import code_notes
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SETTINGS
+from fedloom.core.privacy import ClientPrivacy
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import CheckedSelector, Choice
 from fedloom.core.signatures import check_signatures
@@ -30,6 +31,7 @@ from fedloom.rounds.screening import Divergence
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.device_check import check_devices
 from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.local_noise_check import local_ledger
 from fedloom.runs.output_check import check_outputs
 from fedloom.runs.privacy_check import privacy_ledger
 from fedloom.runs.python_objects import object_marks
@@ -110,7 +112,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     hostile = hostile_clients(config, task.federation.clients)
     if hostile is not None and made_of is None:  # a server without data has none to poison
         task = hostile.poison_task(task, config.seed)
-    sample = sample_ledger(config, algorithm, trained_task(task, algorithm, new), deployed=made_of is not None)
+    ledgers = client_ledgers(config, algorithm, trained_task(task, algorithm, new), deployed=made_of is not None)
     composition = Composition(
         task=task,
         algorithm=algorithm,
@@ -125,7 +127,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         weight_by=config.weight_by,
         hostile=hostile,
         privacy=privacy_ledger(config, algorithm, clients - len(new), deployed=made_of is not None),
-        client_privacy={} if sample is None else {"sample": sample},
+        client_privacy=ledgers,
         screen=Divergence() if hostile is None else Divergence(math.inf),  # an attack that explodes is to be seen
         new_clients=new,
         eval_every=config.eval_every,
@@ -141,6 +143,22 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         config = config.model_copy(update={"made_by": {**made_by, **notes}})
         plain["made_by"] = config.made_by
     return Prepared(composition, config, plain)
+
+
+def client_ledgers(config: RunConfig, algorithm: Algorithm, task: Task, deployed: bool) -> dict[str, ClientPrivacy]:
+    """The ledgers of what clients spend by noise of their own, by its kind.
+
+    Args:
+        config: The config of the run.
+        algorithm: Its method.
+        task: The task as its clients train on it.
+        deployed: Whether the clients are machines.
+    """
+    found = {
+        "sample": sample_ledger(config, algorithm, task, deployed),
+        "local": local_ledger(config, algorithm, deployed),
+    }
+    return {name: ledger for name, ledger in found.items() if ledger is not None}
 
 
 def trained_task(task: Task, algorithm: Algorithm, new: tuple[int, ...]) -> Task:

@@ -9,6 +9,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.schema import DataSchema
 from fedloom.runs.config_schema import RunConfig
+from fedloom.runs.sample_privacy_check import refuse_scores
 
 
 def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites: Sequence[str]) -> None:
@@ -32,6 +33,8 @@ def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites:
         raise FedloomError(
             "early_stopping goes back to an earlier round, but sites keep the state of the last one: leave it out."
         )
+    if config.sample_privacy is not None or any(step.covers_replies for step in config.channel):
+        refuse_scores(config)
     twice = [name for name in sites if list(sites).count(name) > 1]
     if twice:
         raise FedloomError(f"two sites are called {twice[0]}: give each its own name.")

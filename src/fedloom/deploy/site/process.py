@@ -37,6 +37,7 @@ from fedloom.deploy.protocol.sum_requests import read_sum
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
+from fedloom.deploy.site.privacy_count import PrivacyCount
 from fedloom.deploy.site.request_count import RequestCount, plan_of
 from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.deploy.site.sums import SiteSums
@@ -45,6 +46,7 @@ from fedloom.rounds.client_runtime import PREDICTING, ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.metrics import metric_values
 from fedloom.rounds.sums import LOST, SUM
+from fedloom.runs.prepare import client_ledgers
 from fedloom.training.metric_sums import MetricSums
 
 log = logging.getLogger("fedloom")
@@ -73,7 +75,7 @@ class SiteProcess:
         site = SiteProcess(folder, settings, blueprint, blueprint.runtime(task), SiteState(folder / "kept"))
         if reason := site.policy.forbids_run():
             log.warning("%s%s: this site will refuse the server's requests", REFUSED, reason)
-        site.count  # noqa: B018 (a damaged file is said now)
+        site.count, site.privacy  # noqa: B018 (a damaged file is said now)
         return site
 
     @cached_property
@@ -85,6 +87,13 @@ class SiteProcess:
     def count(self) -> RequestCount:
         """What the server has asked so far."""
         return RequestCount.read(self.folder, self.plan)
+
+    @cached_property
+    def privacy(self) -> PrivacyCount:
+        """What this site has spent of its privacy, where the run adds noise here."""
+        task, config = self.runtime.training.task, self.blueprint.config
+        ledgers = client_ledgers(config, self.runtime.algorithm, task, deployed=True)
+        return PrivacyCount.read(self.folder, ledgers, len(task.federation.train[self.client]))
 
     @cached_property
     def plan(self) -> str:
@@ -188,7 +197,7 @@ class SiteProcess:
         """Refuse a request of another run, and one that the site's policy never allows."""
         if plan_of(request.run) != self.plan and request.kind != "hello":  # a greeting says which run this site has
             raise Refused("it belongs to another run than the one in this site's folder")
-        reason = self.policy.forbids_run() or self.policy.forbids(request.kind)
+        reason = self.policy.forbids_run() or self.policy.forbids(request.kind) or self.privacy.forbids(request.kind)
         if reason:
             raise Refused(reason)
 
@@ -239,11 +248,13 @@ class SiteProcess:
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
         if self.runtime.sum_step is None:
             result = self._do(job, request, message, kept)
+            self.privacy.spend(int(result["steps"]))
         else:
             session, stage, got = read_sum(request, tensors)
             result = self._do(replace(job, session=session), request, message, kept)
             if bool(result[f"reply/{LOST}"]):
                 raise FedloomError("its update is not finite")
+            self.privacy.spend(int(result["steps"]))
             hidden = self._sums.answer(session, stage, got, result[f"reply/{SUM}"][0])
             result |= {f"reply/{SUM}": hidden["row"][None]}
         state = kept | select_prefix(result, "kept/")

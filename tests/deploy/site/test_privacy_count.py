@@ -1,0 +1,81 @@
+"""A site counts what it spends of its privacy before an answer leaves, and keeps its budget itself."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+import torch
+
+from fedloom.channel.privacy.client_ledger import LocalLedger
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.site.policy import Refused
+from fedloom.deploy.site.privacy_count import FILE, PrivacyCount
+from support.local_transport import Local, Plan, quick, simulate, tamper_with
+
+pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+pytestmark = pytest.mark.usefixtures(quick.__name__)
+
+LEDGER = LocalLedger(4.0, 1e-5, budget=LocalLedger(4.0, 1e-5).epsilon(1, 3))
+NOISE = {"name": "localnoise", "noise": 4.0, "clip": 0.5, "seeded": True}
+
+
+@cache
+def plan(**changes: float) -> Plan:
+    return Plan.of("fedavg", channel=[{**NOISE, **changes}], sample_privacy={"noise": 1.0, "seeded": True})
+
+
+def spent(deployment: Local, site: str) -> dict[str, int]:
+    return json.loads((deployment.folder / site / FILE).read_bytes())
+
+
+def test_an_answer_over_the_budget_is_not_sent_also_after_a_restart(tmp_path):
+    for used in (1, 2, 3):
+        count = PrivacyCount.read(tmp_path, {"local": LEDGER}, 50)
+        count.spend(7)
+        assert json.loads((tmp_path / FILE).read_bytes()) == {"local": used}
+    with pytest.raises(Refused, match="budget"):
+        count.spend(7)
+    with pytest.raises(Refused, match="budget"):
+        PrivacyCount.read(tmp_path, {"local": LEDGER}, 50).spend(7)
+    assert json.loads((tmp_path / FILE).read_bytes()) == {"local": 3}  # what does not leave costs nothing
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"local": "x"}'])
+def test_a_damaged_count_is_one_sentence(tmp_path, content):
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(FedloomError, match="is damaged"):
+        PrivacyCount.read(tmp_path, {"local": LEDGER}, 50)
+    assert PrivacyCount.read(tmp_path, {}, 50).uses == {}  # a run without noise does not care
+
+
+def test_scores_and_models_do_not_leave_a_private_run(tmp_path):
+    private, plain = PrivacyCount.read(tmp_path, {"local": LEDGER}, 50), PrivacyCount.read(tmp_path, {}, 50)
+    for kind in ("ask", "score", "judge", "model"):
+        assert "no noise" in private.forbids(kind)
+        assert plain.forbids(kind) == ""
+    assert private.forbids("update") == private.forbids("finish") == ""
+
+
+def test_a_deployed_private_run_is_the_simulated_one_and_sites_count_what_they_sent(tmp_path):
+    deployment, simulated = Local(plan(), tmp_path), simulate(plan())
+    history = deployment.play()
+    assert torch.allclose(history.row, simulated.row, atol=1e-6)
+    for name in ("privacy/local_epsilon", "privacy/sample_epsilon"):
+        assert history.series(name) == simulated.series(name)
+    sizes = plan().runtime.training.task.federation.train.sizes.tolist()
+    steps = [3 * -(-size // 256) for size in sizes]
+    assert [spent(deployment, name) for name in deployment.names] == [{"sample": s, "local": 3} for s in steps]
+
+
+def test_an_answer_that_was_lost_counts_at_its_site(tmp_path):
+    deployment = Local(plan(), tmp_path, min_clients=2, retries=0)
+    deployment.transport.meddle = tamper_with(1, 2, lambda _: None)
+    deployment.play()
+    assert spent(deployment, "south")["local"] == 3
+
+
+def test_scores_that_sites_would_send_are_refused_when_a_deployment_is_made():
+    with pytest.raises(FedloomError, match="eval_every = 0"):
+        Plan.of("fedavg", channel=[NOISE], eval_every=1)
