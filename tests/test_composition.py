@@ -40,6 +40,7 @@ PARTS: dict[str, dict[str, object]] = {
     "localnoise": {"channel": [{"name": "localnoise", "noise": 0.5, "clip": 1.0, "seeded": True}]},
     "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
     "cmfl": {"channel": [{"name": "topk", "fraction": 0.2}, {"name": "cmfl", "threshold": 0.6}]},
+    "downlink": {"downlink": {"precision": "bfloat16"}},
     "signflipping": {"adversary": HOSTILE},
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
 }

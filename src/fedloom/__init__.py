@@ -42,6 +42,7 @@ _WHERE = {
     "fedloom.core.selector": ("Pool", "Choice"),
     "fedloom.channel.privacy.local_noise": ("LocalNoise",),
     "fedloom.core.local_work": ("LocalWork",),
+    "fedloom.core.downlink": ("Downlink",),
     "fedloom.core.sample_privacy": ("SamplePrivacy",),
     "fedloom.core.cycle": ("Cycle",),
     "fedloom.core.pull": ("Affine",),

@@ -39,6 +39,7 @@ from fedloom.core.declarations import Model as Model
 from fedloom.core.declarations import Scalar as Scalar
 from fedloom.core.declarations import Statistic as Statistic
 from fedloom.core.declarations import Update as Update
+from fedloom.core.downlink import Downlink as Downlink
 from fedloom.core.errors import FedloomError as FedloomError
 from fedloom.core.errors import StoppedWarning as StoppedWarning
 from fedloom.core.layout import Layout as Layout

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort, RunSetting
+from fedloom.core.downlink import Downlink
 from fedloom.core.message import Message
 from fedloom.core.metric import Metric
 from fedloom.core.prediction_stage import PredictionStage
@@ -18,6 +19,7 @@ from fedloom.core.scores import Scores
 from fedloom.core.sum_step import SumStep
 from fedloom.rounds.channel import Channel
 from fedloom.rounds.confusion_counts import ConfusionCounts
+from fedloom.rounds.downlink import DownChannel
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.method_check import check_reply
@@ -29,6 +31,8 @@ from fedloom.training.metric_sums import MetricSums
 
 PREDICTING = -1
 """The turn of clients that predict: fine-tuning then has other batches than any turn of the training."""
+SENT = ("update", "ask")
+"""Jobs whose message is counted as sent; for others, clients are scored as they are."""
 VALIDATION = "valid/"
 """The prefix of what a ``score`` job measures on validation parts."""
 
@@ -50,11 +54,18 @@ class ClientRuntime:
     """How much clients count in a mean."""
     hostile: HostileClients | None = None
     """The clients that play another role, if there are any."""
+    downlink: Downlink | None = None
+    """How models come down to the clients."""
 
     @property
     def channel(self) -> Channel:
         """What happens to replies between the clients and the server."""
         return channel_of(self.algorithm, self.steps)
+
+    @property
+    def down_channel(self) -> DownChannel:
+        """What happens to messages between the server and the clients."""
+        return DownChannel(self.algorithm, self.downlink)
 
     @property
     def sum_step(self) -> SumStep | None:
@@ -71,6 +82,8 @@ class ClientRuntime:
         cohort = Cohort(job.ids, trainer, self.setting, job.round, own, turn)
         self.algorithm.prepare_cohort(cohort)
         message = message.for_clients(places)
+        if job.kind in SENT:
+            message = self.down_channel.decode(message)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":
             return self._update(cohort, message, job)

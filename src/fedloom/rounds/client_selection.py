@@ -66,7 +66,7 @@ def _probe_clients(
 ) -> Tensors:
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
     jobs = [Job("ask", context.round, some, places) for some, places in blocks(ids, run.scored_together)]
-    message = run.algorithm.broadcast(state.server, ids)
+    message = run.down_channel.encode(run.algorithm.broadcast(state.server, ids))
     if run.algorithm.communicates:
         ledger.bytes_down += message.bytes_for(len(ids))
         ledger.bytes_up += 8 * len(ids)

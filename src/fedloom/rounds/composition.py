@@ -18,6 +18,7 @@ from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
+from fedloom.core.downlink import Downlink
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.privacy import ClientPrivacy, Privacy
 from fedloom.core.selector import Selector
@@ -26,6 +27,7 @@ from fedloom.core.sum_step import SumStep
 from fedloom.core.task import FederationView, Task
 from fedloom.rounds.channel import Channel
 from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.rounds.downlink import DownChannel
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.rounds.screening import Divergence, Screen
@@ -85,6 +87,8 @@ class Composition:
     """The name of the weighting."""
     hostile: HostileClients | None = None
     """The clients that play another role, if there are any."""
+    downlink: Downlink | None = None
+    """How models go down to clients."""
     new_clients: tuple[int, ...] = ()
     """Clients held out of training; they are only evaluated."""
     eval_every: int = 1
@@ -169,6 +173,7 @@ class Composition:
             self.steps,
             self.weight_by,
             self.hostile,
+            self.downlink,
         )
 
     def context(self, round_number: int) -> ServerContext:
@@ -188,6 +193,11 @@ class Composition:
         """How replies are added, if only sums of them leave the clients."""
         has_sums = any(isinstance(step, SumStep) for step in self.steps)
         return sums_of(self.algorithm, self.steps, self.weight_by) if has_sums else None
+
+    @property
+    def down_channel(self) -> DownChannel:
+        """What happens to messages between the server and the clients."""
+        return DownChannel(self.algorithm, self.downlink)
 
     def reachable(self, clients: Sequence[int]) -> Sequence[int]:
         """Those of some clients who can be reached now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -38,9 +39,11 @@ def exchange(
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
         for cohort in cohorts(wave.ids, participants.federation.train.sizes, run.execution)
     ]
+    sent = run.down_channel.encode(wave.message)
     if run.algorithm.communicates:
-        ledger.send(wave)
-    jobs, results, answered = answers(jobs, engine.run(jobs, wave.message, state.client_states.read(wave.ids)))
+        ledger.send(replace(wave, message=sent))
+    jobs, results, answered = answers(jobs, engine.run(jobs, sent, state.client_states.read(wave.ids)))
+    wave = replace(wave, message=run.down_channel.decode(sent))
     need = 0 if wave.optional else run.answers_needed(len(wave.ids))
     if len(answered) < need:
         raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, but {need} are needed")

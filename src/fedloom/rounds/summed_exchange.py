@@ -6,6 +6,8 @@ finite sends nothing, and is named.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from fedloom.core.errors import Abandoned, Diverged, FedloomError
@@ -48,8 +50,10 @@ def summed_exchange(
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn, session)
         for cohort in cohorts(wave.ids, samples, run.execution)
     ]
-    ledger.send(wave)
-    summed = engine.sum(jobs, wave.message, state.client_states.read(wave.ids), step, session)
+    sent = run.down_channel.encode(wave.message)
+    ledger.send(replace(wave, message=sent))
+    wave = replace(wave, message=run.down_channel.decode(sent))
+    summed = engine.sum(jobs, sent, state.client_states.read(wave.ids), step, session)
     included = set(summed.total.ids)
     need = run.answers_needed(len(wave.ids))
     if len(included) < need:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.downlink import Downlink
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters, without_none
@@ -97,6 +98,8 @@ class RunConfig(Strict):
     aggregation: Any = Mean()
     server_optimizer: ServerOptimizer | None = None
     channel: list[Any] = []
+    downlink: Downlink | None = None
+    """How models go down to clients; as they are by default."""
     adversary: Any = None
     prediction: list[Any] = []
     new_clients: int = 0

@@ -16,6 +16,7 @@ from fedloom.aggregation.weighting import weights
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.code_consent import code_notes
 from fedloom.core.cohort import RunSetting
+from fedloom.core.declarations import Model
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SETTINGS
 from fedloom.core.privacy import ClientPrivacy
@@ -126,6 +127,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         steps=tuple(config.channel),
         weight_by=config.weight_by,
         hostile=hostile,
+        downlink=config.downlink,
         privacy=privacy_ledger(config, algorithm, clients - len(new), deployed=made_of is not None),
         client_privacy=ledgers,
         screen=Divergence() if hostile is None else Divergence(math.inf),  # an attack that explodes is to be seen
@@ -215,6 +217,10 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     check_sums(config)
     for number, step in enumerate(config.channel):
         step.check(algorithm, task, tuple(config.channel[:number]))
+    if config.downlink is not None and not (
+        algorithm.communicates and any(isinstance(one, Model) for one in algorithm.receives.values())
+    ):
+        raise FedloomError(f"{name} sends no model down to its clients: leave out downlink.")
     if config.adversary is not None:
         config.adversary.check(algorithm, task)
 

@@ -25,6 +25,9 @@ def check_sums(config: RunConfig) -> None:
     name = type(steps[0]).__name__.lower()
     if not isinstance(config.channel[-1], SumStep) or len(steps) > 1:
         raise FedloomError(f"nothing can be done to rows that {name} has hidden: make it the last step of the channel.")
+    quiet = [type(step).__name__.lower() for step in config.channel if step.may_be_silent]
+    if quiet:
+        raise FedloomError(f"{name} adds the updates of all clients, and {quiet[0]} withholds some: leave out one.")
     if config.aggregation != Mean():
         rule = type(config.aggregation).__name__.lower()
         raise FedloomError(

@@ -157,6 +157,18 @@ def reply_bytes(local: Local) -> int:
     return sum(t.nbytes for tensors in answers for name, t in tensors.items() if name.startswith("reply/"))
 
 
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep", "fedseq"])
+def test_models_that_go_down_in_half_precision_give_the_simulators_bytes(method, tmp_path):
+    made = Plan.of(spec_of(method), downlink={"precision": "bfloat16"}, channel=[{"name": "topk", "fraction": 0.1}])
+    local = Local(made, tmp_path)
+    history, expected = local.play(), simulate(made)
+    assert exclusions(history) == []
+    assert history.records == expected.records
+    requests = [unpack(data, SiteRequest, 1 << 40) for _, data in local.transport.down]
+    down = sum(t.nbytes for request, tensors in requests if request.kind == "update" for t in tensors.values())
+    assert down == history.total("bytes_down") + history.total("bytes_between")
+
+
 @pytest.mark.parametrize("method", ["fedavg", "fedrep"])
 def test_silent_sites_send_a_flag_and_give_the_simulators_bytes(method, tmp_path):
     steps = [{"name": "cmfl", "threshold": 0.9}, {"name": "topk", "fraction": 0.1}]

@@ -243,6 +243,7 @@ class Blueprint:
             tuple(config.channel),
             config.weight_by,
             hostile,
+            config.downlink,
         )
 
     @property

@@ -92,7 +92,8 @@ class DeployedEngine:
             return self._evaluate_globally(jobs, message)
         requests = self._job_requests(jobs, message)
         form = self.forms.of(jobs[0], message)
-        got = {job.ids[0]: message.for_clients(_place(job)) for job in jobs}
+        received = self.runtime.down_channel.decode(message)
+        got = {job.ids[0]: received.for_clients(_place(job)) for job in jobs}
         results = self.exchange(requests, form, got if jobs[0].kind == "update" else {})
         return [results.get(job.ids[0]) for job in jobs]
 

@@ -1,0 +1,33 @@
+"""How models go down to clients: its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from fedloom.core.errors import FedloomError
+
+TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+"""Types of numbers of 16 bits."""
+
+
+@dataclass(frozen=True)
+class Downlink:
+    """Models go down to clients in 16 bits per number, rounded to nearest; clients compute in 32 bits as ever.
+
+    The server takes what arrived, not what it had, for what its clients started from.
+
+    Args:
+        precision: ``float16`` is off by at most ``2^-11`` of a number and ends at 65,504; ``bfloat16`` by at most
+            ``2^-8``, and ends where 32 bits do.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    precision: Literal["float16", "bfloat16"] = "float16"
+
+    def __post_init__(self) -> None:
+        if self.precision not in TYPES:
+            raise FedloomError(f"downlink: precision={self.precision!r}: use float16 or bfloat16.")

@@ -1,0 +1,68 @@
+"""What goes down: the models in a message, encoded at the server and decoded at the client.
+
+Models are what a method declares as such (``Algorithm.receives``); everything else goes as it is. What clients hand to
+each other counts as going down too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.declarations import Model
+from fedloom.core.downlink import TYPES, Downlink
+from fedloom.core.errors import Diverged
+from fedloom.core.message import Message
+
+
+@dataclass(frozen=True)
+class DownChannel:
+    """The way of a method's messages to its clients; without a setting they go as they are."""
+
+    algorithm: Algorithm
+    setting: Downlink | None = None
+
+    def encode(self, message: Message) -> Message:
+        """A message as it is sent.
+
+        Args:
+            message: What the method's server sends.
+        """
+        return self._with_models(message, self._round)
+
+    def decode(self, message: Message) -> Message:
+        """A message as the method's clients get it.
+
+        Args:
+            message: What was sent.
+        """
+        return self._with_models(message, lambda _, tensor: tensor.float())
+
+    def _with_models(self, message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:
+        if self.setting is None:
+            return message
+
+        def changed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: change(name, t) if self._is_model(name, t) else t for name, t in tensors.items()}
+
+        return Message(changed(message.shared), changed(message.each))
+
+    def _is_model(self, name: str, tensor: Tensor) -> bool:
+        return isinstance(self.algorithm.receives.get(name), Model) and tensor.is_floating_point()
+
+    def _round(self, name: str, tensor: Tensor) -> Tensor:
+        if self.setting is None:
+            return tensor
+        sent = tensor.to(TYPES[self.setting.precision])
+        if bool(sent.isinf().any()):
+            largest = float(tensor.nan_to_num().abs().max())
+            raise Diverged(
+                f"the model that goes down ({name}) has numbers up to {largest:.3g}, beyond the end of "
+                f"{self.setting.precision}, {torch.finfo(sent.dtype).max:.3g}: use downlink.precision = 'bfloat16', or "
+                "a lower learning rate."
+            )
+        return sent
