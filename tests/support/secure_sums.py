@@ -1,19 +1,101 @@
-"""The parties of a secure sum, with keys that are the same in every test."""
+"""Secure sums in one process, and parties with keys that are the same in every test."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedloom.channel.secure.client import SecureClient
-from fedloom.channel.secure.local_round import SecureSum, play_sum
 from fedloom.channel.secure.primitives import signing_public
+from fedloom.channel.secure.quantise import Words
+from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.server import SecureServer
 from fedloom.channel.secure.terms import SumTerms
+
+T = TypeVar("T")
+NUMBER = 4
+"""The bytes of a client's number before a message."""
+
+
+@dataclass(frozen=True)
+class PlayedSum:
+    """What a secure sum gave.
+
+    Args:
+        total: The sum of the survivors' rows.
+        survivors: The clients whose rows are in it.
+        sent: The bytes that each client sent, rows and all stages.
+        received: The bytes that each client received in the stages of the sum.
+    """
+
+    total: Words
+    survivors: list[int]
+    sent: dict[int, int]
+    received: dict[int, int]
+
+
+def play_sum(
+    server: SecureServer,
+    clients: Sequence[SecureClient],
+    rows: Mapping[int, Words],
+    dropouts: Mapping[str, Collection[int]] | None = None,
+) -> PlayedSum:
+    """Play all stages of a secure sum.
+
+    Args:
+        server: The server's half.
+        clients: The clients' halves.
+        rows: The clients' rows, by their numbers.
+        dropouts: The clients that drop out before they answer a stage, by the name of the stage.
+    """
+    halves = {half.client: half for half in clients}
+    sent, received = dict.fromkeys(halves, 0), dict.fromkeys(halves, 0)
+    gone: set[int] = set()
+
+    def answers(stage: str, asked: Collection[int], ask: Callable[[SecureClient], T]) -> dict[int, T]:
+        """What the clients that are still there answer; one that refuses is gone."""
+        gone.update((dropouts or {}).get(stage, ()))
+        given = {}
+        for client in asked:
+            if client not in gone:
+                try:
+                    given[client] = ask(halves[client])
+                except RefusedMessage as error:
+                    server.refused[client] = str(error)
+        return given
+
+    def count(ledger: dict[int, int], messages: Mapping[int, Mapping[int, bytes]]) -> None:
+        for client, texts in messages.items():
+            ledger[client] += sum(NUMBER + len(text) for text in texts.values())
+
+    advertised = answers("advertise", halves, lambda half: half.advertise())
+    count(sent, {client: {client: text} for client, text in advertised.items()})
+    keys = server.route_advertisements(advertised)
+    count(received, keys)
+    shares = answers("share", keys, lambda half: half.share(keys[half.client]))
+    count(sent, shares)
+    parcels = server.route_shares(shares)
+    count(received, parcels)
+
+    def send_row(half: SecureClient) -> None:
+        row = half.mask(parcels[half.client], rows[half.client])
+        sent[half.client] += row.nbytes
+        server.add(half.client, row)
+
+    answers("mask", parcels, send_row)
+    survivors = server.survivors()
+    confirmed = answers("confirm", survivors, lambda half: half.confirm(survivors))
+    count(sent, confirmed)
+    codes = server.route_confirmations(confirmed)
+    count(received, {client: dict.fromkeys(survivors, b"") for client in survivors})
+    count(received, codes)
+    revealed = answers("reveal", codes, lambda half: half.reveal(codes[half.client]))
+    count(sent, revealed)
+    return PlayedSum(server.unmask(revealed), survivors, sent, received)
 
 
 def fixed_key(name: str) -> bytes:
@@ -55,7 +137,7 @@ class Parties:
 
     def play(
         self, rows: Mapping[int, np.ndarray[Any, Any]], dropouts: Mapping[str, Collection[int]] | None = None
-    ) -> SecureSum:
+    ) -> PlayedSum:
         return play_sum(self.server(), list(self.clients().values()), rows, dropouts)
 
 

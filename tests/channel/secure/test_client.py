@@ -12,7 +12,7 @@ from fedloom.channel.secure.client import SecureClient
 from fedloom.channel.secure.identity import ADVERTISEMENT
 from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST
 from fedloom.channel.secure.refusal import RefusedMessage
-from support.secure_sums import Parties, fixed_key, parties
+from support.secure_sums import Parties, fixed_key, parties, play_sum
 
 SIX = parties()
 
@@ -276,8 +276,6 @@ def test_a_client_comes_back_from_bytes_at_every_stage():
                 again = SecureClient.from_bytes(data, self.terms, self.client, self._private, self._roster)
                 self.__dict__.update(again.__dict__)
             return super().__getattribute__(name)
-
-    from fedloom.channel.secure.local_round import play_sum
 
     clients = [
         Restarted(made.terms, n, fixed_key(f"identity {n}"), made.roster, fixed_key(f"seed {n}"))

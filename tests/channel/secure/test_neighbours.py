@@ -41,7 +41,7 @@ def test_the_plan_meets_the_hypergeometric_conditions_and_no_smaller_one_does(cl
     plan = plan_neighbours(clients, dropouts, colluders)
     if plan.degree == clients - 1:
         assert plan.threshold == clients - gone
-        assert not thresholds(clients // 2 // 2 * 2)
+        assert not thresholds(clients * 3 // 4 // 2 * 2)
     else:
         assert plan.threshold == max(thresholds(plan.degree))
         assert not thresholds(plan.degree - max(2, plan.degree // 60 * 2))

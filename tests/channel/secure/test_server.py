@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.channel.secure.client import STAGES, SecureClient
-from fedloom.channel.secure.local_round import play_sum
 from fedloom.channel.secure.messages import PARCEL
 from fedloom.channel.secure.neighbours import NeighbourPlan
 from fedloom.channel.secure.quantise import Grid
 from fedloom.channel.secure.shamir import SHARE
 from fedloom.core.errors import Abandoned
-from support.secure_sums import fixed_key, parties
+from support.secure_sums import fixed_key, parties, play_sum
 
 
 def plain_sum(rows, survivors):
@@ -212,3 +211,34 @@ def test_a_sum_can_be_played_by_clients_that_make_their_own_randomness():
     rows = made.rows()
     clients = [SecureClient(made.terms, n, fixed_key(f"identity {n}"), made.roster) for n in made.terms.invited]
     assert (play_sum(made.server(), clients, rows).total == plain_sum(rows, list(rows))).all()
+
+
+def test_all_stages_of_a_small_network_send_little_more_than_its_words():
+    made = parties(10, 0.2, 0.1)
+    width = 61_706  # LeNet
+    result = made.play(made.rows(width))
+    plain = 4 * width
+    assert all(
+        sent + received < 1.05 * plain
+        for sent, received in zip(result.sent.values(), result.received.values(), strict=True)
+    )
+    assert min(result.sent.values()) > plain
+
+
+def test_bytes_are_those_of_the_messages():
+    # three clients, whole graph: an advertisement, two parcels, a row, two codes and three shares go up
+    made = parties(3, 0.34)
+    result = made.play(made.rows(5))
+    assert set(result.sent.values()) == {(4 + 160) + 2 * (4 + 180) + 5 * 4 + 2 * (4 + 32) + 3 * (4 + 66)}
+    assert set(result.received.values()) == {2 * (4 + 160) + 2 * (4 + 180) + 2 * (4 + 32) + 3 * 4}
+
+
+def test_a_client_that_refuses_is_gone_and_its_reason_is_known():
+    made = parties(6, 0.34)
+    clients = made.clients()
+    clients[12]._roster = {number: key for number, key in made.roster.items() if number != 13}
+    server, rows = made.server(), made.rows()
+    result = play_sum(server, list(clients.values()), rows)
+    assert result.survivors == [10, 11, 13, 14, 15]
+    assert (result.total == sum(rows[number] for number in result.survivors)).all()
+    assert server.refused == {12: "client 13 is not on the roster that the operator signed."}

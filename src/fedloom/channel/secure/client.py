@@ -33,6 +33,8 @@ from fedloom.channel.secure.quantise import Words
 from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.terms import SumTerms
 
+LETTERS = ("share", "confirmation")
+"""What two neighbours send each other by way of the server."""
 STAGES = ("advertise", "share", "mask", "confirm", "reveal", "nothing more")
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,7 +82,7 @@ class SecureClient:
         self._seed = os.urandom(primitives.KEY) if seed is None else seed
         self._stage = STAGES[0]
         self._keys: dict[int, bytes] = {}  # of the neighbours that advertised: the public keys of their masks
-        self._secrets: dict[int, bytes] = {}  # what this client and such a neighbour agreed on
+        self._pair_keys: dict[int, bytes] = {}  # the keys of what this client and such a neighbour send each other
         self._shares: dict[int, bytes] = {}  # of the neighbours that shared: both of their shares
         self._own_share = b""  # of the seed of its own mask
         self._survivors: list[int] = []
@@ -110,13 +112,14 @@ class SecureClient:
         mine = primitives.ExchangeKey(self._secret("cipher key"))
         for peer in peers:
             public = read_advertisement(advertisements[peer], self.terms.about, peer, self._roster)
-            self._keys[peer], self._secrets[peer] = public.mask, mine.agree(public.cipher)
+            self._keys[peer] = public.mask
+            self._pair_keys[peer] = self._derive_pair_keys(peer, mine.agree(public.cipher))
         seeds, keys = self._split("self mask"), self._split("mask key")
         self._own_share = seeds[self.client]
         return {
             peer: share_digest(seeds[peer])
             + share_digest(keys[peer])
-            + primitives.encrypt(self._pair("share", self.client, peer), seeds[peer] + keys[peer], self.terms.about)
+            + primitives.encrypt(self._pair_key("share", self.client, peer), seeds[peer] + keys[peer], self.terms.about)
             for peer in peers
         }
 
@@ -197,7 +200,7 @@ class SecureClient:
         Save it before the answer of a stage is sent: a client that came back from before its answer would answer that
         stage twice, and two rows under one mask show their difference.
         """
-        tables = {"keys": self._keys, "secrets": self._secrets, "shares": self._shares}
+        tables = {"keys": self._keys, "pair_keys": self._pair_keys, "shares": self._shares}
         state: dict[str, Any] = {
             name: {str(client): value.hex() for client, value in table.items()} for name, table in tables.items()
         }
@@ -225,9 +228,9 @@ class SecureClient:
             made = cls(terms, client, private, roster, bytes.fromhex(state["seed"]))
             made._stage, made._survivors = state["stage"], [int(number) for number in state["survivors"]]
             made._own_share = bytes.fromhex(state["own_share"])
-            made._keys, made._secrets, made._shares = (
+            made._keys, made._pair_keys, made._shares = (
                 {int(peer): bytes.fromhex(value) for peer, value in state[name].items()}
-                for name in ("keys", "secrets", "shares")
+                for name in ("keys", "pair_keys", "shares")
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, RefusedMessage):
@@ -246,11 +249,17 @@ class SecureClient:
         """A secret of this client in this sum."""
         return primitives.derive(self._seed, purpose.encode() + self.terms.about)
 
-    def _pair(self, purpose: str, sender: int, receiver: int) -> bytes:
+    def _derive_pair_keys(self, peer: int, secret: bytes) -> bytes:
+        """A key for each kind of letter and each direction, from what this client and a neighbour agreed on."""
+        low, high = sorted((self.client, peer))
+        purpose = b"fedloom letters" + self.terms.about + low.to_bytes(4, "big") + high.to_bytes(4, "big")
+        return primitives.derive(secret, purpose, 2 * len(LETTERS) * primitives.KEY)
+
+    def _pair_key(self, letter: str, sender: int, receiver: int) -> bytes:
         """The key of what one of this client and a neighbour sends to the other."""
-        other = receiver if sender == self.client else sender
-        direction = sender.to_bytes(4, "big") + receiver.to_bytes(4, "big")
-        return primitives.derive(self._secrets[other], b"fedloom " + purpose.encode() + self.terms.about + direction)
+        keys = self._pair_keys[receiver if sender == self.client else sender]
+        place = primitives.KEY * (2 * LETTERS.index(letter) + (sender > receiver))
+        return keys[place : place + primitives.KEY]
 
     def _split(self, purpose: str) -> dict[int, bytes]:
         """The shares of a secret, for the neighbours that advertised and this client: the same whenever it is asked."""
@@ -262,11 +271,11 @@ class SecureClient:
 
     def _open(self, peer: int, parcel: bytes) -> bytes:
         """The shares of a neighbour, decrypted."""
-        if peer not in self._secrets:
+        if peer not in self._pair_keys:
             raise RefusedMessage(f"client {peer} shared its secrets without having advertised keys as a neighbour.")
         check_length(parcel, PARCEL, f"what client {peer} shared")
         digests, text = parcel[: 2 * SHORT_DIGEST], parcel[2 * SHORT_DIGEST :]
-        both = primitives.decrypt(self._pair("share", peer, self.client), text, self.terms.about)
+        both = primitives.decrypt(self._pair_key("share", peer, self.client), text, self.terms.about)
         if both is None:
             raise RefusedMessage(
                 f"what client {peer} shared with client {self.client} cannot be decrypted: it was changed or swapped."
@@ -280,4 +289,4 @@ class SecureClient:
 
     def _confirmation(self, sender: int, receiver: int, survivors: bytes) -> bytes:
         """The code by which one client confirms the survivors to another."""
-        return primitives.authenticate(self._pair("confirmation", sender, receiver), survivors)
+        return primitives.authenticate(self._pair_key("confirmation", sender, receiver), survivors)

@@ -54,7 +54,7 @@ def share_digest(share: bytes) -> bytes:
     Args:
         share: The share.
     """
-    return digest(b"fedloom share", share)[:SHORT_DIGEST]
+    return digest(share)[:SHORT_DIGEST]
 
 
 def check_length(message: bytes, length: int, what: str) -> None:

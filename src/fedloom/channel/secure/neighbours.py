@@ -13,8 +13,8 @@ chosen without regard to the order, k and the threshold t are such that
 - *delivered*: k - Y >= t for the number Y of neighbours that drop out, hypergeometric too.
 
 The first two hold but for ``2^-secrecy``, the third but for ``2^-delivery``: a round that is not delivered is played
-again. Up to 32 clients, and where this needs more than half of all as neighbours, all are: then nothing is left to
-chance, and ``t = n - d`` with ``2 t > n + c``.
+again. Up to 32 clients, and where this needs more than three quarters of all as neighbours, all are: then nothing is
+left to chance, and ``t = n - d`` with ``2 t > n + c``.
 
 With few neighbours the promise is the paper's for a server that follows the protocol. The order comes from what is
 public before the round: a server that chooses whom to invite, or who drops out, can look for an order that puts a
@@ -31,7 +31,7 @@ from functools import lru_cache
 from fedloom.channel.secure.primitives import digest
 from fedloom.core.errors import FedloomError
 
-SECRECY, DELIVERY = 40, 20
+SECRECY, DELIVERY = 40, 10
 FEW = 32
 """So many clients are all neighbours of each other: it costs each of them milliseconds."""
 
@@ -86,7 +86,7 @@ def plan_neighbours(
             f"with {clients} clients, {gone} dropouts and {bad} colluders a server could open single updates: it takes "
             f"more clients than twice the dropouts and the colluders, here more than {2 * gone + bad}."
         )
-    for degree in _degrees(clients // 2) if clients > FEW else ():
+    for degree in _degrees(clients * 3 // 4) if clients > FEW else ():
         if _log2_parted(clients, gone + bad, degree) > -secrecy - 1:
             continue
         among = _most_among(clients, bad, degree, secrecy + 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from functools import lru_cache
 
 import numpy as np
 
@@ -125,6 +126,7 @@ def sign(private: bytes, text: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(private).sign(text)
 
 
+@lru_cache(maxsize=1024)  # in a simulation each client asks about the same signatures
 def is_signed(public: bytes, text: bytes, signature: bytes) -> bool:
     """Whether a signature is that of a key's owner, of this text.
 
@@ -141,12 +143,14 @@ def is_signed(public: bytes, text: bytes, signature: bytes) -> bool:
 
 
 def digest(*parts: bytes) -> bytes:
-    """The SHA-256 digest of some texts; where each begins counts too.
+    """The SHA-256 digest of some texts; of several, where each begins counts too.
 
     Args:
         parts: The texts.
     """
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+    if len(parts) > 1:
+        parts = (b"".join(len(part).to_bytes(8, "big") + part for part in parts),)
+    return hashlib.sha256(*parts).digest()
 
 
 def authenticate(key: bytes, text: bytes) -> bytes:
