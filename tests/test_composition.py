@@ -13,6 +13,7 @@ from functools import cache
 import pytest
 
 import fedloom as fl
+from fedloom.channel.registry import CHANNELS
 from fedloom.methods.registry import METHODS
 from fedloom.prediction.registry import STAGES
 from fedloom.selection.registry import SELECTORS
@@ -38,6 +39,7 @@ PARTS: dict[str, dict[str, object]] = {
     "privatemean": {"aggregation": {"name": "privatemean", "noise": 0.01, "clip": 10.0, "seeded": True}},
     "sample_privacy": {"sample_privacy": {"noise": 0.5, "clip": 1.0, "seeded": True}},
     "localnoise": {"channel": [{"name": "localnoise", "noise": 0.5, "clip": 1.0, "seeded": True}]},
+    **{name: {"channel": [name]} for name in CHANNELS if name not in ("topk", "cmfl", "localnoise")},
     "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
     "cmfl": {"channel": [{"name": "topk", "fraction": 0.2}, {"name": "cmfl", "threshold": 0.6}]},
     "downlink": {"downlink": {"precision": "bfloat16"}},

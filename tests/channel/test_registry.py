@@ -1,10 +1,13 @@
 """Channels by name, and what a config may not say."""
 
 import pytest
+import torch
 
 import fedloom as fl
 from fedloom.channel.registry import CHANNELS
+from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
+from support.senders import MemorySender, small_model
 
 
 def test_every_step_runs_from_its_name():
@@ -35,3 +38,38 @@ def test_what_is_wrong_is_said(value, said):
 def test_a_method_without_updates_refuses_a_channel(method):
     with pytest.raises(FedloomError, match="sends no update"):
         fl.run("digits", method, rounds=1, channel=["topk"])
+
+
+TASK = small_model()
+ROWS = torch.randn(4, TASK.layout.width, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_what_a_client_sends_does_not_depend_on_who_is_encoded_with_it(name):
+    step = CHANNELS[name]().for_task(TASK)
+    rows, extras = step.encode(ROWS, MemorySender(range(4)))
+    for place in range(4):
+        alone, beside = step.encode(ROWS[place : place + 1], MemorySender([place]))
+        assert torch.equal(alone[0], rows[place])
+        assert all(torch.equal(beside[extra][0], extras[extra][place]) for extra in extras)
+        apart = step.decode(alone, beside, TASK.layout.width)
+        assert torch.equal(apart[0], step.decode(rows, extras, TASK.layout.width)[place])
+
+
+@pytest.mark.parametrize("name", [name for name, kind in CHANNELS.items() if kind.decode is not ChannelStep.decode])
+def test_what_no_client_encodes_is_refused(name):
+    step = CHANNELS[name]().for_task(TASK)
+    rows, extras = step.encode(ROWS, MemorySender(range(4)))
+    wrong = [(rows[:, 1:], extras), (torch.cat([rows, rows], 1), extras), (rows.double(), extras)]
+    wrong += [(rows, {other: t for other, t in extras.items() if other != extra}) for extra in extras]
+    wrong += [(rows, extras | {extra: tensor[:, :0]}) for extra, tensor in extras.items()]
+    wrong += [(rows, extras | {extra: tensor.to(torch.int16)}) for extra, tensor in extras.items()]
+    for strange, beside in wrong:
+        with pytest.raises(ValueError, match=r"instead of|is missing"):
+            step.decode(strange, beside, TASK.layout.width)
+
+
+@pytest.mark.parametrize("last", ["qsgd", "sign", "halfprecision"])
+def test_a_step_behind_one_that_packs_is_refused(last):
+    with pytest.raises(FedloomError, match=f"topk has no numbers to act on: put {last} last"):
+        fl.run("digits", "fedavg", rounds=1, channel=[last, {"name": "topk", "error_feedback": False}])

@@ -8,6 +8,7 @@ from safetensors.torch import save
 
 import fedloom as fl
 from fedloom.channel.compression.topk import TopK
+from fedloom.channel.registry import CHANNELS
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
@@ -48,9 +49,12 @@ def test_without_loss_a_channel_changes_nothing_but_rounding(task, method):
         assert sent.records[-1]["metrics"][name] == pytest.approx(value, abs=2e-3), name
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_counted_bytes_are_the_bytes_of_the_tensors(task, method):
-    run = prepare(task, make_method(method), resolve({"channel": ["topk"], "method": method})).composition
+CHAINS = [*([name] for name in CHANNELS), ["topk", "qsgd"], ["sketch", "qsgd"], ["percentile", "topk", "halfprecision"]]
+
+
+@pytest.mark.parametrize(("method", "chain"), [*((m, ["topk"]) for m in METHODS), *(("fedavg", c) for c in CHAINS)])
+def test_counted_bytes_are_the_bytes_of_the_tensors(task, method, chain):
+    run = prepare(task, make_method(method), resolve({"channel": chain, "method": method})).composition
     server = run.algorithm.start(task)
     for wave in [run.algorithm.prelude(server, run.context(0))] if method == "ifca" else []:
         server = {**server, **_end_of(wave)}
@@ -59,6 +63,30 @@ def test_counted_bytes_are_the_bytes_of_the_tensors(task, method):
     assert int(result["bytes"]) == sum(tensor.nbytes for tensor in reply.values())
     header = int.from_bytes(save(reply)[:8], "little") + 8
     assert int(result["bytes"]) == len(save(reply)) - header
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids="+".join)
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_an_update_that_is_not_finite_cannot_hide_behind_a_step(task, chain, number):
+    run = prepare(task, fl.FedAvg(), resolve({"channel": chain})).composition
+    cohort, message = Cohort([0, 1], run.trainer, run.setting, 1), Message({"row": torch.zeros(task.layout.width)})
+    rows = torch.randn(2, task.layout.width, generator=torch.Generator().manual_seed(0))
+    rows[1, 5] = number
+    sent = run.channel.encode(Reply({"row": rows}), message, cohort).tensors
+    finite = [tensor.flatten(1).isfinite().all(1) for tensor in sent.values() if tensor.is_floating_point()]
+    assert torch.stack(finite).all(0).tolist() == [True, False]
+
+
+def test_whole_numbers_alone_cannot_tell_that_an_update_is_not_finite():
+    @dataclass(frozen=True)
+    class Rounded(ChannelStep):
+        def encode(self, rows, sender):
+            return rows.nan_to_num().to(torch.int8), {}
+
+    with pytest.raises(FedloomError, match="let a step send a scale beside them"):
+        Channel(fl.FedAvg(), (Rounded(),)).encode(
+            Reply({"row": torch.tensor([[torch.nan]])}), Message({"row": torch.zeros(1)}), _cohort()
+        )
 
 
 def _end_of(generator):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -29,10 +29,18 @@ class Sender:
     Args:
         cohort: The clients.
         prefix: What the names of their state begin with.
+        received: The weights that the clients started from, one row or one per client; None where the reply is a
+            difference already.
     """
 
     cohort: Cohort
     prefix: str
+    received: Tensor | None = None
+
+    @property
+    def steps(self) -> Tensor:
+        """How many optimiser steps each client has taken in this round."""
+        return self.cohort.steps
 
     def kept_rows(self, name: str, default: Tensor) -> Tensor:
         """What the clients kept under a name; a client that kept nothing yet has its row of ``default``.
@@ -71,6 +79,16 @@ class ChannelStep:
     """Whether clients may send nothing in a round (``silent``)."""
     summable: ClassVar[bool] = False
     """Whether encoded rows are updates themselves, which can be added: nothing is undone at the server."""
+    is_last: ClassVar[bool] = False
+    """Whether no step may come behind it, because what it sends is packed and not float32 numbers any more."""
+
+    def for_task(self, task: Task) -> Self:
+        """The step as a run on a task uses it; most steps need to know nothing of the task.
+
+        Args:
+            task: The task of the run.
+        """
+        return self
 
     covers_replies: ClassVar[bool] = False
     """Whether a client may send nothing that this step does not act on: a reply that is no update is an error."""

@@ -95,7 +95,7 @@ class _RecordingEngine(Inline):
             about = self.runtime.algorithm.declaration(plain, message).about
             if at:
                 about = f"sent beside {plain} by the channel"
-            elif self.runtime.steps and plain in self.runtime.channel.update_names({plain: tensor}, message):
+            elif self.runtime.steps and plain in self.runtime.channel.encoded_names({plain: tensor}, message):
                 about = f"{about}, through the channel"
             return _sent_tensor(plain + at + extra, tensor[0], about, self.communicates)
         known = {"update": RESULT, "ask": ASKED, "score": SCORES}[kind]

@@ -51,10 +51,12 @@ class Channel:
         plain = Reply(tensors).cost(len(cohort)) if tensors else torch.zeros(len(cohort), dtype=torch.int64)
         sent: dict[str, Tensor] = {}
         for name in names:
-            rows = change_of(self.algorithm, name, message, reply.tensors)
+            received = base_of(self.algorithm, name, message, reply.tensors)
+            rows = reply.tensors[name] if received is None else reply.tensors[name] - received
+            finite, own = _finite_rows(rows), dict[str, Tensor]()
             for number, step in enumerate(self.steps):
                 width = rows.shape[1]
-                encoded = step.encode(rows, Sender(cohort, f"channel/{number}/{name}"))
+                encoded = step.encode(rows, Sender(cohort, f"channel/{number}/{name}", received))
                 if not (isinstance(encoded, tuple) and len(encoded) == 2):
                     raise FedloomError(
                         f"channel step {type(step).__name__}: encode must return rows and a dictionary, got "
@@ -62,8 +64,8 @@ class Channel:
                     )
                 rows, extras = encoded
                 _check_encoded(step, rows, extras, len(cohort), width)
-                sent |= {f"{name}@{number}/{extra}": tensor for extra, tensor in extras.items()}
-            sent[name] = rows
+                own |= {f"{name}@{number}/{extra}": tensor for extra, tensor in extras.items()}
+            sent |= _mark_rows(own | {name: rows}, finite)
         return Reply(tensors | sent, bytes=plain + Reply(sent).cost(len(cohort)))
 
     def silent(self, reply: Reply, message: Message, cohort: Cohort) -> Tensor | None:
@@ -98,7 +100,7 @@ class Channel:
         if not self.steps:
             return dict(tensors)
         plain = {name: tensor for name, tensor in tensors.items() if "@" not in name}
-        for name in self.update_names(plain, message):
+        for name in self.encoded_names(plain, message):
             base = self.algorithm.base(name, message, plain)
             change = self._decode(name, tensors, self._width(name, message, plain))
             plain[name] = change if base is None else base + change
@@ -132,6 +134,18 @@ class Channel:
                     f"row of numbers per client, but its shape is {tuple(tensor.shape)}: declare it as a Statistic."
                 )
         return found
+
+    def encoded_names(self, tensors: Mapping[str, Tensor], message: Message) -> list[str]:
+        """The names of the replies that steps have acted on; what they made of numbers may be packed bits.
+
+        Args:
+            tensors: The replies as they were sent, without what steps send beside them.
+            message: The message that they answer.
+        """
+        declared = {name: self.algorithm.declaration(name, message) for name in tensors}
+        return [
+            name for name, kind in declared.items() if isinstance(kind, Model | Update) and tensors[name].dim() == 2
+        ]
 
     def _width(self, name: str, message: Message, tensors: Mapping[str, Tensor]) -> int:
         """The width of a reply's rows before any step."""
@@ -175,6 +189,30 @@ class Channel:
             extras = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
             rows = step.decode(rows, extras, widths[number])
         return rows
+
+
+def _finite_rows(rows: Tensor) -> Tensor:
+    """Which rows have neither NaN nor infinity."""
+    finite = torch.isfinite(rows.sum(1))
+    return finite if bool(finite.all()) else torch.isfinite(rows).all(1)
+
+
+def _mark_rows(sent: dict[str, Tensor], finite: Tensor) -> dict[str, Tensor]:
+    """What some clients send; where the update was not finite it is NaN, so that a step that leaves entries out, or
+    packs them, does not hide that."""
+    if bool(finite.all()):
+        return sent
+    if not any(tensor.is_floating_point() for tensor in sent.values()):
+        raise FedloomError(
+            "an update is not finite (NaN or infinity), and the channel's steps send whole numbers only, which cannot "
+            "tell: let a step send a scale beside them, or lower the learning rate."
+        )
+    return {
+        name: tensor.masked_fill(~finite.view(-1, *[1] * (tensor.dim() - 1)), torch.nan)
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in sent.items()
+    }
 
 
 def _check_encoded(step: ChannelStep, rows: Tensor, extras: Extras, clients: int, width: int) -> None:

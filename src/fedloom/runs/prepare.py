@@ -124,7 +124,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         aggregator=config.aggregation,
         optimize=optimizer,
         stages=tuple(config.prediction),
-        steps=tuple(config.channel),
+        steps=tuple(step.for_task(task) for step in config.channel),
         weight_by=config.weight_by,
         hostile=hostile,
         downlink=config.downlink,
@@ -216,6 +216,9 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
     check_sums(config)
     for number, step in enumerate(config.channel):
+        if number and config.channel[number - 1].is_last:
+            behind, last = (type(one).__name__.lower() for one in (step, config.channel[number - 1]))
+            raise FedloomError(f"{last} packs what it sends, so {behind} has no numbers to act on: put {last} last.")
         step.check(algorithm, task, tuple(config.channel[:number]))
     if config.downlink is not None and not (
         algorithm.communicates and any(isinstance(one, Model) for one in algorithm.receives.values())

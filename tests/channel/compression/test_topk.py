@@ -2,36 +2,25 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
 
 import fedloom as fl
 from fedloom.channel.compression.topk import TopK
 from fedloom.core.errors import FedloomError
-
-
-class Memory:
-    """A sender that keeps what it is given."""
-
-    def __init__(self):
-        self.kept = {}
-
-    def kept_rows(self, name, default):
-        return self.kept.get(name, default)
-
-    def keep(self, name, rows):
-        self.kept[name] = rows
+from support.senders import MemorySender, send, updates
 
 
 def test_the_largest_entries_are_sent_with_their_positions():
     rows = torch.tensor([[0.1, -5.0, 2.0, 0.0], [7.0, 0.5, -0.2, 6.0]])
     step = TopK(fraction=0.5, error_feedback=False)
-    values, extras = step.encode(rows, Memory())
+    values, extras = step.encode(rows, MemorySender())
     assert values.tolist() == [[-5.0, 2.0], [7.0, 6.0]]
     assert extras["positions"].tolist() == [[1, 2], [0, 3]]
     assert step.decode(values, extras, 4).tolist() == [[0.0, -5.0, 2.0, 0.0], [7.0, 0.0, 0.0, 6.0]]
 
 
 def test_what_was_not_sent_is_sent_later():
-    step, memory = TopK(fraction=0.25), Memory()
+    step, memory = TopK(fraction=0.25), MemorySender()
     update = torch.tensor([[4.0, 3.0, 2.0, 1.0]])
     sent = [step.decode(*step.encode(rows, memory), 4) for rows in (update, *[torch.zeros(1, 4)] * 3)]
     assert torch.equal(torch.stack(sent).sum(0), update)
@@ -39,7 +28,7 @@ def test_what_was_not_sent_is_sent_later():
 
 
 def test_what_is_sent_and_what_is_kept_are_the_update_and_the_old_error():
-    step, memory, random = TopK(fraction=0.1), Memory(), torch.Generator().manual_seed(0)
+    step, memory, random = TopK(fraction=0.1), MemorySender(), torch.Generator().manual_seed(0)
     error = torch.zeros(3, 40)
     for _ in range(5):
         rows = torch.randn(3, 40, generator=random)
@@ -51,7 +40,15 @@ def test_what_is_sent_and_what_is_kept_are_the_update_and_the_old_error():
 def test_all_entries_is_the_update_itself():
     rows = torch.randn(2, 7)
     step = TopK(fraction=1.0, error_feedback=False)
-    assert torch.equal(step.decode(*step.encode(rows, Memory()), 7), rows)
+    assert torch.equal(step.decode(*step.encode(rows, MemorySender()), 7), rows)
+
+
+@settings(deadline=None, max_examples=60)
+@given(updates())
+def test_the_error_is_within_its_bound(rows):
+    step, (_, width) = TopK(0.3, error_feedback=False), rows.shape
+    error = (send(step, rows).double() - rows.double()).square().sum(1)
+    assert bool((error <= rows.double().square().sum(1) * (1 - step.width(width) / width) * (1 + 1e-9)).all())
 
 
 @pytest.mark.parametrize("positions", [[[0, 4]], [[-1, 2]], [[2, 1]], [[1, 1]]])

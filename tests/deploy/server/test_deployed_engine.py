@@ -149,6 +149,18 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(meth
         assert reply_bytes(local) == history.total("bytes_up")
 
 
+@pytest.mark.parametrize(
+    "chain", [["topk", "qsgd"], ["sign"], ["lowrank", "halfprecision"], ["svt", "sketch"]], ids="+".join
+)
+def test_packed_updates_give_the_simulators_bytes(chain, tmp_path):
+    made = Plan.of("fedavg", channel=chain, rounds=2)
+    local = Local(made, tmp_path)
+    history = local.play()
+    assert exclusions(history) == []
+    assert history.records == simulate(made).records
+    assert reply_bytes(local) == history.total("bytes_up")
+
+
 def reply_bytes(local: Local) -> int:
     """The bytes of all replies, as sites serialised them."""
     answers = [

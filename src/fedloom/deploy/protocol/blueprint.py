@@ -240,7 +240,7 @@ class Blueprint:
             setting,
             tuple(config.prediction),
             config.clients_on_global,
-            tuple(config.channel),
+            tuple(step.for_task(task) for step in config.channel),
             config.weight_by,
             hostile,
             config.downlink,
