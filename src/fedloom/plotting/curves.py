@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 UNITS = {
     "round": "round",
     "megabytes": "megabytes sent so far (up + down + between clients)",
+    "uplink": "megabytes sent up so far",
     "steps": "local gradient steps so far (all clients)",
     "seconds": "seconds so far (training and evaluation)",
 }
@@ -97,7 +98,7 @@ def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axes.set_xlabel(f"{UNITS[panel.axis]}, log scale")
-    elif panel.axis != "megabytes" or max(totals, default=0) > 10:
+    elif panel.axis not in ("megabytes", "uplink") or max(totals, default=0) > 10:
         show_whole_numbers(axes.xaxis, 8 if panel.axis == "round" else 5)
     name_ends(axes, [(line.name, colour(line.place), float(line.x[-1]), float(line.mean[-1])) for line in panel.lines])
 
