@@ -41,12 +41,13 @@ def test_a_method_without_updates_refuses_a_channel(method):
 
 
 TASK = small_model()
+STEPS = {name: kind() for name, kind in CHANNELS.items()} | {"localnoise": fl.LocalNoise(seeded=True)}
 ROWS = torch.randn(4, TASK.layout.width, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("name", CHANNELS)
 def test_what_a_client_sends_does_not_depend_on_who_is_encoded_with_it(name):
-    step = CHANNELS[name]().for_task(TASK)
+    step = STEPS[name].for_task(TASK)
     rows, extras = step.encode(ROWS, MemorySender(range(4)))
     for place in range(4):
         alone, beside = step.encode(ROWS[place : place + 1], MemorySender([place]))
@@ -58,7 +59,7 @@ def test_what_a_client_sends_does_not_depend_on_who_is_encoded_with_it(name):
 
 @pytest.mark.parametrize("name", [name for name, kind in CHANNELS.items() if kind.decode is not ChannelStep.decode])
 def test_what_no_client_encodes_is_refused(name):
-    step = CHANNELS[name]().for_task(TASK)
+    step = STEPS[name].for_task(TASK)
     rows, extras = step.encode(ROWS, MemorySender(range(4)))
     wrong = [(rows[:, 1:], extras), (torch.cat([rows, rows], 1), extras), (rows.double(), extras)]
     wrong += [(rows, {other: t for other, t in extras.items() if other != extra}) for extra in extras]

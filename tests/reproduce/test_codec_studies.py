@@ -15,11 +15,11 @@ NAMES = [*CODECS, *FILTERS]
 SENT = {label: [8e6, 8e6] if label == PLAIN else [2e6, 2e6] for label in NAMES}
 
 
-def test_every_step_that_makes_updates_smaller_is_compared(tmp_path):
+def test_every_step_but_noise_is_compared(tmp_path):
     members = STUDIES["codecs"].members(StudyRequest(1, tmp_path))
     assert len({m.folder_name for m in members}) == len(members) == len(NAMES)
     used = {type(step) for member in members for step in resolve(dict(member.values)).channel}
-    assert used == set(CHANNELS.values())
+    assert used == set(CHANNELS.values()) - {CHANNELS["localnoise"]}
 
 
 def test_a_curve_runs_along_the_bytes_that_were_sent_so_far():

@@ -64,6 +64,8 @@ class Channel:
                     )
                 rows, extras = encoded
                 _check_encoded(step, rows, extras, len(cohort), width)
+                if step.covers_replies:  # what it sends of an update that is not finite is for the step to say
+                    finite = _finite_rows(rows)
                 own |= {f"{name}@{number}/{extra}": tensor for extra, tensor in extras.items()}
             sent |= _mark_rows(own | {name: rows}, finite)
         return Reply(tensors | sent, bytes=plain + Reply(sent).cost(len(cohort)))
