@@ -43,6 +43,8 @@ PARTS: dict[str, dict[str, object]] = {
     "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
     "cmfl": {"channel": [{"name": "topk", "fraction": 0.2}, {"name": "cmfl", "threshold": 0.6}]},
     "downlink": {"downlink": {"precision": "bfloat16"}},
+    "securesum": {"channel": [{"name": "securesum"}]},
+    "ckks": {"channel": [{"name": "ckks"}]},
     "signflipping": {"adversary": HOSTILE},
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
 }

@@ -81,6 +81,8 @@ _WHERE = {
     "fedloom.aggregation.robust_rule": ("RobustRule", "ShareRule"),
     "fedloom.aggregation.trimmed_mean": ("TrimmedMean",),
     "fedloom.channel.compression.cmfl": ("CMFL",),
+    "fedloom.channel.secure.homomorphic_sum": ("CKKS",),
+    "fedloom.channel.secure.secure_sum": ("SecureSum",),
     "fedloom.channel.compression.topk": ("TopK",),
     "fedloom.channel.compression.randomk": ("RandomK",),
     "fedloom.channel.compression.qsgd": ("QSGD",),

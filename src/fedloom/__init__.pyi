@@ -36,6 +36,8 @@ from fedloom.channel.compression.topk import TopK as TopK
 from fedloom.channel.privacy.local_noise import LocalNoise as LocalNoise
 from fedloom.channel.privacy.percentile import Percentile as Percentile
 from fedloom.channel.privacy.svt import SVT as SVT
+from fedloom.channel.secure.homomorphic_sum import CKKS as CKKS
+from fedloom.channel.secure.secure_sum import SecureSum as SecureSum
 from fedloom.core.adversary import Adversary as Adversary
 from fedloom.core.aggregation_context import AggregationContext as AggregationContext
 from fedloom.core.aggregator import Aggregator as Aggregator

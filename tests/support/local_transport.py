@@ -17,9 +17,11 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.selector import Choice
+from fedloom.core.sum_step import ServerKeys
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import prepare_deployed_run
@@ -27,6 +29,7 @@ from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import PolicySettings, ServerSettings, SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
+from fedloom.deploy.sum_keys import server_keys, write_shared_secret
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.history import History
@@ -158,6 +161,8 @@ class Local:
         """A method that the config does not name."""
         self.steps: tuple[ChannelStep, ...] = ()
         """Steps of the channel that the config does not name."""
+        self.sum_keys: ServerKeys | None = None
+        """The server's keys for sums; ``certify`` makes them and those of the sites."""
         self.engine: DeployedEngine | None = None
         self.roster: Roster | None = None
 
@@ -168,6 +173,20 @@ class Local:
         )
         folder = self.folder / self.names[client]
         return SiteProcess(folder, settings, self.plan.blueprint, self.plan.runtime, SiteState(folder / "kept"))
+
+    def certify(self) -> None:
+        """Give everybody certificates of one authority, and what sums share."""
+        authority, home, folders = Authority.new(1), self.folder / "home", []
+        home.mkdir(parents=True)
+        authority.publish(home)
+        for name in self.names:
+            folders.append(self.folder / name)
+            authority.publish(folders[-1])
+            authority.certify_site(folders[-1], name)
+        step = self.plan.runtime.sum_step
+        assert step is not None
+        write_shared_secret(step, folders, home)
+        self.sum_keys = server_keys(home, self.names)
 
     def answer_function(self, client: int) -> Callable[[bytes], bytes]:
         return lambda data: self.sites[client].answer(data)
@@ -194,7 +213,7 @@ class Local:
         prepared = replace(prepared, composition=changed)
         tickets = Tickets(self.run / "tickets.json", None if checkpoint is None else checkpoint.round)
         self.engine = DeployedEngine(
-            self.transport, self.roster, tickets, self.settings, prepared.composition.runtime()
+            self.transport, self.roster, tickets, self.settings, prepared.composition.runtime(), self.sum_keys
         )
         return prepared, self.engine
 

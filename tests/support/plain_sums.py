@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.core.sum_step import ROWS, Decoded, ServerHalf, SumKeys, SumSession, SumStage, SumStep, Total
+from fedloom.core.sum_step import ROWS, Decoded, ServerHalf, ServerKeys, SumKeys, SumSession, SumStage, SumStep, Total
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class PlainSum(SumStep):
     def decode_total(self, total: Total, session: SumSession) -> Decoded:
         return Decoded(total.row[1:], int(total.row[0]), 0)
 
-    def server_half(self, session: SumSession, public: bytes) -> ServerHalf:
+    def server_half(self, session: SumSession, keys: ServerKeys) -> ServerHalf:
         answers = yield SumStage(ROWS, {client: {"hello": torch.zeros(2)} for client in session.ids})
         ids = tuple(sorted(answers))
         told = yield SumStage("tell", {client: {"ids": torch.tensor(ids)} for client in ids})

@@ -15,6 +15,8 @@ from fedloom.channel.compression.topk import TopK
 from fedloom.channel.privacy.local_noise import LocalNoise
 from fedloom.channel.privacy.percentile import Percentile
 from fedloom.channel.privacy.svt import SVT
+from fedloom.channel.secure.homomorphic_sum import CKKS
+from fedloom.channel.secure.secure_sum import SecureSum
 from fedloom.core.channel_step import ChannelStep
 
 CHANNELS: dict[str, type[ChannelStep]] = {
@@ -31,4 +33,6 @@ CHANNELS: dict[str, type[ChannelStep]] = {
     "localnoise": LocalNoise,
     "svt": SVT,
     "percentile": Percentile,
+    "securesum": SecureSum,
+    "ckks": CKKS,
 }

@@ -83,19 +83,59 @@ class Decoded:
     scaled: int
 
 
+Identify = Callable[[int, bytes], bytes | None]
+"""Returns the long-term public key of a client that introduces itself, or None if it is not that client."""
+
+
+def _identify_all(identify: Identify, introductions: Mapping[int, bytes]) -> dict[int, bytes]:
+    keys = {client: identify(client, text) for client, text in introductions.items()}
+    return {client: key for client, key in keys.items() if key is not None}
+
+
 @dataclass(frozen=True)
 class SumKeys:
     """The keys of a client.
 
     Args:
-        sign: Signs some bytes in the client's name.
-        verify: Tells whether a client has signed some bytes: its number, the bytes, the signature.
-        secret: What only clients share.
+        private: Its long-term private key.
+        introduction: What it introduces itself with.
+        identify: Finds the public keys of others.
+        secret: What all clients share.
     """
 
-    sign: Callable[[bytes], bytes]
-    verify: Callable[[int, bytes, bytes], bool]
+    private: bytes
+    introduction: bytes
+    identify: Identify
     secret: bytes = b""
+
+    def identify_all(self, introductions: Mapping[int, bytes]) -> dict[int, bytes]:
+        """The public keys of clients that are who they say they are.
+
+        Args:
+            introductions: What they introduced themselves with, by their numbers.
+        """
+        return _identify_all(self.identify, introductions)
+
+
+@dataclass(frozen=True)
+class ServerKeys:
+    """What the server has.
+
+    Args:
+        identify: Finds the public keys of clients.
+        public: Its part of what all clients share.
+    """
+
+    identify: Identify
+    public: bytes = b""
+
+    def identify_all(self, introductions: Mapping[int, bytes]) -> dict[int, bytes]:
+        """The public keys of clients that are who they say they are.
+
+        Args:
+            introductions: What they introduced themselves with, by their numbers.
+        """
+        return _identify_all(self.identify, introductions)
 
 
 class ClientHalf(Protocol):
@@ -139,6 +179,17 @@ class SumStep(ChannelStep):
                 f"{name} adds rows as they are, and those of {coded[0]} are coded: leave out one of the two."
             )
 
+    def check_session(self, session: SumSession) -> None:
+        """Raise a ``FedloomError`` for clients whose sum would hide nothing, or cannot be made, before they train.
+
+        Args:
+            session: What is known of the sum.
+        """
+        if len(session.ids) < self.least:
+            raise FedloomError(
+                f"a sum of {len(session.ids)} client hides nothing: let a round have at least {self.least} clients."
+            )
+
     def code(self, values: Tensor, weights: Tensor, session: SumSession, random: Sequence[torch.Generator]) -> Tensor:
         """Rows that can be added: each holds a client's values and its weight.
 
@@ -168,12 +219,12 @@ class SumStep(ChannelStep):
         """
         return dtype, shape
 
-    def server_half(self, session: SumSession, public: bytes) -> ServerHalf:
+    def server_half(self, session: SumSession, keys: ServerKeys) -> ServerHalf:
         """The server's half of a sum.
 
         Args:
             session: What is known of it.
-            public: The server's part of what clients share.
+            keys: What the server has.
         """
         raise TypeError(f"{type(self).__name__} has no server_half")
 
@@ -191,12 +242,16 @@ class SumStep(ChannelStep):
         """What clients share and the server must not have, and the server's part of it; None if there is no such."""
         return None
 
-    def simulate_keys(self, clients: Sequence[int], secret: bytes) -> Mapping[int, SumKeys]:
+    def simulate_keys(self, clients: Sequence[int]) -> tuple[ServerKeys, Mapping[int, SumKeys]]:
         """Keys for a simulation.
 
         Args:
             clients: The clients.
-            secret: What they share.
         """
-        keys = SumKeys(lambda _: b"", lambda *_: True, secret)
-        return dict.fromkeys(clients, keys)
+        secret, public = self.make_shared_secret() or (b"", b"")
+        return ServerKeys(_nobody, public), dict.fromkeys(clients, SumKeys(b"", b"", _nobody, secret))
+
+
+def _nobody(*_: object) -> bytes | None:
+    """Where clients have no keys of their own."""
+    return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from fedloom.core.errors import Abandoned, Diverged, FedloomError
+from fedloom.core.errors import Abandoned, Diverged
 from fedloom.core.message import Replies, Wave
 from fedloom.core.server_context import ServerContext
 from fedloom.core.sum_step import SumSession
@@ -38,13 +38,10 @@ def summed_exchange(
     participants, step = run.participants(context.round), sums.step
     if run.hostile is not None:
         wave = run.hostile.poison_wave(wave, context)
-    if len(wave.ids) < step.least:
-        raise FedloomError(
-            f"a sum of {len(wave.ids)} client hides nothing: let a round have at least {step.least} clients."
-        )
     samples = participants.federation.train.sizes
     most = sums.most(samples[torch.tensor(wave.ids)])
     session = SumSession(f"seed {run.setting.seed}", context.round, wave.turn, tuple(wave.ids), most)
+    step.check_session(session)
     places = {client: place for place, client in enumerate(wave.ids)}
     jobs = [
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn, session)

@@ -167,10 +167,9 @@ def play_sum(step: SumStep, session: SumSession, rows: Mapping[int, Tensor]) -> 
         session: What is known of the sum.
         rows: The coded row of each client that has one.
     """
-    secret, public = step.make_shared_secret() or (b"", b"")
-    keys = step.simulate_keys(session.ids, secret)
+    server_keys, keys = step.simulate_keys(session.ids)
     halves = {client: step.client_half(session, client, keys[client]) for client in session.ids}
-    server, up, down = step.server_half(session, public), 0, 0
+    server, up, down = step.server_half(session, server_keys), 0, 0
     try:
         stage = next(server)
         while True:

@@ -47,7 +47,7 @@ Encrypted = NDArray[np.uint8]
 
 def make_keys() -> tuple[bytes, bytes]:
     """A new secret key, for all sites, and what the server needs to add: the parameters, without a key."""
-    library = _library()
+    library = load_library()
     symmetric = library.ENCRYPTION_TYPE.SYMMETRIC
     context = library.context(
         library.SCHEME_TYPE.CKKS, DEGREE, coeff_mod_bit_sizes=PRIMES, encryption_type=symmetric, n_threads=1
@@ -105,7 +105,7 @@ class CkksSite:
             )
         padded = np.zeros(-(-len(values) // SLOTS) * SLOTS)
         padded[: len(values)] = values
-        library = _library()
+        library = load_library()
         return _join([library.ckks_vector(self._context, chunk) for chunk in padded.reshape(-1, SLOTS)])
 
     def decrypt(self, total: Encrypted, width: int) -> Tensor:
@@ -188,7 +188,7 @@ def _part(row: Encrypted, width: int) -> list[bytes]:
 def _vector(context: Any, text: bytes) -> Any:
     """An encrypted text as the library has it."""
     try:
-        vector = _library().ckks_vector_from(context, text)
+        vector = load_library().ckks_vector_from(context, text)
         (cipher,) = vector.ciphertext()
         if vector.size() != SLOTS or cipher.scale != SCALE:
             raise ValueError
@@ -199,12 +199,13 @@ def _vector(context: Any, text: bytes) -> Any:
 
 def _context(data: bytes) -> Any:
     try:
-        return _library().context_from(data, n_threads=1)
+        return load_library().context_from(data, n_threads=1)
     except (ValueError, RuntimeError, TypeError):
         raise FedloomError("the key file of homomorphic sums is damaged: copy it again.") from None
 
 
-def _library() -> Any:
+def load_library() -> Any:
+    """TenSEAL, or a sentence that says how to get it."""
     try:
         return importlib.import_module("tenseal")
     except ImportError as error:

@@ -159,6 +159,27 @@ class Grid:
         return sums, total[len(words) :]
 
 
+def words_of_tensor(row: Tensor) -> Words:
+    """A tensor as words, which have no sign.
+
+    Args:
+        row: A row of ``int32`` or ``int64``.
+    """
+    types = {torch.int32: np.uint32, torch.int64: np.uint64}
+    if row.dtype not in types or row.dim() != 1:
+        raise FedloomError(f"a row of a secure sum is int32 or int64, got {row.dtype} of shape {tuple(row.shape)}.")
+    return row.contiguous().numpy().view(types[row.dtype])
+
+
+def tensor_of_words(words: Words) -> Tensor:
+    """Words as a tensor of the same bits.
+
+    Args:
+        words: ``uint32`` or ``uint64``.
+    """
+    return torch.from_numpy(words.view(np.int32 if words.dtype == np.uint32 else np.int64))
+
+
 def _check_words(words: Words, dtype: np.dtype[Any]) -> None:
     if words.dtype != dtype or words.ndim != 1:
         raise FedloomError(f"a row of this secure sum has words of {dtype}, got {words.dtype} of shape {words.shape}.")

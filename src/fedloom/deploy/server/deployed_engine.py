@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from fedloom.core.declarations import Scalar, Statistic
+from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.sum_step import SumSession, SumStep
+from fedloom.core.sum_step import ServerKeys, SumSession, SumStep
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer, is_silent
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
@@ -55,7 +56,7 @@ class DeployedEngine:
         tickets: Tickets,
         settings: ServerSettings,
         runtime: ClientRuntime,
-        sum_keys: bytes = b"",
+        sum_keys: ServerKeys | None = None,
     ) -> None:
         self.transport, self.roster, self.tickets, self.settings = transport, roster, tickets, settings
         self.runtime, self.forms, self.sum_keys = runtime, ReplyForms(runtime), sum_keys
@@ -101,6 +102,8 @@ class DeployedEngine:
         self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
     ) -> Summed:
         """Let the sites train and add up what they learnt; no single row of theirs arrives here."""
+        if self.sum_keys is None:
+            raise FedloomError("this server has no keys for sums: make the deployment again.")
         session = replace(session, run=self.name)
         form = self.forms.of(jobs[0], message)
         hidden = None if form is None else {**form, f"reply/{SUM}": step.hidden_form(*form[f"reply/{SUM}"])}
@@ -110,7 +113,7 @@ class DeployedEngine:
             jobs,
             updates,
             lambda client: self._request(client, "sum", *turns[client]),
-            lambda requests, trains: self.exchange(requests, hidden if trains else None),
+            lambda requests, trains: self.exchange(requests, hidden if trains else None, alike=trains),
             step,
             session,
             self.sum_keys,
@@ -156,6 +159,7 @@ class DeployedEngine:
         requests: Mapping[int, tuple[SiteRequest, dict[str, Tensor]]],
         form: Any = None,
         received: Mapping[int, Message] | None = None,
+        alike: bool = True,
     ) -> dict[int, Tensors]:
         """Send each client its request and wait for the answers.
 
@@ -163,6 +167,7 @@ class DeployedEngine:
             requests: Request and tensors, by client.
             form: The form that answers must have; None if it is unknown.
             received: The message that each client was sent, if the answers are replies to it.
+            alike: Whether answers of an unknown form must have that of most others.
 
         Returns:
             The results of the accepted answers, by client.
@@ -172,7 +177,7 @@ class DeployedEngine:
         results: dict[int, Tensors] = {}
         for sent, reply in self.pending.collect():
             self._receive(sent, reply, results)
-        if form is None:
+        if form is None and alike:
             self._exclude_odd_forms(requests, results)
         for client, reason in unusual_losses(results).items():
             del results[client]

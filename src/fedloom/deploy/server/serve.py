@@ -122,7 +122,9 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
         )
     prepared = prepare_deployed_run(blueprint, roster, settings, noted)
     tickets = Tickets(run / TICKETS, None if state is None else state.round)
-    engine = DeployedEngine(transport, roster, tickets, settings, prepared.composition.runtime(), server_keys(folder))
+    runtime = prepared.composition.runtime()
+    sum_keys = None if runtime.sum_step is None else server_keys(folder, blueprint.sites)
+    engine = DeployedEngine(transport, roster, tickets, settings, runtime, sum_keys)
     _write(run / STATUS, {})
     play = resume if (run / "config.toml").exists() else execute
     _write(run / NOTICES, list(expiry_warnings(folder).values()))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from fedloom.core.sum_step import ROWS, SumSession, SumStep, Total
+from fedloom.core.sum_step import ROWS, ServerKeys, SumSession, SumStep, Total
 from fedloom.deploy.protocol.sum_requests import sum_tensors
 from fedloom.deploy.protocol.wire import SiteRequest
 from fedloom.rounds.jobs import Job, Tensors
@@ -28,7 +28,7 @@ def sum_over_sites(
     exchange: Exchange,
     step: SumStep,
     session: SumSession,
-    public: bytes,
+    keys: ServerKeys,
 ) -> Summed:
     """Play a sum with sites.
 
@@ -39,9 +39,9 @@ def sum_over_sites(
         exchange: Sends requests.
         step: How sums are hidden.
         session: What is known of the sum.
-        public: The server's part of what sites share.
+        keys: What the server has.
     """
-    server, results, up, down = step.server_half(session, public), dict[int, Tensors](), 0, 0
+    server, results, up, down = step.server_half(session, keys), dict[int, Tensors](), 0, 0
     try:
         stage = next(server)
         while True:

@@ -1,0 +1,139 @@
+"""Sums over sites: the simulator's numbers, and no single row at the server, whoever drops out or lies."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.protocol.sum_requests import STAGE
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
+from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate
+
+pytestmark = pytest.mark.usefixtures(quick.__name__)
+ALL, BUT_SOUTH, SOUTH, WEST = [0, 1, 2], [0, 2], 1, 2
+
+
+@cache
+def plan(spec: str = "fedavg", step: str = "securesum") -> Plan:
+    return Plan.of(spec, channel=[{"name": step}])
+
+
+def certified(made: Plan, folder: Path, **settings: Any) -> Local:
+    local = Local(made, folder, **settings)
+    local.certify()
+    return local
+
+
+def stage_of(local: Local, sent: Sent) -> str:
+    """The stage of a sum that a message belongs to; empty for other messages."""
+    data = local.transport.down[int(sent.name.removeprefix("letter-"))][1]
+    letters = unpack(data, SiteRequest, 1 << 40)[1].get(STAGE)
+    return "" if letters is None else bytes(letters.tolist()).decode()
+
+
+def silence(local: Local, stage: str, *clients: int) -> None:
+    """Let some clients not answer one stage of round 2."""
+
+    def meddle(sent: Sent) -> Any:
+        hit = sent.request.round == 2 and sent.node in clients and stage_of(local, sent) == stage
+        return None if hit else sent.answer
+
+    local.transport.meddle = meddle
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "scaffold", "fedrep"])
+def test_a_sum_over_sites_is_that_of_the_simulator(tmp_path, spec):
+    local = certified(plan(spec), tmp_path / "sites")
+    deployed, simulated = local.play(), simulate(plan(spec))
+    assert deployed.row is not None
+    assert torch.equal(deployed.row, simulated.row)
+    assert [record["selected"] for record in deployed.records] == [ALL] * 3
+    up = [(deployed.records[place]["bytes_up"], simulated.records[place]["bytes_up"]) for place in range(3)]
+    assert all(abs(one - other) <= 4000 * 3 for one, other in up)  # certificates
+
+
+def test_a_homomorphic_sum_over_sites_is_that_of_the_simulator_to_the_bit(tmp_path):
+    pytest.importorskip("tenseal", reason="TenSEAL is not installed: no homomorphic sums")
+    local = certified(plan(step="ckks"), tmp_path / "sites")
+    deployed, simulated = local.play(), simulate(plan(step="ckks"))
+    assert torch.equal(deployed.row, simulated.row)
+    assert [record["bytes_up"] for record in deployed.records] == [r["bytes_up"] for r in simulated.records]
+    assert torch.allclose(deployed.row, simulate(Plan.of("fedavg")).row, atol=1e-4)
+    assert not (tmp_path / "sites" / "home" / "sum.key").exists()
+
+
+def test_what_a_site_sends_is_not_its_row(tmp_path):
+    local = certified(plan(), tmp_path)
+    local.play()
+    rows = [
+        unpack(sent.answer, SiteAnswer, 1 << 40)[1]["reply/sum"]
+        for sent in local.transport.sent
+        if sent.request.kind == "update"
+    ]
+    assert len(rows) == 9
+    for row in rows:  # a value of 20 bits leaves the upper bits of a word alike; a mask does not
+        assert row.dtype == torch.int32
+        assert float((row.abs() > 1 << 24).float().mean()) > 0.95
+
+
+@pytest.mark.parametrize("stage", ["advertise", "share", "rows"])
+def test_a_site_that_drops_out_before_its_row_is_left_out(tmp_path, stage):
+    local = certified(plan(), tmp_path)
+    silence(local, stage, SOUTH)
+    history = local.play()
+    assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
+    assert history.row is not None
+    assert torch.allclose(history.row, simulate(plan(), {2: BUT_SOUTH}).row, atol=1e-4)
+
+
+@pytest.mark.parametrize("stage", ["confirm", "reveal"])
+def test_a_site_that_drops_out_after_its_row_is_in_the_sum(tmp_path, stage):
+    local = certified(plan(), tmp_path)
+    silence(local, stage, SOUTH)
+    history = local.play()
+    assert [record["selected"] for record in history.records] == [ALL] * 3
+    assert torch.equal(history.row, simulate(plan()).row)
+
+
+@pytest.mark.parametrize("stage", ["advertise", "rows", "reveal"])
+def test_with_one_dropout_too_many_the_round_is_given_up_and_the_next_try_works(tmp_path, stage):
+    local = certified(plan(), tmp_path, retries=0)
+    silence(local, stage, SOUTH, WEST)
+    with pytest.raises(FedloomError, match="1 of 3 clients have"):
+        local.play()
+    local.transport.meddle = lambda sent: sent.answer
+    assert torch.equal(local.play().row, simulate(plan()).row)
+
+
+def test_a_site_with_the_certificate_of_another_is_not_believed(tmp_path):
+    local = certified(plan(), tmp_path)
+    stolen: dict[str, torch.Tensor] = {}
+
+    def meddle(sent: Sent) -> Any:
+        if stage_of(local, sent) != "advertise":
+            return sent.answer
+        if sent.node == 0:
+            stolen.update(unpack(sent.answer, SiteAnswer, 1 << 40)[1])
+        return change_answer(sent, lambda _: dict(stolen)) if sent.node == SOUTH else sent.answer
+
+    local.transport.meddle = meddle
+    history = local.play()
+    assert [record["selected"] for record in history.records] == [BUT_SOUTH] * 3
+
+
+def test_a_site_that_was_restarted_in_a_sum_drops_out_of_it(tmp_path):
+    local = certified(plan(), tmp_path)
+
+    def meddle(sent: Sent) -> Any:
+        if sent.request.round == 2 and sent.node == SOUTH and stage_of(local, sent) == "share":
+            local.sites[SOUTH] = local.site(SOUTH)
+        return sent.answer
+
+    local.transport.meddle = meddle
+    history = local.play()
+    assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
