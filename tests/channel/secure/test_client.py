@@ -190,6 +190,29 @@ def test_survivor_lists_that_differ_between_clients_reveal_nothing():
             played.clients[number].reveal(codes[number])
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_no_lie_about_survivors_gives_both_secrets_of_a_client(data):
+    # The server tells each client one of two lists and carries only codes that fit; client 14 tells it all it has.
+    played, colluder = Stages(parties(7, 0.29, 0.15)).to_share(), 14
+    terms = played.server.terms
+    assert terms.threshold == 5
+    lists = [sorted(data.draw(st.sets(st.sampled_from(terms.invited), min_size=5))) for _ in range(2)]
+    told = {number: data.draw(st.sampled_from(lists)) for number in terms.invited}
+    codes: dict[int, dict[int, bytes]] = {}
+    for number, client in played.clients.items():
+        client.mask(played.parcels[number], played.values)
+        if number in told[number]:
+            codes[number] = client.confirm(told[number])
+    got: dict[int, dict[bool, int]] = {number: {True: 1, False: 1} for number in terms.invited if number != colluder}
+    for number in codes:
+        fitting = {peer: sent[number] for peer, sent in codes.items() if number in sent and told[peer] == told[number]}
+        if number != colluder and len(fitting) + 1 >= terms.threshold:
+            for owner in set(played.clients[number].reveal(fitting)) - {colluder}:
+                got[owner][owner in told[number]] += 1
+    assert all(min(counts.values()) < terms.threshold for counts in got.values())
+
+
 @pytest.mark.parametrize(
     ("survivors", "sentence"),
     [

@@ -119,7 +119,7 @@ class Grid:
     @property
     def limb_bits(self) -> int:
         """The bits of a word that one client may fill when a head is added up."""
-        return self.word - math.ceil(math.log2(self.clients))
+        return self.word - (self.clients - 1).bit_length()
 
     @property
     def limbs(self) -> int:

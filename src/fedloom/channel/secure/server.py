@@ -146,10 +146,10 @@ class SecureServer:
     def _check_quorum(self, clients: Collection[int], have: str) -> None:
         if len(clients) < self.terms.quorum:
             gone = set(self.terms.invited) - set(clients)
-            reasons = " ".join(self.refused[client] for client in sorted(self.refused)[:3])
+            reasons = "".join(f"; {self.refused[client].rstrip('.')}" for client in sorted(self.refused)[:3])
             raise Abandoned(
                 f"{len(clients)} of {len(self.terms.invited)} clients have {have}, and the secure sum needs "
-                f"{self.terms.quorum} (missing: {listed(gone)}). {reasons}".rstrip()
+                f"{self.terms.quorum} (missing: {listed(gone)}{reasons})"
             )
 
     def _check_parcels(self, owner: int, parcels: Mapping[int, bytes]) -> Mapping[int, bytes]:
@@ -177,8 +177,8 @@ class SecureServer:
         """The secret of a client: the seed of its own mask if it survived, and else the key of its pair masks."""
         if len(shares) < self.terms.threshold:
             raise Abandoned(
-                f"{len(shares)} shares of client {client} were revealed, and {self.terms.threshold} are needed: the "
-                "secure sum cannot be opened."
+                f"{len(shares)} shares of client {client} were revealed, and {self.terms.threshold} are needed to "
+                "open the secure sum"
             )
         secret = shamir.combine(shares, self.terms.threshold)
         keys = self._keys[client]
@@ -188,5 +188,5 @@ class SecureServer:
             else primitives.ExchangeKey(secret).public == keys.mask
         )
         if not right:
-            raise Abandoned(f"the shares that client {client} has made do not give its secret: leave this client out.")
+            raise Abandoned(f"the shares that client {client} has made do not give its secret: leave this client out")
         return secret
