@@ -128,6 +128,18 @@ def guarded_epsilon(compute: Callable[[], float]) -> float:
         return math.inf
 
 
+def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
+    """The epsilon of a mechanism whose Rényi divergences are known, at the best whole order.
+
+    Args:
+        divergence: The divergence of an order.
+        delta: The probability with which epsilon may not hold.
+    """
+    rdp = _library("rdp.rdp_privacy_accountant")
+    orders = [float(order) for order in rdp.DEFAULT_RDP_ORDERS if order > 1 and order == int(order)]
+    return float(rdp.compute_epsilon(orders, [divergence(order) for order in orders], delta)[0])
+
+
 def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: float, mechanisms: int = 1) -> float:
     """The smallest noise with which a run keeps to a budget, to three digits, rounded up.
 
