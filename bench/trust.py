@@ -14,11 +14,14 @@ import fedloom as fl
 from fedloom.aggregation.krum import Krum
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.local_work import LocalWork
+from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.task import Task
+from fedloom.core.trainer import TrainingRequest
 from fedloom.models import build
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import resolve
 from fedloom.runs.run import run
+from fedloom.training.local_trainer import LocalTrainer
 from local import BATCH, RATE, federation, mlp
 from measure import arguments, best_times, line, show
 
@@ -50,7 +53,51 @@ def measure_topk(repeat: int, as_json: bool) -> None:
         show(f"rounds of {name}", best_times(contenders, repeat), as_json, {"topk": 1 / DEARER})
 
 
-CASES = {"krum": measure_krum, "topk": measure_topk}
+def train_sample_by_sample(task: Task, steps: int, privacy: SamplePrivacy) -> None:
+    """DP-SGD as a loop: a backward pass of an ordinary module for every drawn sample of every client."""
+    model, generator = task.model, torch.Generator().manual_seed(0)
+    parameters = list(model.parameters())
+    for client in range(task.federation.clients):
+        task.layout.fill(model, task.initial_row())
+        own = task.federation.train[client]
+        for _ in range(steps):
+            total = [torch.zeros_like(parameter) for parameter in parameters]
+            for position in own[torch.rand(len(own), generator=generator) < BATCH / len(own)]:
+                values, _ = task.objective.losses(model(task.inputs(position[None])), task.targets(position[None]))
+                gradients = torch.autograd.grad(values.sum(), parameters)
+                norm = torch.stack([g.norm() for g in gradients]).norm()
+                for sum_, gradient in zip(total, gradients, strict=True):
+                    sum_.add_(gradient, alpha=min(1.0, privacy.clip / float(norm)))
+            with torch.no_grad():
+                for parameter, sum_ in zip(parameters, total, strict=True):
+                    noise = privacy.noise * privacy.clip * torch.randn(sum_.shape, generator=generator)
+                    parameter.sub_(RATE / BATCH * (sum_ + noise))
+
+
+def measure_dp_sgd(repeat: int, as_json: bool) -> None:
+    """Local training by DP-SGD, all samples of all clients at once, against a loop over samples."""
+    flat = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
+    for name, model in {"MLP 784-64-10": flat, "LeNet-5": build("lenet-small", (1, 28, 28), 10, 0)}.items():
+        task, privacy = Task("bench", federation(10, 120, (1, 28, 28), 10), model), SamplePrivacy()
+        trainer, work = LocalTrainer(task, "vectorised"), LocalWork(steps=2, batch_size=BATCH, lr=RATE)
+        request = TrainingRequest(
+            rows=task.initial_row().expand(10, -1),
+            clients=list(range(10)),
+            positions=[task.federation.train[client] for client in range(10)],
+            work=work,
+            lr=RATE,
+            seed=0,
+            round=1,
+            privacy=privacy,
+        )
+        contenders = {
+            "sample by sample": partial(train_sample_by_sample, task, 2, privacy),
+            "dp-sgd": partial(trainer.train, request),
+        }
+        show(f"DP-SGD of {name}", best_times(contenders, repeat), as_json, {"dp-sgd": 5.0})
+
+
+CASES = {"krum": measure_krum, "topk": measure_topk, "dp-sgd": measure_dp_sgd}
 
 
 def main() -> None:

@@ -8,8 +8,9 @@ from fedloom.core.objective import CrossEntropy, SquaredError
 from fedloom.core.task import Task
 from fedloom.models import build
 from fedloom.training import sample_gradients
+from fedloom.training.ghost_clipping import chain_layers
 from fedloom.training.local_trainer import LocalTrainer
-from fedloom.training.sample_gradients import clipped_gradient_sums, linear_chain
+from fedloom.training.sample_gradients import clipped_gradient_sums
 from support.synthetic import Branching, federation, mlp
 
 CLIP = 0.4
@@ -113,7 +114,7 @@ def test_a_sequence_counts_as_one_sample():
 
     task = Task("t", data, model, LastAxis())
     trainer, stacks, moving = tensors_of(task, 1)
-    assert linear_chain(trainer.model, task.inputs(torch.arange(3).view(1, 3))) is None
+    assert chain_layers(trainer.model, task.inputs(torch.arange(3).view(1, 3))) is None
     positions = torch.arange(3).view(1, 3)
     batch = (task.inputs(positions), task.targets(positions), torch.ones(1, 3))
     sums = clipped_gradient_sums(trainer, stacks, moving, batch, torch.zeros(1, dtype=torch.int64), CLIP)

@@ -16,15 +16,37 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 
+ONE = np.uint64(0x3FF0000000000000)
+"""The bits of the double 1.0."""
 
-def secure_uniform(count: int) -> np.ndarray:
-    """Numbers above 0 and at most 1, with 53 random bits each.
+
+def secure_bytes(count: int) -> bytes | bytearray:
+    """Bytes that nobody can predict: the stream of AES-256 under a new key of the operating system's generator, which
+    is twenty times as fast as that generator itself; without ``cryptography`` they come from there.
 
     Args:
         count: How many.
     """
-    bits = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(11)
-    uniform: np.ndarray = (bits + np.uint64(1)).astype(np.float64) * 2.0**-53
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    except ImportError:
+        return os.urandom(count)
+    stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+    found = bytearray(count)
+    stream.update_into(bytes(count), found)
+    return found
+
+
+def secure_uniform(count: int) -> np.ndarray:
+    """Numbers above 0 and at most 1, with 52 random bits each.
+
+    Args:
+        count: How many.
+    """
+    bits = np.frombuffer(bytearray(secure_bytes(8 * count)), dtype=np.uint64)
+    bits >>= np.uint64(12)
+    bits |= ONE  # as doubles: at least 1 and below 2
+    uniform: np.ndarray = 2.0 - bits.view(np.float64)
     return uniform
 
 
@@ -35,8 +57,9 @@ def secure_normal(count: int) -> Tensor:
         count: How many.
     """
     half = -(-count // 2)
-    radius, angle = np.sqrt(-2 * np.log(secure_uniform(half))), 2 * np.pi * secure_uniform(half)
-    return torch.from_numpy(np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count])
+    radius = torch.from_numpy(secure_uniform(half)).log_().mul_(-2).sqrt_()
+    angle = torch.from_numpy(secure_uniform(half)).mul_(2 * math.pi)
+    return torch.cat([radius * angle.cos(), radius.mul_(angle.sin_())])[:count]
 
 
 Uniform = Callable[[int], np.ndarray]
@@ -62,7 +85,8 @@ def poisson(mean: float, count: int, uniform: Uniform = secure_uniform) -> np.nd
     if mean < FEW:
         numbers = np.arange(1, 80)
         chances = np.cumsum(np.exp(-mean) * np.cumprod(np.concatenate([[1.0], mean / numbers])))
-        return np.searchsorted(chances, uniform(count) * chances[-1])
+        few: np.ndarray = np.searchsorted(chances, uniform(count) * chances[-1])
+        return few
     found, left = np.zeros(count, dtype=np.int64), np.arange(count)
     while len(left):
         drawn, accepted = _try_poisson(mean, len(left), uniform)

@@ -110,7 +110,7 @@ def interleave(work: Sequence[Assignment]) -> Iterator[BatchStep]:
         orders, seen = shuffled.epoch(number), [one.samples_in_epoch(number) for one in work]
         full = [n // size if one.batch_size == size else 0 for n, one in zip(seen, work, strict=True)]
         for s in range(max(full)):
-            places = _places([k for k, count in enumerate(full) if count > s])
+            places = places_of([k for k, count in enumerate(full) if count > s])
             batch = orders[:, s * size : (s + 1) * size]
             yield BatchStep(places, batch[:places] if isinstance(places, int) else batch[places], None)
         yield from _partial({k: orders[k, full[k] * size : n] for k, n in enumerate(seen)})
@@ -128,7 +128,7 @@ def _partial(rests: dict[int, Tensor]) -> Iterator[BatchStep]:
         if any(sizes[k] < largest for k in bucket):
             mask = (torch.arange(largest) < torch.tensor([[sizes[k]] for k in bucket])).float()
         padded = [torch.cat([rests[k], rests[k][:1].expand(largest - sizes[k])]) for k in bucket]
-        yield BatchStep(_places(bucket), torch.stack(padded), mask)
+        yield BatchStep(places_of(bucket), torch.stack(padded), mask)
 
 
 def lockstep(work: Sequence[Assignment]) -> Iterator[BatchStep]:
@@ -150,5 +150,6 @@ def lockstep(work: Sequence[Assignment]) -> Iterator[BatchStep]:
         yield BatchStep(len(work), positions[step], mask[step])
 
 
-def _places(active: list[int]) -> int | Tensor:
+def places_of(active: list[int]) -> int | Tensor:
+    """The places of some clients of a cohort: a prefix length when they are the first of it, else a list of places."""
     return len(active) if active == list(range(len(active))) else torch.tensor(active)

@@ -19,7 +19,7 @@ from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.secure_random import secure_normal
 from fedloom.core.seeds import generator
 from fedloom.core.trainer import TrainingRequest
-from fedloom.training.batches import Assignment
+from fedloom.training.batches import Assignment, places_of
 from fedloom.training.keyed_dropout import step_key
 from fedloom.training.optimizer import Optimizer
 from fedloom.training.poisson_batches import draw_batches, sampling_rate
@@ -46,33 +46,42 @@ def train_privately(
     seeded = [generator(request.seed, "sample_privacy", request.round, c) for c in request.clients if privacy.seeded]
     expected = torch.tensor([sampling_rate(one.samples, one.batch_size) * one.samples for one in assignments])
     for number in range(max(one.steps for one in assignments)):
-        active = torch.tensor([place for place, one in enumerate(assignments) if one.steps > number])
-        work = [assignments[place] for place in active.tolist()]
-        generators = [seeded[place] for place in active.tolist()] if seeded else []
-        batch = draw_batches(work, active, generators)
+        active = [place for place, one in enumerate(assignments) if one.steps > number]
+        places = places_of(active)
+        cut = slice(places) if isinstance(places, int) else places
+        generators = [seeded[place] for place in active] if seeded else []
+        batch = draw_batches([assignments[place] for place in active], places, generators)
         x, y = trainer.batch(batch, [])
-        part, piece = optimizer.part(active), {name: stack[active] for name, stack in stacks.items()}
+        part, piece = optimizer.part(places), {name: stack[cut] for name, stack in stacks.items()}
         piece.update(zip(moving, part.values, strict=True))
-        noise_keys = step_key(keys[active], number) if trainer.drops else keys[active]
+        noise_keys = step_key(keys[cut], number) if trainer.drops else keys[cut]
         assert batch.mask is not None  # noqa: S101
         sums = clipped_gradient_sums(trainer, piece, moving, (x, y, batch.mask), noise_keys, privacy.clip)
-        noisy = _with_noise(sums, privacy.noise * privacy.clip, generators)
-        gradients = [g / expected[active].view(-1, *[1] * (g.dim() - 1)) for g in noisy]
+        add_noise(sums, privacy.noise * privacy.clip, generators)
+        gradients = [g.div_(expected[cut].view(-1, *[1] * (g.dim() - 1))) for g in sums]
         if pull is not None:
             for i, name in enumerate(moving):
-                extra = {key: rows[name][active] for key, rows in given.items()}
-                gradients[i] = gradients[i] + pull(part.values[i], received[name][active], **extra)
+                extra = {key: rows[name][cut] for key, rows in given.items()}
+                gradients[i] = gradients[i] + pull(part.values[i], received[name][cut], **extra)
         part.step(gradients)
-        optimizer.put_back(part, active)
+        if not isinstance(places, int):
+            optimizer.put_back(part, places)
     return layout.unstack(stacks)
 
 
-def _with_noise(sums: list[Tensor], deviation: float, generators: list[torch.Generator]) -> list[Tensor]:
-    """Sums of clients with independent Gaussian noise on every number."""
+def add_noise(sums: list[Tensor], deviation: float, generators: list[torch.Generator]) -> None:
+    """Add independent Gaussian noise to every number of clients' sums, in place.
+
+    Args:
+        sums: A stack of clients per tensor.
+        deviation: The deviation of the noise.
+        generators: A generator per client if the run is seeded; none otherwise.
+    """
     width = sum(g[0].numel() for g in sums)
     if generators:
         normal = torch.stack([torch.randn(width, generator=one, dtype=torch.float64) for one in generators])
     else:
         normal = secure_normal(len(sums[0]) * width).view(-1, width)
-    pieces = torch.split(normal, [g[0].numel() for g in sums], dim=1)
-    return [g + (deviation * noise).to(g).view_as(g) for g, noise in zip(sums, pieces, strict=True)]
+    pieces = torch.split(normal.mul_(deviation), [g[0].numel() for g in sums], dim=1)
+    for g, noise in zip(sums, pieces, strict=True):
+        g.add_(noise.reshape(g.shape))

@@ -127,7 +127,8 @@ def skellam(variance: float, count: int, uniform: Uniform = secure_uniform) -> n
         count: How many.
         uniform: Where randomness comes from.
     """
-    return poisson(variance / 2, count, uniform) - poisson(variance / 2, count, uniform)
+    numbers: np.ndarray = poisson(variance / 2, count, uniform) - poisson(variance / 2, count, uniform)
+    return numbers
 
 
 def renyi_bound(order: float, first: float, second: float, variance: float) -> float:
