@@ -59,6 +59,17 @@ METHODS = [
 ]
 
 
+def test_of_a_sum_is_said_that_it_hides_updates_and_what_it_costs():
+    prepared = ready(fl.SCAFFOLD(), channel=[{"name": "securesum"}])
+    (one,) = explain(prepared).of(1, WORK)
+    sent = {tensor.name: tensor for tensor in one.up}
+    assert "change" not in sent
+    assert "c" not in sent
+    assert sent["sum"].meaning == "its changes, weighted and hidden: only their sum is read"
+    assert 3 * sent["sum"].bytes == pytest.approx(simulate(prepared, 1)[1]["bytes_up"], abs=3)
+    assert {"row", "c", "sum"} == {tensor.name for tensor in one.down}
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_the_bytes_are_those_that_the_simulator_counts(method):
     explanation = explain(ready(method))

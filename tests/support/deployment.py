@@ -22,6 +22,7 @@ import tomli_w
 from torch import Tensor
 
 from fedloom.core.selector import Choice, Pool
+from fedloom.core.sum_step import SumStep
 from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.operate import commands as operate
@@ -37,6 +38,7 @@ from fedloom.deploy.settings import ServerSettings, SiteData, load_server, load_
 from fedloom.deploy.site import request_count
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
+from fedloom.deploy.sum_keys import write_shared_secret
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import with_method
@@ -130,6 +132,9 @@ class Deployment:
         (self.server / SERVER_FILE).write_bytes(to_toml(changed))
         for name, folder in self.folders.items():
             blueprint.save(folder, server=name == "server", paths=name == "server" or data is None)
+        for step in blueprint.config.channel:
+            if isinstance(step, SumStep):
+                write_shared_secret(step, [self.folders[name] for name in SITES], self.server)
         for number, name in enumerate(SITES):
             shutil.rmtree(self.folders[name] / "kept", ignore_errors=True)
             (self.folders[name] / request_count.FILE).unlink(missing_ok=True)

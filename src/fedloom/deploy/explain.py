@@ -19,6 +19,7 @@ import fedloom
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import default_declaration
 from fedloom.core.message import Message
+from fedloom.core.sum_step import SumSession, SumStep
 from fedloom.core.task import Task
 from fedloom.core.threads import single_thread
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
@@ -33,6 +34,7 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.rounds.silence import SILENT
+from fedloom.rounds.sums import LOST, SUM, Summed
 from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
@@ -87,6 +89,18 @@ class _RecordingEngine(Inline):
             self.seen.append(Exchange(self.round, what, clients, down, up))
         self.kept |= {name.removeprefix("kept/") for result in results for name in result if _is_kept(name)}
         return results
+
+    def sum(
+        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
+    ) -> Summed:
+        summed = super().sum(jobs, message, kept, step, session)
+        seen, clients = self.seen.pop(), len(session.ids)
+        plain = tuple(tensor for tensor in seen.up if tensor.name not in (SUM, LOST))
+        up, down = (torch.zeros(count // clients, dtype=torch.uint8) for count in (summed.bytes_up, summed.bytes_down))
+        hidden = _sent_tensor(SUM, up, "its changes, weighted and hidden: only their sum is read", True)
+        others = _sent_tensor(SUM, down, "what other sites send it for the sum", True)
+        self.seen.append(replace(seen, up=(hidden, *plain), down=(*seen.down, others)))
+        return summed
 
     def _up(self, kind: str, name: str, tensor: Tensor, message: Message) -> SentTensor:
         """What a client's tensor is: a measurement of the runtime, or a reply as its method declares it."""

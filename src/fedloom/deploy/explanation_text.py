@@ -27,6 +27,7 @@ REQUESTS: dict[RequestKind, str] = {
     "global": "to score the shared model on its data, as the evaluator",
     "model": "to send the model that it predicts with",
     "judge": "to score the models of all sites on its data",
+    "sum": "to agree with other sites on how updates are hidden in a sum",
     "finish": "to save the model that it predicts with, here",
 }
 """What a server can ask of a site."""
@@ -79,6 +80,8 @@ def policy_lines(policy: Policy, run: Explanation) -> list[str]:
     lines.append(f"  takes part in {policy.rounds} rounds, counted here, and answers {again} repetitions of rounds and")
     lines.append(f"    {turns} requests to train within a round; then it refuses.")
     for kind, words in REQUESTS.items():
+        if kind == "sum" and not policy.sums:
+            continue
         reason = policy.forbids(kind)
         lines.append(f"  {'refuses' if reason else 'allows '} {words}{f': {reason}' if reason else ''}")
     sent = {tensor.name: tensor for one in run.exchanges if one.what == WORK for tensor in one.up if tensor.counted}

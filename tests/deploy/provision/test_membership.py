@@ -130,6 +130,19 @@ def test_a_new_site_gets_the_next_number_and_a_run_that_goes_on_does_without_it(
     assert membership.takes_part_in("east", deploy).startswith("in the next run (fedloom deploy run --new)")
 
 
+@pytest.mark.parametrize("step", ["securesum", "ckks"])
+def test_sites_that_add_up_their_updates_know_each_other_and_get_no_other(tmp_path, step):
+    if step == "ckks":
+        pytest.importorskip("tenseal", reason="TenSEAL is not installed: no homomorphic sums")
+    (tmp_path / "run.toml").write_text(f'{RUN}[[channel]]\nname = "{step}"\n')
+    folders.init(tmp_path / "run.toml", tmp_path / "deploy", ["north", "south"], days=20)
+    check_all(tmp_path / "deploy", "north", "south")
+    secrets = sorted(str(path.relative_to(tmp_path / "deploy")) for path in tmp_path.rglob("sum.*"))
+    assert secrets == (["north/sum.key", "server/sum.pub", "south/sum.key"] if step == "ckks" else [])
+    with pytest.raises(FedloomError, match="site 'east' cannot be added"):
+        membership.add("east", tmp_path / "deploy", rehearsal=True)
+
+
 def test_a_site_that_made_its_keys_itself_is_added_without_any(deploy, tmp_path):
     request = key_request.write_request(tmp_path / "east", "east")
     with pytest.raises(FedloomError, match="is the request of 'east', not of 'west'"):

@@ -190,6 +190,18 @@ def test_an_update_must_go_through_the_steps_that_the_policy_requires(tmp_path):
         assert ask(site, "update")[0].error == REFUSED + reason
 
 
+def test_a_required_sum_covers_everything_that_the_method_sends(tmp_path):
+    local = Local(Plan.of("scaffold", channel=[{"name": "securesum"}]), tmp_path)
+    local.policy = PolicySettings(channel=[RequiredStep(name="securesum", least={"bits": 16})])
+    policy = local.site(0).policy
+    assert [policy.forbids_run(), policy.forbids("update"), policy.forbids("sum")] == ["", "", ""]
+    assert policy.forbids_tensor("sum") == ""
+    local.policy = PolicySettings(channel=[RequiredStep(name="securesum", least={"bits": 24})])
+    assert local.site(0).policy.forbids_run() == "the channel's securesum has bits = 20, below 24"
+    local.policy = PolicySettings(tensors={"scaffold": ["change"]})
+    assert local.site(0).policy.forbids("sum") == "'c' of scaffold may not leave"
+
+
 def test_with_a_required_channel_nothing_leaves_beside_it_unless_it_is_named(tmp_path):
     required = [RequiredStep(name="topk")]
     site = open_site(tmp_path, "fedproto", through=False)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.sum_step import SumStep
 from fedloom.deploy import audit_log, members
 from fedloom.deploy.earlier_folder import refuse_earlier_folder, refuse_too_old_folder
 from fedloom.deploy.participant_folder import KEYS, RUN, SERVER_FILE
@@ -31,6 +32,7 @@ from fedloom.deploy.provision.signature import (
     with_signature,
 )
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server
+from fedloom.deploy.sum_keys import SERVERS_PART
 
 
 def find_server(folder: Path) -> Path:
@@ -106,6 +108,12 @@ def add(
     if place.exists() or place.is_symlink():
         raise FedloomError(f"{place} exists already: move it away, since the site gets a new folder.")
     blueprint = Blueprint.load(home)
+    adds_up = any(isinstance(step, SumStep) for step in blueprint.config.channel)
+    if adds_up and (site not in settings.everyone or (home / SERVERS_PART).exists()):
+        raise FedloomError(
+            f"site '{site}' cannot be added: the sites of this run add up their updates, and know each other by lists "
+            "and keys that they have; make the deployment again, with all sites."
+        )
     if site in settings.everyone:
         if site not in members.revoked_sites(home, settings):
             raise FedloomError(f"{site} belongs to this deployment already: revoke it first if its keys must change.")

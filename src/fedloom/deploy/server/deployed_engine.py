@@ -33,7 +33,7 @@ from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
-from fedloom.rounds.sums import SUM, Summed
+from fedloom.rounds.sums import LOST, SUM, Summed
 
 log = logging.getLogger("fedloom")
 HEADERS = 1 << 16
@@ -107,6 +107,7 @@ class DeployedEngine:
         session = replace(session, run=self.name)
         form = self.forms.of(jobs[0], message)
         hidden = None if form is None else {**form, f"reply/{SUM}": step.hidden_form(*form[f"reply/{SUM}"])}
+        (hidden or {}).pop(f"reply/{LOST}", None)  # a site without a row says so instead
         updates = self._job_requests(jobs, message)
         turns = {job.ids[0]: (job.round, job.turn) for job in jobs}
         return sum_over_sites(

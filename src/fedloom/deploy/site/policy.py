@@ -106,6 +106,11 @@ class Policy:
         """How often the site may be asked again for what it has done."""
         return max(20, self.run_rounds) if self.settings.repeats is None else self.settings.repeats
 
+    @property
+    def sums(self) -> list[str]:
+        """The names of the steps that let only sums leave: everything that the method sends goes through them."""
+        return [_step_name(step) for step in self.steps if isinstance(step, SumStep)]
+
     def forbids_run(self) -> str:
         """Why the site takes no part in the run at all; empty if it does."""
         runs, methods = self.settings.runs, self.settings.methods
@@ -140,14 +145,15 @@ class Policy:
             name: The tensor's name in the method's reply; behind an ``@`` is what a step of the channel adds to it.
         """
         plain = name.partition("@")[0]
-        if plain in (SUM, LOST) and any(isinstance(step, SumStep) for step in self.steps):
+        if plain in (SUM, LOST) and self.sums:
             return ""  # the sum of the tensors that the method declares, each of which is asked for above
         allowed = (self.settings.tensors or {}).get(self.method)
         if plain not in self.sends:
             return f"{self.method} sends '{plain}', which it does not declare"
         if allowed is not None:
             return "" if plain in allowed else f"'{plain}' of {self.method} may not leave"
-        if self.settings.channel and not isinstance(self.sends[plain], Model | Update):
+        required = [step.name for step in self.settings.channel or () if step.name not in self.sums]
+        if required and not isinstance(self.sends[plain], Model | Update):
             return f"'{plain}' of {self.method} would leave without the channel that its policy requires"
         return ""
 

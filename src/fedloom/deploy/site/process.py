@@ -252,7 +252,7 @@ class SiteProcess:
         else:
             session, stage, got = read_sum(request, tensors)
             result = self._do(replace(job, session=session), request, message, kept)
-            if bool(result[f"reply/{LOST}"]):
+            if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
             hidden = self._sums.answer(session, stage, got, result[f"reply/{SUM}"][0])
