@@ -42,6 +42,7 @@ PARTS: dict[str, dict[str, object]] = {
     **{name: {"channel": [name]} for name in CHANNELS if name not in ("topk", "cmfl", "localnoise")},
     "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
     "cmfl": {"channel": [{"name": "topk", "fraction": 0.2}, {"name": "cmfl", "threshold": 0.6}]},
+    "federated_dropout": {"federated_dropout": {"keep": 0.6}},
     "downlink": {"downlink": {"precision": "bfloat16"}},
     "securesum": {"channel": [{"name": "securesum"}]},
     "ckks": {"channel": [{"name": "ckks"}]},
@@ -49,6 +50,8 @@ PARTS: dict[str, dict[str, object]] = {
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
 }
 """Parts that act on clients' updates."""
+ALONE = ("trimmedmean", "cmfl", "federated_dropout")
+"""Parts that are not tried with all others at once: these refuse some of them, and have tests of their own."""
 
 
 @cache
@@ -160,8 +163,8 @@ def test_a_combination_is_refused_exactly_when_one_of_its_pairs_is(refusals_of_p
 
 
 def all_parts(method: str) -> dict[str, object]:
-    """The settings of every part that acts on updates and that a method does not refuse."""
-    names = [name for name in PARTS if name != "trimmedmean" and attempt_part(method, name) is None]
+    """The settings of every part that acts on updates, that a method does not refuse and that no other part refuses."""
+    names = [name for name in PARTS if name not in ALONE and attempt_part(method, name) is None]
     return {key: value for name in names for key, value in PARTS[name].items()}
 
 

@@ -44,6 +44,7 @@ _WHERE = {
     "fedloom.core.local_work": ("LocalWork",),
     "fedloom.core.downlink": ("Downlink",),
     "fedloom.core.sample_privacy": ("SamplePrivacy",),
+    "fedloom.core.sub_models": ("FederatedDropout",),
     "fedloom.core.cycle": ("Cycle",),
     "fedloom.core.pull": ("Affine",),
     "fedloom.core.layout": ("Layout",),

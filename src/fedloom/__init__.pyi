@@ -69,6 +69,7 @@ from fedloom.core.sample_privacy import SamplePrivacy as SamplePrivacy
 from fedloom.core.selector import Choice as Choice
 from fedloom.core.selector import Pool as Pool
 from fedloom.core.server_context import ServerContext as ServerContext
+from fedloom.core.sub_models import FederatedDropout as FederatedDropout
 from fedloom.core.task import Task as Task
 from fedloom.data.concept_drift import with_concept_drift as with_concept_drift
 from fedloom.data.federation import Federation as Federation

@@ -16,6 +16,7 @@ from fedloom.core.message import Message
 from fedloom.core.metric import Metric
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.scores import Scores
+from fedloom.core.sub_models import SubModelDraw, SubModels
 from fedloom.core.sum_step import SumStep
 from fedloom.rounds.channel import Channel
 from fedloom.rounds.confusion_counts import ConfusionCounts
@@ -56,6 +57,8 @@ class ClientRuntime:
     """The clients that play another role, if there are any."""
     downlink: Downlink | None = None
     """How models come down to the clients."""
+    sub_models: SubModels | None = None
+    """The sub-models that clients train, if not the whole one."""
 
     @property
     def channel(self) -> Channel:
@@ -65,7 +68,7 @@ class ClientRuntime:
     @property
     def down_channel(self) -> DownChannel:
         """What happens to messages between the server and the clients."""
-        return DownChannel(self.algorithm, self.downlink)
+        return DownChannel(self.algorithm, self.downlink, self.sub_models)
 
     @property
     def sum_step(self) -> SumStep | None:
@@ -83,7 +86,8 @@ class ClientRuntime:
         self.algorithm.prepare_cohort(cohort)
         message = message.for_clients(places)
         if job.kind in SENT:
-            message = self.down_channel.decode(message)
+            draw = SubModelDraw(self.setting.seed, job.round, job.turn, job.ids) if job.kind == "update" else None
+            message = self.down_channel.decode(message, draw)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":
             return self._update(cohort, message, job)

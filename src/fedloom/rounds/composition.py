@@ -23,6 +23,7 @@ from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.privacy import ClientPrivacy, Privacy
 from fedloom.core.selector import Selector
 from fedloom.core.server_context import ServerContext
+from fedloom.core.sub_models import SubModels
 from fedloom.core.sum_step import SumStep
 from fedloom.core.task import FederationView, Task
 from fedloom.rounds.channel import Channel
@@ -89,6 +90,8 @@ class Composition:
     """The clients that play another role, if there are any."""
     downlink: Downlink | None = None
     """How models go down to clients."""
+    sub_models: SubModels | None = None
+    """The sub-models that clients train, if not the whole one."""
     new_clients: tuple[int, ...] = ()
     """Clients held out of training; they are only evaluated."""
     eval_every: int = 1
@@ -174,6 +177,7 @@ class Composition:
             self.weight_by,
             self.hostile,
             self.downlink,
+            self.sub_models,
         )
 
     def context(self, round_number: int) -> ServerContext:
@@ -197,7 +201,7 @@ class Composition:
     @property
     def down_channel(self) -> DownChannel:
         """What happens to messages between the server and the clients."""
-        return DownChannel(self.algorithm, self.downlink)
+        return DownChannel(self.algorithm, self.downlink, self.sub_models)
 
     def reachable(self, clients: Sequence[int]) -> Sequence[int]:
         """Those of some clients who can be reached now."""

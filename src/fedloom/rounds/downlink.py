@@ -17,6 +17,7 @@ from fedloom.core.declarations import Model
 from fedloom.core.downlink import TYPES, Downlink
 from fedloom.core.errors import Diverged
 from fedloom.core.message import Message
+from fedloom.core.sub_models import SubModelDraw, SubModels
 
 
 @dataclass(frozen=True)
@@ -25,22 +26,40 @@ class DownChannel:
 
     algorithm: Algorithm
     setting: Downlink | None = None
+    sub_models: SubModels | None = None
 
-    def encode(self, message: Message) -> Message:
+    def encode(self, message: Message, draw: SubModelDraw | None = None) -> Message:
         """A message as it is sent.
 
         Args:
             message: What the method's server sends.
+            draw: Who trains which sub-model; None where whole models go down.
         """
-        return self._with_models(message, self._round)
+        rounded = self._with_models(message, self._round)
+        if self.sub_models is None or draw is None:
+            return rounded
+        columns = self.sub_models.columns_of(draw.seeds)
+        return _with_row(rounded, self.sub_models.cut(rounded["row"], columns))
 
-    def decode(self, message: Message) -> Message:
+    def decode(self, message: Message, draw: SubModelDraw | None = None) -> Message:
         """A message as the method's clients get it.
 
         Args:
             message: What was sent.
+            draw: Who trains which sub-model; None where whole models went down.
         """
-        return self._with_models(message, lambda _, tensor: tensor.float())
+        received = self._with_models(message, lambda _, tensor: tensor.float())
+        if self.sub_models is None or draw is None:
+            return received
+        return _with_row(received, self.sub_models.spread(received["row"], self.sub_models.columns_of(draw.seeds)))
+
+    def server_view(self, message: Message) -> Message:
+        """What the server takes for what its clients started from: whole models, as precise as they arrived.
+
+        Args:
+            message: What the method's server sends.
+        """
+        return self.decode(self.encode(message))
 
     def _with_models(self, message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:
         if self.setting is None:
@@ -66,3 +85,9 @@ class DownChannel:
                 "a lower learning rate."
             )
         return sent
+
+
+def _with_row(message: Message, rows: Tensor) -> Message:
+    """A message whose clients have a row each."""
+    shared = {name: tensor for name, tensor in message.shared.items() if name != "row"}
+    return Message(shared, {**message.each, "row": rows})

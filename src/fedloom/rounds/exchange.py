@@ -12,6 +12,7 @@ from fedloom.core.declarations import Model
 from fedloom.core.errors import Abandoned, Diverged, FedloomError
 from fedloom.core.message import Replies, Wave
 from fedloom.core.server_context import ServerContext
+from fedloom.core.sub_models import SubModelDraw
 from fedloom.rounds.channel import base_of
 from fedloom.rounds.client_privacy import count_uses
 from fedloom.rounds.composition import Composition
@@ -39,11 +40,11 @@ def exchange(
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
         for cohort in cohorts(wave.ids, participants.federation.train.sizes, run.execution)
     ]
-    sent = run.down_channel.encode(wave.message)
+    sent = run.down_channel.encode(wave.message, SubModelDraw(run.setting.seed, context.round, wave.turn, wave.ids))
     if run.algorithm.communicates:
         ledger.send(replace(wave, message=sent))
     jobs, results, answered = answers(jobs, engine.run(jobs, sent, state.client_states.read(wave.ids)))
-    wave = replace(wave, message=run.down_channel.decode(sent))
+    wave = replace(wave, message=run.down_channel.server_view(wave.message))
     need = 0 if wave.optional else run.answers_needed(len(wave.ids))
     if len(answered) < need:
         raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, but {need} are needed")

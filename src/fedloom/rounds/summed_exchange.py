@@ -13,6 +13,7 @@ import torch
 from fedloom.core.errors import Abandoned, Diverged
 from fedloom.core.message import Replies, Wave
 from fedloom.core.server_context import ServerContext
+from fedloom.core.sub_models import SubModelDraw
 from fedloom.core.sum_step import SumSession
 from fedloom.rounds.client_privacy import count_uses
 from fedloom.rounds.composition import Composition
@@ -47,9 +48,9 @@ def summed_exchange(
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn, session)
         for cohort in cohorts(wave.ids, samples, run.execution)
     ]
-    sent = run.down_channel.encode(wave.message)
+    sent = run.down_channel.encode(wave.message, SubModelDraw(run.setting.seed, context.round, wave.turn, wave.ids))
     ledger.send(replace(wave, message=sent))
-    wave = replace(wave, message=run.down_channel.decode(sent))
+    wave = replace(wave, message=run.down_channel.server_view(wave.message))
     summed = engine.sum(jobs, sent, state.client_states.read(wave.ids), step, session)
     included = set(summed.total.ids)
     need = run.answers_needed(len(wave.ids))

@@ -21,6 +21,7 @@ from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
 from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.sample_privacy import SamplePrivacy
+from fedloom.core.sub_models import FederatedDropout
 from fedloom.core.validation import validate
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
@@ -100,6 +101,8 @@ class RunConfig(Strict):
     channel: list[Any] = []
     downlink: Downlink | None = None
     """How models go down to clients; as they are by default."""
+    federated_dropout: FederatedDropout | None = None
+    """Clients train sub-models, some units of every hidden layer."""
     adversary: Any = None
     prediction: list[Any] = []
     new_clients: int = 0

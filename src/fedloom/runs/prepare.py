@@ -31,6 +31,12 @@ from fedloom.rounds.scoring import check_metrics
 from fedloom.rounds.screening import Divergence
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.device_check import check_devices
+from fedloom.runs.federated_dropout_check import (
+    channel_steps,
+    check_federated_dropout,
+    cutting_steps,
+    sub_models_of,
+)
 from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.local_noise_check import local_ledger
 from fedloom.runs.output_check import check_outputs
@@ -110,6 +116,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     if clients > 1:
         _check_round_size(config, clients - len(new))
     optimizer = _server_step(algorithm, config, task)
+    sub_models = sub_models_of(config, task)
     hostile = hostile_clients(config, task.federation.clients)
     if hostile is not None and made_of is None:  # a server without data has none to poison
         task = hostile.poison_task(task, config.seed)
@@ -124,7 +131,8 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         aggregator=config.aggregation,
         optimize=optimizer,
         stages=tuple(config.prediction),
-        steps=tuple(step.for_task(task) for step in config.channel),
+        steps=channel_steps(config, task, sub_models),
+        sub_models=sub_models,
         weight_by=config.weight_by,
         hostile=hostile,
         downlink=config.downlink,
@@ -215,15 +223,17 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     if config.channel and not algorithm.sends_updates:
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
     check_sums(config)
+    first = cutting_steps(sub_models_of(config, task))
     for number, step in enumerate(config.channel):
         if number and config.channel[number - 1].is_last:
             behind, last = (type(one).__name__.lower() for one in (step, config.channel[number - 1]))
             raise FedloomError(f"{last} packs what it sends, so {behind} has no numbers to act on: put {last} last.")
-        step.check(algorithm, task, tuple(config.channel[:number]))
+        step.check(algorithm, task, (*first, *config.channel[:number]))
     if config.downlink is not None and not (
         algorithm.communicates and any(isinstance(one, Model) for one in algorithm.receives.values())
     ):
         raise FedloomError(f"{name} sends no model down to its clients: leave out downlink.")
+    check_federated_dropout(config, algorithm)
     if config.adversary is not None:
         config.adversary.check(algorithm, task)
 

@@ -169,9 +169,15 @@ def reply_bytes(local: Local) -> int:
     return sum(t.nbytes for tensors in answers for name, t in tensors.items() if name.startswith("reply/"))
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep", "fedseq"])
-def test_models_that_go_down_in_half_precision_give_the_simulators_bytes(method, tmp_path):
-    made = Plan.of(spec_of(method), downlink={"precision": "bfloat16"}, channel=[{"name": "topk", "fraction": 0.1}])
+TOPK = {"channel": [{"name": "topk", "fraction": 0.1}]}
+LESS = {"federated_dropout": {"keep": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("method", "more"), [("fedavg", TOPK), ("scaffold", TOPK), ("fedrep", TOPK), ("fedseq", TOPK), ("fedprox", LESS)]
+)
+def test_what_goes_down_in_fewer_bytes_gives_the_simulators_numbers(method, more, tmp_path):
+    made = Plan.of(spec_of(method), downlink={"precision": "bfloat16"}, **more)
     local = Local(made, tmp_path)
     history, expected = local.play(), simulate(made)
     assert exclusions(history) == []

@@ -38,6 +38,7 @@ from fedloom.losses.registry import make_objective
 from fedloom.metrics.registry import with_metrics
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.config_schema import RunConfig, as_plain, to_toml
+from fedloom.runs.federated_dropout_check import channel_steps, sub_models_of
 from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import load_tensors
@@ -233,6 +234,7 @@ class Blueprint:
             task = hostile.poison_task(task, config.seed)
         trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
         setting = RunSetting(work, config.seed, config.rounds, config.sample_privacy)
+        sub_models = sub_models_of(config, task)
         return ClientRuntime(
             method_from_config(config),
             trainer,
@@ -240,10 +242,11 @@ class Blueprint:
             setting,
             tuple(config.prediction),
             config.clients_on_global,
-            tuple(step.for_task(task) for step in config.channel),
+            channel_steps(config, task, sub_models),
             config.weight_by,
             hostile,
             config.downlink,
+            sub_models,
         )
 
     @property

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedloom.core.declarations import Scalar, Statistic
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
+from fedloom.core.sub_models import SubModelDraw
 from fedloom.core.sum_step import ServerKeys, SumSession, SumStep
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer, is_silent
@@ -93,7 +94,7 @@ class DeployedEngine:
             return self._evaluate_globally(jobs, message)
         requests = self._job_requests(jobs, message)
         form = self.forms.of(jobs[0], message)
-        received = self.runtime.down_channel.decode(message)
+        received = self.runtime.down_channel.decode(message, _draw(self.runtime.setting.seed, jobs))
         got = {job.ids[0]: received.for_clients(_place(job)) for job in jobs}
         results = self.exchange(requests, form, got if jobs[0].kind == "update" else {})
         return [results.get(job.ids[0]) for job in jobs]
@@ -302,3 +303,11 @@ class DeployedEngine:
 
 def _place(job: Job) -> Tensor:
     return torch.tensor(job.places)
+
+
+def _draw(seed: int, jobs: list[Job]) -> SubModelDraw | None:
+    """Who trains a sub-model, by the clients' places in the wave."""
+    if jobs[0].kind != "update":
+        return None
+    clients = {place: client for job in jobs for place, client in zip(job.places, job.ids, strict=True)}
+    return SubModelDraw(seed, jobs[0].round, jobs[0].turn, [clients[place] for place in sorted(clients)])

@@ -138,7 +138,12 @@ def without_idle_parts(config: RunConfig, algorithm: Algorithm) -> RunConfig:
     """
     if algorithm.communicates:
         return config
-    idle: dict[str, Any] = {"channel": [], "downlink": None, "aggregation": RunConfig().aggregation}
+    idle: dict[str, Any] = {
+        "channel": [],
+        "downlink": None,
+        "federated_dropout": None,
+        "aggregation": RunConfig().aggregation,
+    }
     if config.adversary is not None and type(config.adversary).poison_task is Adversary.poison_task:
         idle["adversary"] = None
     return config.model_copy(update=idle)
