@@ -45,6 +45,7 @@ PARTS: dict[str, dict[str, object]] = {
     "federated_dropout": {"federated_dropout": {"keep": 0.6}},
     "downlink": {"downlink": {"precision": "bfloat16"}},
     "securesum": {"channel": [{"name": "securesum"}]},
+    "privatesum": {"channel": [{"name": "privatesum", "noise": 4.0, "clip": 0.5, "seeded": True}]},
     "ckks": {"channel": [{"name": "ckks"}]},
     "signflipping": {"adversary": HOSTILE},
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},

@@ -41,6 +41,7 @@ _WHERE = {
     "fedloom.core.prediction_stage": ("PredictionStage",),
     "fedloom.core.selector": ("Pool", "Choice"),
     "fedloom.channel.privacy.local_noise": ("LocalNoise",),
+    "fedloom.channel.privacy.private_sum": ("PrivateSum",),
     "fedloom.core.local_work": ("LocalWork",),
     "fedloom.core.downlink": ("Downlink",),
     "fedloom.core.sample_privacy": ("SamplePrivacy",),

@@ -35,6 +35,7 @@ from fedloom.channel.compression.sketch import Sketch as Sketch
 from fedloom.channel.compression.topk import TopK as TopK
 from fedloom.channel.privacy.local_noise import LocalNoise as LocalNoise
 from fedloom.channel.privacy.percentile import Percentile as Percentile
+from fedloom.channel.privacy.private_sum import PrivateSum as PrivateSum
 from fedloom.channel.privacy.svt import SVT as SVT
 from fedloom.channel.secure.homomorphic_sum import CKKS as CKKS
 from fedloom.channel.secure.secure_sum import SecureSum as SecureSum

@@ -14,6 +14,7 @@ from fedloom.channel.compression.sketch import Sketch
 from fedloom.channel.compression.topk import TopK
 from fedloom.channel.privacy.local_noise import LocalNoise
 from fedloom.channel.privacy.percentile import Percentile
+from fedloom.channel.privacy.private_sum import PrivateSum
 from fedloom.channel.privacy.svt import SVT
 from fedloom.channel.secure.homomorphic_sum import CKKS
 from fedloom.channel.secure.secure_sum import SecureSum
@@ -34,5 +35,6 @@ CHANNELS: dict[str, type[ChannelStep]] = {
     "svt": SVT,
     "percentile": Percentile,
     "securesum": SecureSum,
+    "privatesum": PrivateSum,
     "ckks": CKKS,
 }

@@ -52,12 +52,12 @@ def summed_exchange(
     ledger.send(replace(wave, message=sent))
     wave = replace(wave, message=run.down_channel.server_view(wave.message))
     summed = engine.sum(jobs, sent, state.client_states.read(wave.ids), step, session)
+    jobs, results, _ = answers(jobs, [None if one is None else dict(one) for one in summed.results])
+    count_uses(run, state, jobs, results, sum(len(job.ids) for job in jobs), context.round)  # nobody can be taken out
     included = set(summed.total.ids)
     need = run.answers_needed(len(wave.ids))
     if len(included) < need:
         raise Abandoned(f"{len(included)} of {len(wave.ids)} clients are in the sum, but {need} are needed")
-    jobs, results, _ = answers(jobs, [None if one is None else dict(one) for one in summed.results])
-    count_uses(run, state, jobs, results, sum(len(job.ids) for job in jobs), context.round)  # nobody can be taken out
     asked = {client: place for job in jobs for client, place in zip(job.ids, job.places, strict=True)}
     left_out = [client for client in asked if client not in included]
     for client in left_out:

@@ -68,6 +68,8 @@ class Sums:
         ]
         changes = torch.cat([row.flatten(1).double() for row in rows], dim=1)
         lost = ~changes.isfinite().all(1)
+        if self.step.covers_replies:  # that an update is not finite is not said either
+            changes, lost = changes.masked_fill(lost[:, None], 0.0), torch.zeros_like(lost)
         weights = self.weights(cohort.samples, session.most)
         values = changes.masked_fill(lost[:, None], 0.0) * (weights / session.most)[:, None]
         purpose = f"sum/{cohort.turn}"

@@ -1,7 +1,7 @@
 """Noise that clients add to their own updates: its ledger, or the reason why the settings of a run do not protect them.
 
-Refused before any training: methods whose clients send more than updates, and whatever decides by updates without
-noise.
+It is noise of every client's own (``localnoise``), or shares of the noise of a secure sum (``privatesum``). Refused
+before any training: methods whose clients send more than updates, and whatever decides by updates without noise.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from fedloom.channel.privacy.client_ledger import LocalLedger
+from fedloom.channel.privacy.client_ledger import LocalLedger, SumLedger
 from fedloom.channel.privacy.local_noise import LocalNoise
+from fedloom.channel.privacy.private_sum import PrivateSum
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import Model, Update
 from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
 from fedloom.runs.sample_privacy_check import check_selection, refuse_scores
 
 if TYPE_CHECKING:
@@ -31,35 +33,58 @@ def local_ledger(config: RunConfig, algorithm: Algorithm, deployed: bool = False
         algorithm: The method of the run.
         deployed: Whether the clients are machines, which send their scores.
     """
-    steps = [step for step in config.channel if isinstance(step, LocalNoise)]
-    if not steps:
+    step = next((step for step in config.channel if isinstance(step, LocalNoise)), None)
+    if step is None:
         return None
-    step, name = steps[0], str(config.method.get("name", "the method"))
     sent = algorithm.averaged or algorithm.summed or tuple(algorithm.sends)
     bare = [reply for reply in sent if not isinstance(algorithm.sends.get(reply), Model | Update)]
     if bare:
         raise FedloomError(
-            f"clients of {name}, with these settings, may send {bare[0]}, which is no update and gets no noise from "
-            "localnoise: use fedavg, fedprox, fedrep or feddyn."
+            f"clients of {config.method.get('name', 'the method')}, with these settings, may send {bare[0]}, which is "
+            "no update and gets no noise from localnoise: use fedavg, fedprox, fedrep or feddyn."
         )
-    check_selection(config.selection, "localnoise")
+    ledger = LocalLedger(step.noise, step.delta, len(sent), step.epsilon)
+    _check(config, step, ledger.epsilon(1, 1), deployed)
+    return ledger
+
+
+def sum_ledger(config: RunConfig, algorithm: Algorithm, task: Task, deployed: bool = False) -> SumLedger | None:
+    """The ledger of a run whose clients add shares of noise under a secure sum; settings that do not protect are
+    refused.
+
+    Args:
+        config: The config of the run.
+        algorithm: The method of the run.
+        task: The task of the run.
+        deployed: Whether the clients are machines, which send their scores.
+    """
+    step = next((step for step in config.channel if isinstance(step, PrivateSum)), None)
+    if step is None:
+        return None
+    widest = task.layout.width * len(algorithm.summed)  # of narrower rows the noise spends less
+    ledger = SumLedger(step.shares(widest, max(2, task.federation.clients)), step.delta, step.epsilon)
+    _check(config, step, ledger.epsilon(1, 1), deployed)
+    return ledger
+
+
+def _check(config: RunConfig, step: LocalNoise | PrivateSum, first: float, deployed: bool) -> None:
+    """Refuse what would bypass the noise, and noise of which the first reply spends too much."""
+    name = type(step).__name__.lower()
+    check_selection(config.selection, name)
     for other in config.channel:
         if other.may_be_silent:
             raise FedloomError(
-                f"{type(other).__name__.lower()} decides by updates without noise who sends nothing, which localnoise "
-                "does not protect: leave out one of them."
+                f"{type(other).__name__.lower()} decides by updates without noise who sends nothing, which {name} does "
+                "not protect: leave out one of them."
             )
     if deployed:
         refuse_scores(config)
-    ledger = LocalLedger(step.noise, step.delta, len(sent), step.epsilon)
-    first = ledger.epsilon(1, 1)
     if not math.isfinite(first):
-        raise FedloomError(f"localnoise: noise={step.noise:g} is so little that it protects nobody: raise it.")
+        raise FedloomError(f"{name}: noise={step.noise:g} is so little that it protects nobody: raise it.")
     if step.epsilon is not None and first > step.epsilon:
         raise FedloomError(
             f"the first reply alone spends epsilon {first:.3g} at delta {step.delta:g}, and the budget is "
-            f"{step.epsilon:g}: raise the noise of localnoise."
+            f"{step.epsilon:g}: raise the noise of {name}."
         )
     if step.seeded:
         log.warning("the noise of clients is drawn from the run's seed: its privacy is for study only")
-    return ledger

@@ -38,7 +38,7 @@ from fedloom.runs.federated_dropout_check import (
     sub_models_of,
 )
 from fedloom.runs.fingerprint import fingerprint
-from fedloom.runs.local_noise_check import local_ledger
+from fedloom.runs.local_noise_check import local_ledger, sum_ledger
 from fedloom.runs.output_check import check_outputs
 from fedloom.runs.privacy_check import privacy_ledger
 from fedloom.runs.python_objects import object_marks
@@ -167,6 +167,7 @@ def client_ledgers(config: RunConfig, algorithm: Algorithm, task: Task, deployed
     found = {
         "sample": sample_ledger(config, algorithm, task, deployed),
         "local": local_ledger(config, algorithm, deployed),
+        "sum": sum_ledger(config, algorithm, task, deployed),
     }
     return {name: ledger for name, ledger in found.items() if ledger is not None}
 

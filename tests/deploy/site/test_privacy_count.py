@@ -69,6 +69,17 @@ def test_a_deployed_private_run_is_the_simulated_one_and_sites_count_what_they_s
     assert [spent(deployment, name) for name in deployment.names] == [{"sample": s, "local": 3} for s in steps]
 
 
+def test_a_deployed_sum_with_shares_of_noise_is_the_simulated_one(tmp_path):
+    pytest.importorskip("cryptography", reason="needs cryptography")
+    made = Plan.of("fedavg", channel=[{"name": "privatesum", "noise": 4.0, "clip": 0.5, "seeded": True}])
+    deployment, simulated = Local(made, tmp_path), simulate(made)
+    deployment.certify()
+    history = deployment.play()
+    assert torch.equal(history.row, simulated.row)
+    assert history.series("privacy/sum_epsilon") == simulated.series("privacy/sum_epsilon")
+    assert [spent(deployment, name) for name in deployment.names] == [{"sum": 3}] * 3
+
+
 def test_an_answer_that_was_lost_counts_at_its_site(tmp_path):
     deployment = Local(plan(), tmp_path, min_clients=2, retries=0)
     deployment.transport.meddle = tamper_with(1, 2, lambda _: None)

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from fedloom.channel.privacy.accounting import LossDistribution, guarded_epsilon
 from fedloom.channel.privacy.sampling import EveryClient, PoissonDraw
+from fedloom.channel.privacy.skellam import SkellamShares
 
 CLIENT_GRID = 2e-3
 """The grid of privacy losses for single clients: within 0.2 % of the finer one of a whole run, and never below it."""
@@ -105,7 +106,43 @@ class LocalLedger:
         return places_over_budget(self, samples, uses)
 
 
-Ledger = SampleLedger | LocalLedger
+@dataclass(frozen=True)
+class SumLedger:
+    """The ledger of noise in shares under a secure sum: a client's row was in some sums, of which the noise is known.
+
+    Args:
+        shares: The noise of a sum.
+        delta: The probability with which epsilon may not hold.
+        budget: The epsilon that a client may spend; None for any.
+    """
+
+    shares: SkellamShares
+    delta: float
+    budget: float | None = None
+
+    def uses(self, steps: int) -> int:
+        """A sum is one use, also of a client that made no step."""
+        return 1
+
+    def epsilon(self, samples: int, uses: int) -> float:
+        """The epsilon of a client whose row was in some sums.
+
+        Args:
+            samples: How many samples it has; that does not matter.
+            uses: In how many.
+        """
+        return _epsilon_of_sums(self.shares, uses, self.delta)
+
+    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
+        """The largest epsilon of any client."""
+        return largest(self, samples, uses)
+
+    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
+        """The places of the clients who would have spent more than they may."""
+        return places_over_budget(self, samples, uses)
+
+
+Ledger = SampleLedger | LocalLedger | SumLedger
 
 
 def largest(ledger: Ledger, samples: Sequence[int], uses: Sequence[int]) -> float:
@@ -146,6 +183,11 @@ def places_over_budget(ledger: Ledger, samples: Sequence[int], uses: Sequence[in
         return set()
     budget = ledger.budget
     return {place for place, pair in enumerate(zip(samples, uses, strict=True)) if ledger.epsilon(*pair) > budget}
+
+
+@lru_cache(maxsize=4096)
+def _epsilon_of_sums(shares: SkellamShares, uses: int, delta: float) -> float:
+    return shares.epsilon(uses, delta)
 
 
 @lru_cache(maxsize=256)

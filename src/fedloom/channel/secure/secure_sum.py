@@ -29,13 +29,11 @@ HEAD = 2
 
 
 @dataclass(frozen=True)
-class SecureSum(SumStep):
-    """Let the server learn nothing of its clients but the sum of their updates, by masks that cancel.
+class MaskedSum(SumStep):
+    """The base of sums under masks that cancel; ``grid`` says which integers stand for numbers.
 
     Args:
         bits: The bits of a number.
-        limit: The largest magnitude of a number in an update; an update beyond it is made smaller as a whole, and the
-            record says how many were.
         dropouts: The largest share of a round's clients that may stop answering in it; with more of them the round is
             played again.
         colluders: The largest share that may help the server.
@@ -44,7 +42,6 @@ class SecureSum(SumStep):
     first_stage: ClassVar[str] = "advertise"
 
     bits: int = 20
-    limit: float = 2.0
     dropouts: float = 1 / 3
     colluders: float = 0.0
 
@@ -68,7 +65,7 @@ class SecureSum(SumStep):
         Args:
             clients: How many rows are added at most.
         """
-        return Grid(self.bits, self.limit, clients)
+        raise TypeError(f"{type(self).__name__} has no grid")
 
     def code(self, values: Tensor, weights: Tensor, session: SumSession, random: Sequence[torch.Generator]) -> Tensor:
         """A row of integers per client: its weight, whether it was scaled, and its values."""
@@ -121,3 +118,23 @@ class SecureSum(SumStep):
             return roster.get(client)
 
         return ServerKeys(identify), {client: SumKeys(private[client], b"", identify) for client in clients}
+
+
+@dataclass(frozen=True)
+class SecureSum(MaskedSum):
+    """Let the server learn nothing of its clients but the sum of their updates, by masks that cancel.
+
+    Args:
+        bits: The bits of a number.
+        dropouts: The largest share of a round's clients that may stop answering in it; with more of them the round is
+            played again.
+        colluders: The largest share that may help the server.
+        limit: The largest magnitude of a number in an update; an update beyond it is made smaller as a whole, and the
+            record says how many were.
+    """
+
+    limit: float = 2.0
+
+    def grid(self, clients: int) -> Grid:
+        """The integers that stand for numbers."""
+        return Grid(self.bits, self.limit, clients)
