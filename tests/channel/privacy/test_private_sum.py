@@ -96,7 +96,7 @@ def test_a_budget_stops_the_run_before_it_is_exceeded(task):
     [
         ("cfl", {}, "needs each client's"),
         ("fedavg", {"selection": "powerofchoice"}, "looks at what clients have"),
-        ("fedavg", {"channel": [{"name": "cmfl"}, NOISE]}, "leave out one of"),
+        ("fedavg", {"channel": [{"name": "cmfl"}, NOISE]}, "leave out one"),
         ("fedavg", {"channel": [{**NOISE, "epsilon": 0.1}]}, "the first reply alone spends"),
         ("fedavg", {"channel": [{**NOISE, "noise": 0.0}]}, "no privacy at all"),
     ],
