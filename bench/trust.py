@@ -1,4 +1,4 @@
-"""What trust costs: a robust rule on many large rows, and a round whose updates are compressed.
+"""What trust costs: a robust rule on many large rows, a round whose updates are compressed, and sums that hide updates.
 
 A limit in seconds is shown as a ratio too: how often the work could be done within it.
 """
@@ -15,9 +15,11 @@ from fedloom.aggregation.krum import Krum
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.local_work import LocalWork
 from fedloom.core.sample_privacy import SamplePrivacy
+from fedloom.core.sum_step import SumSession, SumStep
 from fedloom.core.task import Task
 from fedloom.core.trainer import TrainingRequest
 from fedloom.models import build
+from fedloom.rounds.sums import play_sum
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import resolve
 from fedloom.runs.run import run
@@ -26,6 +28,11 @@ from local import BATCH, RATE, federation, mlp
 from measure import arguments, best_times, line, show
 
 KRUM_SECONDS = 3.0
+SUM_SECONDS = 2.0
+SUM_BYTES = 1.5
+"""How many times the bytes of a plain round a round with secure sums may send."""
+LENET = 61_706
+"""The parameters of LeNet-5."""
 DEARER = 1.3
 """How many times as much a round with top-k may cost as one without."""
 
@@ -97,7 +104,41 @@ def measure_dp_sgd(repeat: int, as_json: bool) -> None:
         show(f"DP-SGD of {name}", best_times(contenders, repeat), as_json, {"dp-sgd": 5.0})
 
 
-CASES = {"krum": measure_krum, "topk": measure_topk, "dp-sgd": measure_dp_sgd}
+def play_whole_sum(step: SumStep, session: SumSession, values: torch.Tensor) -> tuple[int, int]:
+    """Code the clients' rows and play all stages of both halves in this process: the bytes up and down."""
+    generators = [torch.Generator().manual_seed(client) for client in session.ids]
+    rows = step.code(values, torch.ones(len(values), dtype=torch.int64), session, generators)
+    _, up, down = play_sum(step, session, dict(zip(session.ids, rows, strict=True)))
+    return up, down
+
+
+def measure_secure_sums(repeat: int, as_json: bool) -> None:
+    """A secure sum of 100 clients and 100,000 numbers; and the bytes of such a round of LeNet, both ways."""
+    session, step = SumSession("bench", 1, 0, tuple(range(100)), 1), fl.SecureSum(bits=16)
+    values = torch.rand(100, 100_000, generator=torch.Generator().manual_seed(0)) - 0.5
+    best = best_times({"sum": partial(play_whole_sum, step, session, values)}, min(repeat, 3))
+    cpu, wall = best["sum"]
+    line("secure sum, 100 x 100,000", f"in {SUM_SECONDS:g} s", cpu, wall, SUM_SECONDS / cpu, as_json, 1.0)
+    up, down = play_whole_sum(step, session, values[:, :LENET])
+    times = (up + down + 100 * 4 * LENET) / (100 * 8 * LENET)
+    line("bytes of LeNet, 16 bits", f"within {SUM_BYTES:g}x", 0.0, 0.0, SUM_BYTES / times, as_json, 1.0, times=times)
+
+
+def measure_homomorphic_sums(repeat: int, as_json: bool) -> None:
+    """Homomorphic sums of LeNet over 3 and 10 sites."""
+    for sites in (3, 10):
+        session, values = SumSession("bench", 1, 0, tuple(range(sites)), 1), torch.rand(sites, LENET) - 0.5
+        best = best_times({"sum": partial(play_whole_sum, fl.CKKS(), session, values)}, repeat)
+        show(f"homomorphic sum, {sites} x LeNet", best, as_json)
+
+
+CASES = {
+    "krum": measure_krum,
+    "topk": measure_topk,
+    "dp-sgd": measure_dp_sgd,
+    "secure": measure_secure_sums,
+    "homomorphic": measure_homomorphic_sums,
+}
 
 
 def main() -> None:

@@ -34,7 +34,9 @@ def test_the_plan_meets_the_hypergeometric_conditions_and_no_smaller_one_does(cl
         """Those that meet all conditions, by scipy."""
         tried = np.arange(1, degree + 1)
         secret = clients * hypergeom.sf(2 * tried - degree - 2, clients - 1, bad, degree) <= 2.0 ** -(SECRECY + 1)
-        delivered = clients * hypergeom.sf(degree - tried, clients - 1, gone, degree) <= 2.0**-DELIVERY
+        stayers = (clients - gone) * hypergeom.sf(degree + 1 - tried, clients - 1, gone, degree)
+        dropouts = gone * hypergeom.sf(degree - tried, clients - 1, gone - 1, degree)
+        delivered = stayers + dropouts <= 2.0**-DELIVERY
         parted = clients * (clients - 1) / 2 * hypergeom.pmf(degree, clients, gone + bad, degree)
         return list(tried[secret & delivered & (parted <= 2.0 ** -(SECRECY + 1))])
 

@@ -56,7 +56,7 @@ def test_one_dropout_more_abandons_the_sum_and_the_next_one_works(stage):
 
 def test_many_clients_with_few_neighbours_give_the_plain_sum_too():
     made = parties(64, 0.05, 0.05)
-    assert made.terms.plan.degree == 12
+    assert made.terms.plan.degree < 12
     rows = made.rows()
     result = made.play(rows, {"share": [10], "mask": [40], "reveal": [73]})
     assert len(result.survivors) == 62

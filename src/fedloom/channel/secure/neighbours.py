@@ -10,7 +10,8 @@ chosen without regard to the order, k and the threshold t are such that
   ``C(n, 2) C(n-k, c+d-k) / C(n, c+d)``. (The paper bounds one such gap, which does not yet part a circle.)
 - *secret*: no client's two secrets can both be had. Honest holders give a share of one of them and colluders of both,
   so ``2 t > k + 1 + X`` for the number X of colluders among k neighbours, which is hypergeometric.
-- *delivered*: k - Y >= t for the number Y of neighbours that drop out, hypergeometric too.
+- *delivered*: enough shares of each client are left: ``k - Y >= t`` for a client that drops out and, with its own
+  share, ``k + 1 - Y >= t`` for one that stays. The number Y of neighbours that drop out is hypergeometric too.
 
 The first two hold but for ``2^-secrecy``, the third but for ``2^-delivery``: a round that is not delivered is played
 again. Up to 32 clients, and where this needs more than three quarters of all as neighbours, all are: then nothing is
@@ -89,9 +90,9 @@ def plan_neighbours(
     for degree in _degrees(clients * 3 // 4) if clients > FEW else ():
         if _log2_parted(clients, gone + bad, degree) > -secrecy - 1:
             continue
-        among = _most_among(clients, bad, degree, secrecy + 1)
-        threshold = degree - _most_among(clients, gone, degree, delivery)
-        if 2 * threshold > degree + 1 + among:
+        least = _least_threshold(clients, bad, degree, secrecy + 1)
+        threshold = _largest_threshold(clients, gone, degree, delivery)
+        if threshold >= least:
             return NeighbourPlan(degree, threshold)
     return NeighbourPlan(clients - 1, clients - gone)
 
@@ -104,15 +105,31 @@ def _degrees(most: int) -> Iterator[int]:
         degree += max(2, degree // 60 * 2)
 
 
-def _most_among(clients: int, marked: int, degree: int, bits: int) -> int:
-    """The number of marked clients that no client has more of among its neighbours, but for a chance of 2^-bits."""
-    tail = 0.0
-    for number in range(min(marked, degree), -1, -1):
-        tail += math.exp(_log_choose(marked, number) + _log_choose(clients - 1 - marked, degree - number)
-                         - _log_choose(clients - 1, degree))  # fmt: skip
-        if clients * tail > 2.0**-bits:
-            return number
-    return 0
+def _least_threshold(clients: int, colluders: int, degree: int, bits: int) -> int:
+    """The smallest threshold that keeps one of each client's two secrets, but for a chance of 2^-bits."""
+    tails = _tails(clients - 1, colluders, degree)
+    among = next(number for number in range(degree + 1) if clients * tails[number + 1] <= 2.0**-bits)
+    return (degree + 1 + among) // 2 + 1
+
+
+def _largest_threshold(clients: int, dropouts: int, degree: int, bits: int) -> int:
+    """The largest threshold that gives a secret of each client back, but for a chance of 2^-bits; 0 if none does."""
+    of_stayer, of_dropout = (_tails(clients - 1, max(number, 0), degree) for number in (dropouts, dropouts - 1))
+
+    def fails(threshold: int) -> float:
+        stayers = (clients - dropouts) * of_stayer[degree + 2 - threshold]  # with its own share
+        return stayers + dropouts * of_dropout[degree + 1 - threshold]
+
+    return next((threshold for threshold in range(degree, 0, -1) if fails(threshold) <= 2.0**-bits), 0)
+
+
+def _tails(others: int, marked: int, degree: int) -> list[float]:
+    """The chance that some number or more of a client's neighbours are marked, for 0 to one above their number."""
+    tails = [0.0]
+    for number in range(degree, -1, -1):
+        log = _log_choose(marked, number) + _log_choose(others - marked, degree - number) - _log_choose(others, degree)
+        tails.append(tails[-1] + math.exp(log))
+    return tails[::-1]
 
 
 def _log2_parted(clients: int, removed: int, degree: int) -> float:
