@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.sample_privacy import SamplePrivacy
+from fedloom.core.sample_privacy import SamplePrivacy, sampling_rate
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,8 @@ from fedloom.core.sample_privacy import SamplePrivacy
 def test_settings_that_protect_nobody_are_refused(settings):
     with pytest.raises(FedloomError, match="sample_privacy"):
         SamplePrivacy(**settings)
+
+
+@pytest.mark.parametrize(("samples", "batch", "rate"), [(100, 20, 0.2), (10, 20, 1.0), (10, 0, 1.0), (3, 2, 2 / 3)])
+def test_the_rate_is_the_expected_share(samples, batch, rate):
+    assert sampling_rate(samples, batch) == pytest.approx(rate)

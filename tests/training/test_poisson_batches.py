@@ -5,17 +5,12 @@ import torch
 
 from fedloom.core.local_work import LocalWork
 from fedloom.training.batches import Assignment
-from fedloom.training.poisson_batches import draw_batches, sampling_rate
+from fedloom.training.poisson_batches import draw_batches
 
 
 def assignment(samples: int, batch_size: int, start: int = 0) -> Assignment:
     work = LocalWork(steps=1, batch_size=batch_size)
     return Assignment.of(0, torch.arange(start, start + samples), work, 0, 1)
-
-
-@pytest.mark.parametrize(("samples", "batch", "rate"), [(100, 20, 0.2), (10, 20, 1.0), (10, 0, 1.0), (3, 2, 2 / 3)])
-def test_the_rate_is_the_expected_share(samples, batch, rate):
-    assert sampling_rate(samples, batch) == pytest.approx(rate)
 
 
 @pytest.mark.parametrize("seeded", [True, False])

@@ -23,6 +23,7 @@ from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import check_noise_settings
 from fedloom.core.secure_random import secure_normal
 
 COUNT_NOISE = 20
@@ -53,16 +54,8 @@ class PrivateMean(Aggregator):
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("noise", "clip", "rate"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise FedloomError(
-                    f"privatemean: {name}={value}: it must be a positive number, or there is no privacy at all."
-                )
-        if not 0 < self.delta < 1:
-            raise FedloomError(f"privatemean: delta={self.delta}: it is a probability above 0 and below 1.")
-        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
-            raise FedloomError(f"privatemean: epsilon={self.epsilon}: the budget must be a positive number.")
+        positive = {"noise": self.noise, "clip": self.clip, "rate": self.rate}
+        check_noise_settings("privatemean", self.delta, self.epsilon, **positive)
         if self.quantile is not None and not 0 < self.quantile < 1:
             raise FedloomError(f"privatemean: quantile={self.quantile}: it must be above 0 and below 1.")
 

@@ -1,9 +1,32 @@
-"""What the round loop needs to know of a run's privacy; ``channel.privacy`` implements it."""
+"""What the round loop needs to know of a run's privacy, which ``channel.privacy`` implements; settings of noise."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Protocol
+
+from fedloom.core.errors import FedloomError
+
+
+def check_noise_settings(name: str, delta: float, epsilon: float | None, **positive: float) -> None:
+    """Refuse settings of a noise that would protect nobody.
+
+    Args:
+        name: What the user calls the noise.
+        delta: The probability with which epsilon may not hold.
+        epsilon: The budget; None for none.
+        positive: Settings that must be positive numbers, such as the noise and the clip norm.
+    """
+    for setting, value in positive.items():
+        if not 0 < value < math.inf:
+            raise FedloomError(
+                f"{name}: {setting}={value}: it must be a positive number, or there is no privacy at all."
+            )
+    if not 0 < delta < 1:
+        raise FedloomError(f"{name}: delta={delta}: it is a probability above 0 and below 1.")
+    if epsilon is not None and not 0 < epsilon < math.inf:
+        raise FedloomError(f"{name}: epsilon={epsilon}: the budget must be a positive number.")
 
 
 class Privacy(Protocol):

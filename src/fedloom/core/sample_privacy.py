@@ -7,10 +7,9 @@ number of samples that a step has on average. Whatever a client then sends is pr
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import check_noise_settings
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,14 @@ class SamplePrivacy:
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("noise", "clip"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise FedloomError(
-                    f"sample_privacy: {name}={value}: it must be a positive number, or there is no privacy at all."
-                )
-        if not 0 < self.delta < 1:
-            raise FedloomError(f"sample_privacy: delta={self.delta}: it is a probability above 0 and below 1.")
-        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
-            raise FedloomError(f"sample_privacy: epsilon={self.epsilon}: the budget must be a positive number.")
+        check_noise_settings("sample_privacy", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
+
+
+def sampling_rate(samples: int, batch_size: int) -> float:
+    """The probability of a sample in a step of DP-SGD.
+
+    Args:
+        samples: How many samples the client has.
+        batch_size: How many of them a step has on average; more than there are, or 0, means all.
+    """
+    return min(1.0, batch_size / samples) if batch_size and samples else 1.0

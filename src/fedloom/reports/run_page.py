@@ -18,6 +18,7 @@ from fedloom.reports.crossover_figure import crossover_figure
 from fedloom.reports.explore_data import explore_json
 from fedloom.reports.left_out_sites import left_out_table
 from fedloom.reports.page import card, config_toml, document, save_page, section
+from fedloom.reports.privacy_table import privacy_table
 from fedloom.reports.summary_table import SummaryRow, cell_text, differences, summary, verdict
 from fedloom.runs.folder.run_files import read_notices
 from fedloom.runs.history import History
@@ -69,6 +70,7 @@ def report_page(histories: Histories, title: str | None = None) -> str:
         *_notices(histories),
         *_verdict(histories),
         *_table(rows, score),
+        *privacy_table(histories),
         *left_out_table(histories),
         *_figures(histories),
         *_config(histories),

@@ -12,18 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedloom.core.sample_privacy import sampling_rate
 from fedloom.core.secure_random import secure_uniform
 from fedloom.training.batches import Assignment, BatchStep
-
-
-def sampling_rate(samples: int, batch_size: int) -> float:
-    """The probability of a sample in a step.
-
-    Args:
-        samples: How many samples the client has.
-        batch_size: How many of them a step has on average; more than there are, or 0, means all.
-    """
-    return min(1.0, batch_size / samples) if batch_size else 1.0
 
 
 def draw_batches(work: Sequence[Assignment], places: int | Tensor, generators: Sequence[torch.Generator]) -> BatchStep:

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.pull import Affine
-from fedloom.core.sample_privacy import SamplePrivacy
+from fedloom.core.sample_privacy import SamplePrivacy, sampling_rate
 from fedloom.core.secure_random import secure_normal
 from fedloom.core.seeds import generator
 from fedloom.core.trainer import TrainingRequest
 from fedloom.training.batches import Assignment, places_of
 from fedloom.training.keyed_dropout import step_key
 from fedloom.training.optimizer import Optimizer
-from fedloom.training.poisson_batches import draw_batches, sampling_rate
+from fedloom.training.poisson_batches import draw_batches
 from fedloom.training.sample_gradients import clipped_gradient_sums
 
 if TYPE_CHECKING:

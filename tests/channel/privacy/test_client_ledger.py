@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedloom.channel.privacy.accounting import epsilon_after
-from fedloom.channel.privacy.client_ledger import LocalLedger, SampleLedger, largest
+from fedloom.channel.privacy.client_ledger import LocalLedger, SampleLedger
 from fedloom.channel.privacy.sampling import PoissonDraw
 
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")
@@ -60,7 +60,7 @@ class Monotone(SampleLedger):
 def test_the_largest_is_found_without_looking_at_all(clients):
     ledger = Monotone(1.5, 1e-5, batch_size=5)
     samples, uses = zip(*clients, strict=True)
-    assert largest(ledger, samples, uses) == max(ledger.epsilon(*client) for client in clients)
+    assert ledger.spent(samples, uses) == max(ledger.epsilon(*client) for client in clients)
 
 
 def test_clients_over_their_budget_are_named():

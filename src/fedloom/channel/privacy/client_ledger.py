@@ -13,13 +13,73 @@ from functools import lru_cache
 from fedloom.channel.privacy.accounting import LossDistribution, guarded_epsilon
 from fedloom.channel.privacy.sampling import EveryClient, PoissonDraw
 from fedloom.channel.privacy.skellam import SkellamShares
+from fedloom.core.sample_privacy import sampling_rate
 
 CLIENT_GRID = 2e-3
 """The grid of privacy losses for single clients: within 0.2 % of the finer one of a whole run, and never below it."""
 
 
+class ClientLedger:
+    """The base of ledgers of single clients: they say what one client has spent after some uses."""
+
+    budget: float | None
+
+    def uses(self, steps: int) -> int:
+        """How often a client that made so many steps in an exchange has used its noise: once, unless steps count.
+
+        Args:
+            steps: How many gradient steps it made.
+        """
+        return 1
+
+    def epsilon(self, samples: int, uses: int) -> float:
+        """The epsilon of one client; it grows with the uses and does not grow with the samples.
+
+        Args:
+            samples: How many training samples it has.
+            uses: How often it used its noise.
+        """
+        raise TypeError(f"{type(self).__name__} has no epsilon")
+
+    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
+        """The largest epsilon of any client.
+
+        Args:
+            samples: How many samples each client has.
+            uses: How often each of them used its noise.
+        """
+        front: list[tuple[int, int]] = []  # fewer samples first: a larger rate; those with more uses than all before
+        for count, used in sorted(zip(samples, uses, strict=True), key=lambda pair: (pair[0], -pair[1])):
+            if used > (front[-1][1] if front else 0):
+                front.append((count, used))
+        if not front:
+            return 0.0
+
+        def search(first: int, last: int, best: float) -> float:
+            """The largest of ``best`` and those from first to last, which the worst of both bounds."""
+            bound = self.epsilon(front[first][0], front[last][1])
+            if bound <= best or first == last:
+                return max(best, bound)
+            middle = (first + last) // 2
+            return search(middle + 1, last, search(first, middle, best))
+
+        return search(0, len(front) - 1, max(self.epsilon(*front[0]), self.epsilon(*front[-1])))
+
+    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
+        """The places of the clients who would have spent more than they may.
+
+        Args:
+            samples: How many samples each client has.
+            uses: How often each of them would have used its noise.
+        """
+        budget = self.budget
+        if budget is None or self.spent(samples, uses) <= budget:
+            return set()
+        return {place for place, pair in enumerate(zip(samples, uses, strict=True)) if self.epsilon(*pair) > budget}
+
+
 @dataclass(frozen=True)
-class SampleLedger:
+class SampleLedger(ClientLedger):
     """The ledger of DP-SGD: a client's samples are drawn at its own rate, in every step that it makes.
 
     Neighbours differ in one sample, whose gradient counts as zero in one of them: how many samples a client has is
@@ -41,14 +101,6 @@ class SampleLedger:
         """A step is one use."""
         return steps
 
-    def rate(self, samples: int) -> float:
-        """The probability of a sample in a step.
-
-        Args:
-            samples: How many samples the client has.
-        """
-        return min(1.0, self.batch_size / samples) if self.batch_size and samples else 1.0
-
     def epsilon(self, samples: int, uses: int) -> float:
         """The epsilon of one client.
 
@@ -56,19 +108,11 @@ class SampleLedger:
             samples: How many samples it has.
             uses: How many steps it made.
         """
-        return _sampled_epsilon(self.rate(samples), self.noise, uses, self.delta)
-
-    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
-        """The largest epsilon of any client."""
-        return largest(self, samples, uses)
-
-    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
-        """The places of the clients who would have spent more than they may."""
-        return places_over_budget(self, samples, uses)
+        return _sampled_epsilon(sampling_rate(samples, self.batch_size), self.noise, uses, self.delta)
 
 
 @dataclass(frozen=True)
-class LocalLedger:
+class LocalLedger(ClientLedger):
     """The ledger of noise that a client adds to its own updates: nobody knows less about who took part, so that
     sampling does not help, and neighbours are any two sets of samples of one client.
 
@@ -84,10 +128,6 @@ class LocalLedger:
     mechanisms: int = 1
     budget: float | None = None
 
-    def uses(self, steps: int) -> int:
-        """A reply is one use, also of a client that made no step."""
-        return 1
-
     def epsilon(self, samples: int, uses: int) -> float:
         """The epsilon of a client: two of its updates differ by at most twice the clip norm.
 
@@ -97,17 +137,9 @@ class LocalLedger:
         """
         return _sampled_epsilon(1.0, self.noise / 2 / self.mechanisms**0.5, uses, self.delta)
 
-    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
-        """The largest epsilon of any client."""
-        return largest(self, samples, uses)
-
-    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
-        """The places of the clients who would have spent more than they may."""
-        return places_over_budget(self, samples, uses)
-
 
 @dataclass(frozen=True)
-class SumLedger:
+class SumLedger(ClientLedger):
     """The ledger of noise in shares under a secure sum: a client's row was in some sums, of which the noise is known.
 
     Args:
@@ -120,10 +152,6 @@ class SumLedger:
     delta: float
     budget: float | None = None
 
-    def uses(self, steps: int) -> int:
-        """A sum is one use, also of a client that made no step."""
-        return 1
-
     def epsilon(self, samples: int, uses: int) -> float:
         """The epsilon of a client whose row was in some sums.
 
@@ -132,57 +160,6 @@ class SumLedger:
             uses: In how many.
         """
         return _epsilon_of_sums(self.shares, uses, self.delta)
-
-    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
-        """The largest epsilon of any client."""
-        return largest(self, samples, uses)
-
-    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
-        """The places of the clients who would have spent more than they may."""
-        return places_over_budget(self, samples, uses)
-
-
-Ledger = SampleLedger | LocalLedger | SumLedger
-
-
-def largest(ledger: Ledger, samples: Sequence[int], uses: Sequence[int]) -> float:
-    """The largest epsilon of any client.
-
-    Args:
-        ledger: Knows the epsilon of one client.
-        samples: How many samples each client has.
-        uses: How often each of them used its noise.
-    """
-    front: list[tuple[int, int]] = []  # fewer samples first: a larger rate; those with more uses than all before
-    for count, used in sorted(zip(samples, uses, strict=True), key=lambda pair: (pair[0], -pair[1])):
-        if used > (front[-1][1] if front else 0):
-            front.append((count, used))
-    if not front:
-        return 0.0
-
-    def search(first: int, last: int, best: float) -> float:
-        """The largest of ``best`` and those from first to last, which the worst of both bounds."""
-        bound = ledger.epsilon(front[first][0], front[last][1])
-        if bound <= best or first == last:
-            return max(best, bound)
-        middle = (first + last) // 2
-        return search(middle + 1, last, search(first, middle, best))
-
-    return search(0, len(front) - 1, max(ledger.epsilon(*front[0]), ledger.epsilon(*front[-1])))
-
-
-def places_over_budget(ledger: Ledger, samples: Sequence[int], uses: Sequence[int]) -> set[int]:
-    """The places of the clients who would have spent more than they may.
-
-    Args:
-        ledger: Knows the epsilon of one client, and the budget.
-        samples: How many samples each client has.
-        uses: How often each of them would have used its noise.
-    """
-    if ledger.budget is None or largest(ledger, samples, uses) <= ledger.budget:
-        return set()
-    budget = ledger.budget
-    return {place for place, pair in enumerate(zip(samples, uses, strict=True)) if ledger.epsilon(*pair) > budget}
 
 
 @lru_cache(maxsize=4096)

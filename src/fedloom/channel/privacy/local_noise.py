@@ -8,7 +8,6 @@ one use of the Gaussian mechanism (Balle and Wang, ICML 2018, https://arxiv.org/
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import check_noise_settings
 from fedloom.core.secure_random import secure_normal
 from fedloom.core.task import Task
 
@@ -45,16 +45,7 @@ class LocalNoise(ChannelStep):
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("noise", "clip"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise FedloomError(
-                    f"localnoise: {name}={value}: it must be a positive number, or there is no privacy at all."
-                )
-        if not 0 < self.delta < 1:
-            raise FedloomError(f"localnoise: delta={self.delta}: it is a probability above 0 and below 1.")
-        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
-            raise FedloomError(f"localnoise: epsilon={self.epsilon}: the budget must be a positive number.")
+        check_noise_settings("localnoise", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse steps before it: what they send beside their rows would leave without noise."""

@@ -22,6 +22,7 @@ from fedloom.channel.secure.secure_sum import MaskedSum
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import check_noise_settings
 from fedloom.core.secure_random import Uniform, secure_uniform
 from fedloom.core.sum_step import SumSession
 from fedloom.core.task import Task
@@ -56,16 +57,7 @@ class PrivateSum(MaskedSum):
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("noise", "clip"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise FedloomError(
-                    f"privatesum: {name}={value}: it must be a positive number, or there is no privacy at all."
-                )
-        if not 0 < self.delta < 1:
-            raise FedloomError(f"privatesum: delta={self.delta}: it is a probability above 0 and below 1.")
-        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
-            raise FedloomError(f"privatesum: epsilon={self.epsilon}: the budget must be a positive number.")
+        check_noise_settings("privatesum", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
         super().__post_init__()
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
