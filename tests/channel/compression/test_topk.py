@@ -3,9 +3,10 @@
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fedloom as fl
-from fedloom.channel.compression.topk import TopK
+from fedloom.channel.compression.topk import TopK, largest_positions
 from fedloom.core.errors import FedloomError
 from support.senders import MemorySender, send, updates
 
@@ -77,3 +78,18 @@ def test_error_feedback_behind_a_step_that_moves_entries_is_refused():
     with pytest.raises(FedloomError, match="put topk first"):
         fl.run(task, "fedavg", rounds=1, channel=[TopK(0.25, error_feedback=False), TopK(0.5)])
     fl.run(task, "fedavg", rounds=1, channel=[TopK(0.25), TopK(0.5, error_feedback=False)])
+
+
+@settings(deadline=None, max_examples=60)
+@given(updates(), st.floats(0.05, 1.0))
+def test_the_selected_magnitudes_are_those_of_a_sort(rows, fraction):
+    count = TopK(fraction).width(rows.shape[1])
+    places = largest_positions(rows, count)
+    assert bool((places.diff(dim=1) > 0).all())
+    assert torch.equal(rows.abs().gather(1, places).sort(1).values, rows.abs().sort(1).values[:, -count:])
+
+
+def test_of_equal_magnitudes_the_first_are_taken():
+    assert largest_positions(torch.tensor([[1.0, -2.0, 1.0, 1.0, 0.0]]), 3).tolist() == [[0, 1, 2]]
+    assert largest_positions(torch.zeros(1, 4), 2).tolist() == [[0, 1]]
+    assert largest_positions(torch.tensor([[1.0, torch.nan, 3.0]]), 2).tolist() == [[1, 2]]

@@ -27,9 +27,14 @@ def pack_codes(codes: Tensor, bits: int) -> Tensor:
         bits: How many bits each of them has, 1 to 8.
     """
     clients, width = codes.shape
-    groups = torch.nn.functional.pad(codes, (0, -width % GROUP)).view(clients, -1, GROUP)
-    if bits == GROUP:
-        return groups.reshape(clients, -1)
+    padded = torch.nn.functional.pad(codes, (0, -width % GROUP))
+    if GROUP % bits == 0:  # whole codes in every byte: the same bits, without wider words
+        groups = padded.view(clients, -1, GROUP // bits)
+        packed = groups[:, :, 0].clone()
+        for place in range(1, GROUP // bits):
+            packed |= groups[:, :, place] << (bits * place)
+        return packed
+    groups = padded.view(clients, -1, GROUP)
     word = torch.zeros(groups.shape[:2], dtype=torch.int64)
     for place in range(GROUP):
         word |= groups[:, :, place].long() << (bits * place)
@@ -44,14 +49,16 @@ def unpack_codes(words: Tensor, bits: int, width: int) -> Tensor:
         bits: How many bits each code has, 1 to 8.
         width: How many codes a row has.
     """
-    groups = words.view(len(words), -1, bits)
-    if bits < GROUP:
-        word = torch.zeros(groups.shape[:2], dtype=torch.int64)
+    mask = (1 << bits) - 1
+    if GROUP % bits == 0:
+        groups = torch.stack([(words >> (bits * place)) & mask for place in range(GROUP // bits)], dim=2)
+    else:
+        words = words.view(len(words), -1, bits)
+        word = torch.zeros(words.shape[:2], dtype=torch.int64)
         for byte in range(bits):
-            word |= groups[:, :, byte].long() << (8 * byte)
-        mask = (1 << bits) - 1
+            word |= words[:, :, byte].long() << (8 * byte)
         groups = torch.stack([((word >> (bits * place)) & mask).to(torch.uint8) for place in range(GROUP)], dim=2)
-    codes = groups.reshape(len(words), -1)
+    codes = groups.view(len(words), -1)
     if bool(codes[:, width:].any()):
         raise ValueError("the bits behind the last entry are not zero")
     return codes[:, :width]

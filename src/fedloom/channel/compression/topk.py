@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,7 +44,7 @@ class TopK(ErrorFeedback):
 
     def compress(self, rows: Tensor, sender: Sender) -> tuple[Tensor, Extras]:
         """The largest entries in the order of their positions."""
-        places = rows.abs().topk(self.width(rows.shape[1]), dim=1).indices.sort(dim=1).values
+        places = largest_positions(rows, self.width(rows.shape[1]))
         return rows.gather(1, places), {"positions": places.int()}
 
     def decode(self, rows: Tensor, extras: Extras, width: int) -> Tensor:
@@ -51,3 +52,24 @@ class TopK(ErrorFeedback):
         count = self.width(width)
         check_rows(rows, torch.float32, count)
         return spread_entries(rows, read_positions(extras, len(rows), count, width), width)
+
+
+def largest_positions(rows: Tensor, count: int) -> Tensor:
+    """The positions of the largest magnitudes of each row, ascending; of equal ones the first.
+
+    A selection of the smallest magnitude that is sent, several times as fast as sorting those that are.
+
+    Args:
+        rows: A row per client.
+        count: How many positions of each row.
+    """
+    sizes = rows.abs().nan_to_num(nan=torch.inf).numpy()
+    first = rows.shape[1] - count
+    found = np.empty((len(rows), count), dtype=np.int64)
+    for place, (size, least) in enumerate(zip(sizes, np.partition(sizes, first, axis=1)[:, first], strict=True)):
+        large = np.flatnonzero(size >= least)
+        if len(large) > count:
+            equal = np.flatnonzero(size[large] == least)
+            large = np.delete(large, equal[count - len(large) :])
+        found[place] = large
+    return torch.from_numpy(found)

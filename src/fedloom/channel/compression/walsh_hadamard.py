@@ -18,10 +18,22 @@ def walsh_hadamard(vectors: Tensor) -> Tensor:
     Args:
         vectors: Vectors whose length is a power of two.
     """
-    size, half = vectors.shape[-1], 1
-    found = vectors.reshape(-1, size)
-    while half < size:
-        pairs = found.view(len(found), -1, 2, half)
-        found = torch.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], dim=2).view(-1, size)
+    size = vectors.shape[-1]
+    across = 1 << ((size - 1).bit_length() // 2)
+    matrices = vectors.reshape(-1, size // across, across)  # H of a product of powers of two: along one axis, then
+    halfway = _sum_along_first_axis(matrices).transpose(1, 2).contiguous()  # along the other, each time with long rows
+    found = _sum_along_first_axis(halfway).transpose(1, 2)
+    return (found / math.sqrt(size)).reshape(vectors.shape)
+
+
+def _sum_along_first_axis(matrices: Tensor) -> Tensor:
+    """H times each matrix, by butterflies of whole rows."""
+    count, height, length = matrices.shape
+    half = 1
+    while half < height:
+        pairs = matrices.view(count, -1, 2, half * length)
+        matrices = torch.empty_like(pairs)
+        torch.add(pairs[:, :, 0], pairs[:, :, 1], out=matrices[:, :, 0])
+        torch.sub(pairs[:, :, 0], pairs[:, :, 1], out=matrices[:, :, 1])
         half *= 2
-    return (found / math.sqrt(size)).view(vectors.shape)
+    return matrices.view(count, height, length)
