@@ -1,8 +1,8 @@
 """What fewer bytes cost: accuracy against the bytes that clients send, with every codec, on CIFAR-10.
 
-FedAvg with 20 clients that differ, four in a round, and a small LeNet (83,126 parameters), so that a run takes some
-seconds. Every codec has the same rounds: its curve says how far it came, and what that cost. The document's filters are
-tried as well; they send as many bytes as plain updates do.
+FedAvg with 20 clients that differ a little, four in a round, and a small LeNet (83,126 parameters), so that a run takes
+some seconds. Every codec has the same rounds: its curve says how far it came, and what that cost. The document's
+filters are tried as well; they send as many bytes as plain updates do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedloom.reproduce.study import (
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
 
-CLIENTS, PER_ROUND, ROUNDS, STEPS = 20, 4, 30, 10
+CLIENTS, ALPHA, PER_ROUND, ROUNDS, STEPS = 20, 10.0, 4, 30, 10
 PLAIN = "no codec"
 QSGD = {"name": "qsgd", "bits": 4}
 CODECS: dict[str, list[dict[str, Any]]] = {
@@ -67,7 +67,7 @@ def _setting(steps: list[dict[str, Any]]) -> dict[str, Any]:
         "task": {
             "name": "cifar10",
             "clients": CLIENTS,
-            "partition": {"name": "dirichlet", "alpha": 1.0},
+            "partition": {"name": "dirichlet", "alpha": ALPHA},
             "model": "lenet-small",
             "test_share": 0.02,
         },
