@@ -11,7 +11,7 @@ from fedloom.core.message import Message
 from fedloom.core.sum_step import Decoded, SumSession
 from fedloom.rounds.channel import Channel
 from fedloom.rounds.sums import Sums, play_sum
-from support.plain_sums import PlainSum
+from support.plain_sums import PlainHalf, PlainSum
 from support.synthetic import small_task
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
@@ -44,6 +44,29 @@ def test_both_halves_talk_and_their_bytes_are_counted():
     assert total.ids == (4, 7)
     assert up == 2 * 3 * 8 + 2 * 2 * 8  # rows, then the ids that are told back
     assert down == 2 * 2 * 4 + 2 * 2 * 8
+
+
+class RefusingHalf(PlainHalf):
+    """Answers nothing after its row."""
+
+    def answer(self, stage, got, row):
+        if row is None:
+            raise FedloomError("too few of its neighbours are left.")
+        return super().answer(stage, got, row)
+
+
+class PlainSumWithARefusal(PlainSum):
+    """One client refuses a stage."""
+
+    def client_half(self, session, client, keys):
+        return RefusingHalf() if client == 7 else super().client_half(session, client, keys)
+
+
+def test_a_client_that_refuses_a_stage_has_dropped_out_and_the_sum_goes_on():
+    session = SumSession("run", 1, 0, (4, 7), 1)
+    total, up, _ = play_sum(PlainSumWithARefusal(), session, {4: torch.ones(3).double(), 7: torch.ones(3).double()})
+    assert total.row.tolist() == [2, 2, 2]
+    assert up == 2 * 3 * 8 + 2 * 8
 
 
 def test_the_bytes_of_a_record_are_those_of_all_stages():

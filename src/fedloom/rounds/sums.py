@@ -6,6 +6,7 @@ else of the replies; the mean of the weights is ``x + sum_k w_k d_k / sum_k w_k`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
 from fedloom.core.sum_step import ROWS, Decoded, SumSession, SumStep, Total
 from fedloom.rounds.channel import Channel, base_of, change_of
+
+log = logging.getLogger("fedloom")
 
 SUM = "sum"
 """The name under which coded rows are sent."""
@@ -175,11 +178,14 @@ def play_sum(step: SumStep, session: SumSession, rows: Mapping[int, Tensor]) -> 
     try:
         stage = next(server)
         while True:
-            asked = {client: got for client, got in stage.each.items() if client in rows or stage.name != ROWS}
-            answers = {
-                client: halves[client].answer(stage.name, got, rows[client] if stage.name == ROWS else None)
-                for client, got in asked.items()
-            }
+            answers = {}
+            for client, got in stage.each.items():
+                if client in rows or stage.name != ROWS:
+                    try:
+                        row = rows[client] if stage.name == ROWS else None
+                        answers[client] = halves[client].answer(stage.name, got, row)
+                    except FedloomError as error:  # a client that refuses has dropped out
+                        log.warning("client %s dropped out of a sum: %s", client, error)
             down += sum(tensor.nbytes for got in stage.each.values() for tensor in got.values())
             up += sum(tensor.nbytes for answer in answers.values() for tensor in answer.values())
             stage = server.send(answers)

@@ -1,4 +1,4 @@
-"""Signed rosters and signed keys of a round."""
+"""Signed keys of a round."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,54 +8,15 @@ from fedloom.channel.secure.identity import (
     RoundKeys,
     new_signing_key,
     read_advertisement,
-    read_roster,
-    sign_roster,
     write_advertisement,
 )
 from fedloom.channel.secure.primitives import signing_public
 from fedloom.channel.secure.refusal import RefusedMessage
-from fedloom.core.errors import FedloomError
 from support.secure_sums import fixed_key
 
-OPERATOR = fixed_key("operator")
 KEYS = {client: signing_public(fixed_key(f"identity {client}")) for client in (0, 4, 2**32 - 1)}
-ROSTER = sign_roster(OPERATOR, "hospitals", KEYS)
 ROUND = RoundKeys(fixed_key("c"), fixed_key("m"), fixed_key("b"))
 ADVERTISEMENT = write_advertisement(ROUND, b"terms", 4, fixed_key("identity 4"))
-
-
-def test_a_roster_is_read_by_whoever_trusts_its_operator():
-    assert read_roster(ROSTER, signing_public(OPERATOR), "hospitals") == KEYS
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 8 * len(ROSTER) - 1))
-def test_a_roster_with_any_bit_changed_is_refused(bit):
-    changed = bytearray(ROSTER)
-    changed[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(RefusedMessage, match="not signed by the operator"):
-        read_roster(bytes(changed), signing_public(OPERATOR), "hospitals")
-
-
-@settings(max_examples=30)
-@given(st.binary(max_size=200))
-def test_bytes_that_are_no_roster_are_refused(data):
-    with pytest.raises(RefusedMessage):
-        read_roster(data, signing_public(OPERATOR), "hospitals")
-
-
-def test_a_roster_of_another_operator_or_deployment_is_refused():
-    with pytest.raises(RefusedMessage, match="operator of 'banks'"):
-        read_roster(ROSTER, signing_public(OPERATOR), "banks")
-    with pytest.raises(RefusedMessage, match="not signed by the operator"):
-        read_roster(ROSTER, signing_public(fixed_key("another")), "hospitals")
-
-
-def test_a_roster_with_one_key_for_two_clients_or_a_wrong_key_is_not_signed():
-    with pytest.raises(FedloomError, match="same public key"):
-        sign_roster(OPERATOR, "hospitals", {0: KEYS[0], 1: KEYS[0]})
-    with pytest.raises(FedloomError, match="32 bytes"):
-        sign_roster(OPERATOR, "hospitals", {0: b"short"})
 
 
 def test_round_keys_are_read_for_the_sum_and_the_client_that_signed_them():

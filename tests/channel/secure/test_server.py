@@ -241,4 +241,4 @@ def test_a_client_that_refuses_is_gone_and_its_reason_is_known():
     result = play_sum(server, list(clients.values()), rows)
     assert result.survivors == [10, 11, 13, 14, 15]
     assert (result.total == sum(rows[number] for number in result.survivors)).all()
-    assert server.refused == {12: "client 13 is not on the roster that the operator signed."}
+    assert server.refused == {12: "client 13 is not on the roster of known clients."}

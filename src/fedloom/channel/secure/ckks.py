@@ -8,7 +8,7 @@ smallest, and the server needs no key at all.
 
 **The error of a sum** is at most 2^-28 per site in every coordinate. A text's noise has a deviation of
 ``2^-40 * 3.2 * sqrt(4096) = 2^-32.3``: this is 20 times as much, and leaves room for the rounding of values up to 2^18.
-The noise is new in every round, so a run with homomorphic sums cannot be repeated to the byte.
+The noise is new in every round; ``homomorphic_sum.py`` rounds it away.
 
 What is not promised: one site that gives the key to the server opens every row, so this is for a few sites that trust
 each other; a text that was changed on its way decrypts to other numbers (TLS protects it); and **a decrypted sum must

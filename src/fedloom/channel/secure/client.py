@@ -6,7 +6,7 @@ What a client refuses, it refuses for good: it answers no further stage of that 
 
 What protects a client, also from a server that lies:
 
-- keys count only with the signature of a client on the operator's roster, over the terms of the sum;
+- keys count only with the signature of a client that it knows, over the terms of the sum;
 - of another client it reveals the share of the mask's key or of the seed, by one list of survivors, once;
 - it reveals nothing until ``threshold`` clients, its neighbours and itself, have confirmed that very list. A
   confirmation is a code under a key that two neighbours share, so the server can neither make nor change one;
@@ -18,10 +18,9 @@ What the sum itself tells about a client is not hidden: that is for noise to hid
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -193,50 +192,6 @@ class SecureClient:
             peer: both[: shamir.SHARE] if peer in alive else both[shamir.SHARE :] for peer, both in self._shares.items()
         }
         return {**shares, self.client: self._own_share}
-
-    def to_bytes(self) -> bytes:
-        """What the client has to keep until the next stage. It is secret.
-
-        Save it before the answer of a stage is sent: a client that came back from before its answer would answer that
-        stage twice, and two rows under one mask show their difference.
-        """
-        tables = {"keys": self._keys, "pair_keys": self._pair_keys, "shares": self._shares}
-        state: dict[str, Any] = {
-            name: {str(client): value.hex() for client, value in table.items()} for name, table in tables.items()
-        }
-        state |= {"about": self.terms.about.hex(), "client": self.client, "seed": self._seed.hex()}
-        state |= {"own_share": self._own_share.hex(), "stage": self._stage, "survivors": self._survivors}
-        return json.dumps(state).encode()
-
-    @classmethod
-    def from_bytes(
-        cls, data: bytes, terms: SumTerms, client: int, private: bytes, roster: Mapping[int, bytes]
-    ) -> SecureClient:
-        """The client as it was.
-
-        Args:
-            data: What ``to_bytes`` made.
-            terms: The terms of the sum.
-            client: The client's number.
-            private: Its long-term private key.
-            roster: The trusted public keys of all clients.
-        """
-        try:
-            state = json.loads(data)
-            if state["about"] != terms.about.hex() or state["client"] != client or state["stage"] not in STAGES:
-                raise RefusedMessage(f"what client {client} kept is not about this secure sum.")
-            made = cls(terms, client, private, roster, bytes.fromhex(state["seed"]))
-            made._stage, made._survivors = state["stage"], [int(number) for number in state["survivors"]]
-            made._own_share = bytes.fromhex(state["own_share"])
-            made._keys, made._pair_keys, made._shares = (
-                {int(peer): bytes.fromhex(value) for peer, value in state[name].items()}
-                for name in ("keys", "pair_keys", "shares")
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, RefusedMessage):
-                raise
-            raise RefusedMessage(f"what client {client} kept of a secure sum is damaged.") from None
-        return made
 
     def _check_enough(self, peers: Sequence[int] | Mapping[int, bytes], have: str) -> None:
         if len(peers) + 1 < self.terms.threshold:
