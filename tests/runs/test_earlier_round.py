@@ -140,3 +140,20 @@ def test_a_kill_on_the_way_back_leaves_a_run_that_goes_on(step, whole, tmp_path,
         for one in (folder, whole, new)
     )  # a manifest may still allow both configs
     assert found in (old, other)
+
+
+@pytest.mark.parametrize(
+    "private",
+    [
+        {"aggregation": {"name": "privatemean", "noise": 1.0, "clip": 0.5}},
+        {"sample_privacy": {"noise": 1.0}},
+        {"channel": [{"name": "localnoise", "noise": 4.0}]},
+    ],
+)
+def test_a_private_run_does_not_go_back_since_its_ledger_would_forget(task, tmp_path, private):
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    fl.run(task, "fedavg", rounds=3, eval_every=0, out=tmp_path / "run", **private)
+    before = written(tmp_path / "run")
+    with pytest.raises(FedloomError, match="a private run cannot go back"):
+        fl.resume(tmp_path / "run", from_round=2, task=task)
+    assert written(tmp_path / "run") == before

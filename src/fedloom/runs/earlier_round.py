@@ -48,6 +48,11 @@ def go_back_to_round(prepared: Prepared, folder: Path, number: int) -> None:
     later = _later_manifests(folder, number)
     if number >= rounds:
         raise FedloomError(f"round {number} is the last one, and nothing is left to play after it: give more rounds.")
+    if prepared.composition.privacy is not None or prepared.composition.client_privacy:
+        raise FedloomError(
+            "a private run cannot go back: its ledger would forget what the rounds after this one have spent, and "
+            "would count those before it with the new settings; start a new run."
+        )
     before, old = (folder / CONFIG).read_bytes(), History.load(folder).config
     if old["rounds"] != rounds:
         refuse_if_rounds_matter(prepared.composition)
