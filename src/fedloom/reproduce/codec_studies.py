@@ -1,6 +1,6 @@
 """What fewer bytes cost: accuracy against the bytes that clients send, with every codec, on CIFAR-10.
 
-FedAvg with 20 clients that differ a little, four in a round, and a small LeNet (83,126 parameters), so that a run takes
+FedAvg with 20 clients that differ, four in a round, and a small LeNet (83,126 parameters), so that a run takes
 some seconds. Every codec has the same rounds: its curve says how far it came, and what that cost. The document's
 filters are tried as well; they send as many bytes as plain updates do.
 """
@@ -27,7 +27,7 @@ from fedloom.reproduce.study import (
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
 
-CLIENTS, ALPHA, PER_ROUND, ROUNDS, STEPS = 20, 10.0, 4, 30, 10
+CLIENTS, ALPHA, PER_ROUND, ROUNDS, STEPS = 20, 1.0, 4, 30, 10
 PLAIN = "no codec"
 QSGD = {"name": "qsgd", "bits": 4}
 CODECS: dict[str, list[dict[str, Any]]] = {

@@ -226,10 +226,10 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     check_sums(config)
     first = cutting_steps(sub_models_of(config, task))
     for number, step in enumerate(config.channel):
+        step.check(algorithm, task, (*first, *config.channel[:number]))
         if number and config.channel[number - 1].is_last:
             behind, last = (type(one).__name__.lower() for one in (step, config.channel[number - 1]))
             raise FedloomError(f"{last} packs what it sends, so {behind} has no numbers to act on: put {last} last.")
-        step.check(algorithm, task, (*first, *config.channel[:number]))
     if config.downlink is not None and not (
         algorithm.communicates and any(isinstance(one, Model) for one in algorithm.receives.values())
     ):
