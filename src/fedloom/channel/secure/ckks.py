@@ -145,11 +145,12 @@ class CkksAdder:
             row: An encrypted row.
         """
         vectors = [_vector(self._context, text) for text in _part(row, self._width)]
-        if self._sum is None:
-            self._sum = vectors
-        else:
-            for total, vector in zip(self._sum, vectors, strict=True):
-                total.add_(vector)
+        try:
+            self._sum = (
+                vectors if self._sum is None else [one + other for one, other in zip(self._sum, vectors, strict=True)]
+            )
+        except (ValueError, RuntimeError):
+            raise RefusedMessage("an encrypted row cannot be added to the others.") from None
 
     def total(self) -> Encrypted:
         """The encrypted sum."""
@@ -190,11 +191,17 @@ def _vector(context: Any, text: bytes) -> Any:
     try:
         vector = load_library().ckks_vector_from(context, text)
         (cipher,) = vector.ciphertext()
-        if vector.size() != SLOTS or cipher.scale != SCALE:
+        if vector.size() != SLOTS or cipher.scale != SCALE or not _has_form(cipher):
             raise ValueError
     except (ValueError, RuntimeError, TypeError):
         raise RefusedMessage("bytes that should be an encrypted text are none.") from None
     return vector
+
+
+def _has_form(cipher: Any) -> bool:
+    """Whether a text has two polynomials of the right degree, modulo one prime, as transforms: as it was encrypted."""
+    found = cipher.size(), cipher.coeff_modulus_size(), cipher.poly_modulus_degree(), cipher.is_ntt_form()
+    return bool(found == (2, len(PRIMES) - 1, DEGREE, True))
 
 
 def _context(data: bytes) -> Any:
