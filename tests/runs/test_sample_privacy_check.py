@@ -10,7 +10,7 @@ import fedloom as fl
 from fedloom.channel.privacy.client_ledger import SampleLedger
 from fedloom.core.task import Task
 from fedloom.training.local_trainer import LocalTrainer
-from support.synthetic import federation, mlp
+from support.synthetic import Branching, federation, mlp
 
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")
 
@@ -58,6 +58,15 @@ def test_methods_that_only_train_run_and_all_their_trainings_count(task, method)
     assert spent(history)[1] > spent(history)[0] > 0
     if method in ("fedrep", "ditto"):
         assert spent(history)[0] == spent(run(task, rounds=2))[1]  # two trainings in a round
+
+
+@pytest.mark.parametrize("make", [mlp, Branching])
+def test_a_sample_whose_gradient_is_not_finite_does_not_exclude_its_client(make):
+    data = federation(SIZES)
+    data.columns["x"][SIZES[0]] = 1e38  # a sample of client 1
+    history = run(Task("t", data, make()), local={"batch_size": 0})  # that every step has
+    assert not any("excluded" in record for record in history.records)
+    assert bool(history.row.isfinite().all())
 
 
 def test_clients_without_budget_stay_away_and_then_the_run_stops(task):

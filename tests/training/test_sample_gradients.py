@@ -67,6 +67,23 @@ def test_sums_are_those_of_a_loop_over_samples(case, monkeypatch):
         assert torch.allclose(found, expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
+def test_a_sample_whose_gradient_is_not_finite_counts_as_zero(case):
+    """Else it would decide alone whether its client diverges, which everybody sees."""
+    make, shape = case
+    task = Task("t", federation([6, 6], shape), without_dropout(make()))
+    trainer, stacks, moving = tensors_of(task, 2)
+    positions, keys = torch.arange(12).view(2, 6), torch.zeros(2, dtype=torch.int64)
+    x, y, mask = task.inputs(positions), task.targets(positions), torch.ones(2, 6)
+    huge, without = x.clone(), mask.clone()
+    huge[1, 2], without[1, 2] = 1e38, 0.0
+    assert not bool(trainer.model(huge[1, 2:3]).square().sum().isfinite())
+    found = clipped_gradient_sums(trainer, stacks, moving, (huge, y, mask), keys, CLIP)
+    expected = clipped_gradient_sums(trainer, stacks, moving, (x, y, without), keys, CLIP)
+    for one, two in zip(found, expected, strict=True):
+        assert torch.allclose(one, two, atol=1e-7)
+
+
 def test_two_samples_by_hand():
     """w = (1, 0), loss (w x - y)² / 2: the gradients are (3, 4) of norm 5, clipped to (0.6, 0.8), and (0.3, 0)."""
     model = nn.Sequential(nn.Linear(2, 1, bias=False))

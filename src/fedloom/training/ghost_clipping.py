@@ -142,10 +142,11 @@ def clipped_sums(losses: Tensor, trace: Trace, moving: Sequence[str], mask: Tens
         factors = clip_factors(squares, mask, clip)
         for (name, (layer, seen, _)), gradient in zip(trace.items(), back, strict=True):
             if isinstance(layer, nn.Linear):
-                scaled = gradient * factors.unsqueeze(2)
-                sums[f"{name}.weight"] = torch.bmm(scaled.transpose(1, 2), seen)
+                scaled = leave_out_infinite(gradient, squares) * factors.unsqueeze(2)
+                sums[f"{name}.weight"] = torch.bmm(scaled.transpose(1, 2), leave_out_infinite(seen, squares))
                 sums[f"{name}.bias"] = scaled.sum(1)
-        sums |= {key: torch.einsum("bn,bn...->b...", factors, of_samples) for key, of_samples in each.items()}
+        for key, of_samples in each.items():
+            sums[key] = torch.einsum("bn,bn...->b...", factors, leave_out_infinite(of_samples, squares))
     return [sums[name] for name in moving]
 
 
@@ -193,11 +194,27 @@ def _padding(layer: nn.Conv2d) -> list[int]:
 
 
 def clip_factors(squares: Tensor, mask: Tensor, clip: float) -> Tensor:
-    """What each sample's gradient is multiplied by: at most 1, and 0 for padding.
+    """What each sample's gradient is multiplied by: at most 1, and 0 for padding and for a norm that is not finite.
 
     Args:
         squares: The square of its norm.
         mask: 1 for a sample, 0 for padding.
         clip: The largest norm.
     """
-    return mask * (clip / squares.sqrt().clamp(min=torch.finfo(squares.dtype).tiny)).clamp(max=1.0)
+    factors = mask * (clip / squares.sqrt().clamp(min=torch.finfo(squares.dtype).tiny)).clamp(max=1.0)
+    return torch.where(squares.isfinite(), factors, 0.0)
+
+
+def leave_out_infinite(of_samples: Tensor, squares: Tensor) -> Tensor:
+    """Numbers of samples, with 0 for each sample whose gradient is not finite.
+
+    Zero times infinity is not zero: one sample would decide whether its client diverges, which noise does not hide.
+
+    Args:
+        of_samples: The numbers, clients × samples × ...
+        squares: The square of the norm of each sample's gradient.
+    """
+    finite = squares.isfinite()
+    if bool(finite.all()):
+        return of_samples
+    return torch.where(finite.view(*finite.shape, *[1] * (of_samples.dim() - 2)), of_samples, 0.0)

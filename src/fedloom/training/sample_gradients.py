@@ -16,7 +16,14 @@ from torch import Tensor
 from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.model_output import chosen_output
 from fedloom.core.objective import Objective
-from fedloom.training.ghost_clipping import chain_layers, clip_factors, clipped_sums, is_convolution, run_layers
+from fedloom.training.ghost_clipping import (
+    chain_layers,
+    clip_factors,
+    clipped_sums,
+    is_convolution,
+    leave_out_infinite,
+    run_layers,
+)
 from fedloom.training.keyed_dropout import KeyedDropout, rewind, step_key
 
 if TYPE_CHECKING:
@@ -105,5 +112,6 @@ def _sums_by_vmap(
     of_samples = torch.func.vmap(gradients, in_dims=(None, 0, 0, 0), randomness="error")
     each = torch.func.vmap(of_samples, randomness="error")(dict(stacks), x, y, keys)
     norms = torch.stack([torch.linalg.vector_norm(each[name].flatten(2), dim=2) for name in moving])
-    factors = clip_factors(norms.square().sum(0), mask, clip)
-    return [torch.einsum("bn,bn...->b...", factors, each[name]) for name in moving]
+    squares = norms.square().sum(0)
+    factors = clip_factors(squares, mask, clip)
+    return [torch.einsum("bn,bn...->b...", factors, leave_out_infinite(each[name], squares)) for name in moving]
