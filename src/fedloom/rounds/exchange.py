@@ -46,10 +46,11 @@ def exchange(
     jobs, results, answered = answers(jobs, engine.run(jobs, sent, state.client_states.read(wave.ids)))
     wave = replace(wave, message=run.down_channel.server_view(wave.message))
     need = 0 if wave.optional else run.answers_needed(len(wave.ids))
-    if len(answered) < need:
+    enough = len(answered) >= need
+    exhausted = count_uses(run, state, jobs, results, need if enough else 0, context.round)  # what arrived has left
+    if not enough:
         raise Abandoned(f"{len(answered)} of {len(wave.ids)} clients answered, but {need} are needed")
     asked, wave = len(wave.ids), wave.only(answered)
-    exhausted = count_uses(run, state, jobs, results, need, context.round)
     if exhausted:
         wave = _leave_out(run, engine, wave, exhausted, (need, asked), context.round)
         jobs, results = drop_places(jobs, results, exhausted)

@@ -12,7 +12,7 @@ from fedloom.channel.privacy.client_ledger import LocalLedger
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.site.policy import Refused
 from fedloom.deploy.site.privacy_count import FILE, PrivacyCount
-from support.local_transport import Local, Plan, quick, simulate, tamper_with
+from support.local_transport import Local, Plan, Sent, quick, simulate, tamper_with
 
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -85,6 +85,20 @@ def test_an_answer_that_was_lost_counts_at_its_site(tmp_path):
     deployment.transport.meddle = tamper_with(1, 2, lambda _: None)
     deployment.play()
     assert spent(deployment, "south")["local"] == 3
+
+
+def test_answers_of_a_round_that_was_abandoned_count_at_the_server_and_at_their_sites(tmp_path):
+    deployment, answers = Local(plan(), tmp_path, min_clients=3, retries=1), list[bytes]()
+
+    def lose_first(sent: Sent) -> bytes:
+        answers.append(sent.answer)
+        return sent.answer if len(answers) > 1 else b""
+
+    deployment.transport.meddle = tamper_with(1, 2, lose_first)
+    history = deployment.play()
+    assert len(answers) == 2
+    assert [spent(deployment, name)["local"] for name in deployment.names] == [4, 4, 4]
+    assert history.last("privacy/local_epsilon") == LocalLedger(4.0, 1e-5).epsilon(1, 4)  # of those that arrived twice
 
 
 def test_scores_that_sites_would_send_are_refused_when_a_deployment_is_made():
