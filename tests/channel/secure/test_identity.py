@@ -15,7 +15,7 @@ from fedloom.channel.secure.refusal import RefusedMessage
 from support.secure_sums import fixed_key
 
 KEYS = {client: signing_public(fixed_key(f"identity {client}")) for client in (0, 4, 2**32 - 1)}
-ROUND = RoundKeys(fixed_key("c"), fixed_key("m"), fixed_key("b"))
+ROUND = RoundKeys(fixed_key("c"), fixed_key("m"), fixed_key("b")[:16], fixed_key("b")[16:])
 ADVERTISEMENT = write_advertisement(ROUND, b"terms", 4, fixed_key("identity 4"))
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.channel.secure.messages import check_length, join, listed, part, share_digest
+from fedloom.channel.secure.messages import check_length, join, listed, part, short_digest
 from fedloom.channel.secure.refusal import RefusedMessage
 
 
@@ -43,4 +43,4 @@ def test_many_clients_are_listed_in_short():
 
 
 def test_shares_have_digests_of_their_own():
-    assert share_digest(b"a") != share_digest(b"b")
+    assert short_digest(b"a") != short_digest(b"b")

@@ -60,3 +60,16 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "fedloom.channel.secure.primitives")
     with pytest.raises(FedloomError, match=r"pip install 'fedloom\[secure\]'"):
         __import__("fedloom.channel.secure.primitives")
+
+
+def test_every_point_of_low_order_is_recognised_as_a_weak_key():
+    prime = 2**255 - 19
+    eighth = (
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+    )
+    low = [number.to_bytes(32, "little") for number in (0, 1, prime - 1, prime, prime + 1)]
+    for public in (*low, *map(bytes.fromhex, eighth), b"", bytes(31)):
+        with pytest.raises(ValueError, match="weak"):
+            primitives.check_exchange_key(public)
+    primitives.check_exchange_key(primitives.ExchangeKey(fixed_key("one")).public)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.channel.secure.client import STAGES, SecureClient
+from fedloom.channel.secure.identity import read_advertisement, write_advertisement
 from fedloom.channel.secure.messages import PARCEL
 from fedloom.channel.secure.neighbours import NeighbourPlan
 from fedloom.channel.secure.quantise import Grid
@@ -117,9 +121,10 @@ def test_a_client_whose_message_is_wrong_counts_as_dropped_out_and_is_named():
     assert server.survivors() == [11, 13, 14, 15]
 
 
-def played_to_reveal(made):
+def played_to_reveal(made, *others):
     """A server and what its six clients reveal, with a client that dropped out before it sent its row."""
     server, clients, rows = made.server(), made.clients(), made.rows()
+    clients |= {other.client: other for other in others}
     keys = server.route_advertisements({number: client.advertise() for number, client in clients.items()})
     parcels = server.route_shares({number: clients[number].share(told) for number, told in keys.items()})
     for number, told in parcels.items():
@@ -130,7 +135,7 @@ def played_to_reveal(made):
     return server, {number: clients[number].reveal(told) for number, told in codes.items()}, plain_sum(rows, survivors)
 
 
-@pytest.mark.parametrize("owner", [11, 15])
+@pytest.mark.parametrize("owner", [10, 11, 15])
 def test_a_wrong_share_is_found_and_named_and_the_others_are_used(owner):
     server, revealed, expected = played_to_reveal(parties(6, 0.34))
     share = bytearray(revealed[10][owner])
@@ -155,14 +160,43 @@ def test_a_client_that_revealed_too_little_is_named():
     assert "not revealed a share of each" in server.refused[10]
 
 
-def test_a_client_that_dealt_wrong_shares_of_its_secret_is_named():
+def test_a_client_that_dealt_wrong_shares_of_its_secret_is_named(monkeypatch):
     made = parties(6, 0.34)
-    server, revealed, _ = played_to_reveal(made)
-    other = b"\x07" * 32
-    assert server._keys[11].commitment != other
-    server._keys[11] = server._keys[11].__class__(server._keys[11].cipher, server._keys[11].mask, other)
-    with pytest.raises(Abandoned, match="shares that client 11 has made do not give its secret"):
-        server.unmask(revealed)
+
+    for owner, share in itertools.product((11, 15), (b"\xff" * SHARE, b"\x00" + b"\x55" * (SHARE - 1), bytes(SHARE))):
+        dealer = made.client(owner)
+        monkeypatch.setattr(
+            dealer, "_split", lambda _, to=dealer, one=share: dict.fromkeys((*to.neighbours, to.client), one)
+        )
+        server, revealed, _ = played_to_reveal(made, dealer)
+        with pytest.raises(Abandoned, match=f"shares that client {owner} has made do not give its secret"):
+            server.unmask(revealed)
+
+
+@pytest.mark.parametrize("share", [b"\xff" * SHARE, b"\x00" + b"\x55" * (SHARE - 1)])
+def test_an_own_share_that_is_none_is_named_and_the_sum_goes_on_without_it(share):
+    server, revealed, expected = played_to_reveal(parties(6, 0.34))
+    revealed[12] = {**revealed[12], 12: share}
+    assert (server.unmask(revealed) == expected).all()
+    assert server.refused == {12: "client 12 revealed a wrong share of client 12."}
+
+
+@pytest.mark.parametrize("weak", [bytes(32), b"\x01" + bytes(31)])
+@pytest.mark.parametrize("use", ["cipher", "mask"])
+def test_a_client_with_a_weak_key_is_named_and_the_sum_goes_on_without_it(use, weak):
+    made = parties(6, 0.34)
+
+    class Weak(SecureClient):
+        def advertise(self):
+            keys = read_advertisement(super().advertise(), self.terms.about, self.client, self._roster)
+            return write_advertisement(replace(keys, **{use: weak}), self.terms.about, self.client, self._private)
+
+    server, clients, rows = made.server(), made.clients(), made.rows()
+    clients[12] = Weak(made.terms, 12, fixed_key("identity 12"), made.roster)
+    result = play_sum(server, list(clients.values()), rows)
+    assert result.survivors == [10, 11, 13, 14, 15]
+    assert (result.total == plain_sum(rows, result.survivors)).all()
+    assert server.refused == {12: "client 12 advertised a wrong key: a public key is not one of X25519, or a weak one."}
 
 
 def test_a_confirmation_that_leaves_a_neighbour_out_is_refused_by_name():
@@ -173,10 +207,13 @@ def test_a_confirmation_that_leaves_a_neighbour_out_is_refused_by_name():
     for number, told in parcels.items():
         server.add(number, clients[number].mask(told, rows[number]))
     confirmed = {number: client.confirm(server.survivors()) for number, client in clients.items()}
+    whole = dict(confirmed[10])
     confirmed[10].pop(11)
     codes = server.route_confirmations(confirmed)
     assert sorted(codes) == [11, 12, 13]
     assert "client 10 has not confirmed" in server.refused[10]
+    server.route_confirmations({**confirmed, 10: {peer: code[:-1] for peer, code in whole.items()}})
+    assert "what client 10 confirmed to client 11 has 31 bytes" in server.refused[10]
 
 
 @settings(max_examples=30, deadline=None)

@@ -27,7 +27,7 @@ import numpy as np
 from fedloom.channel.secure import primitives, shamir
 from fedloom.channel.secure.identity import RoundKeys, read_advertisement, write_advertisement
 from fedloom.channel.secure.masks import MaskAdder, pair_key, pair_sign, self_key
-from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, listed, share_digest
+from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, listed, short_digest
 from fedloom.channel.secure.quantise import Words
 from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.terms import SumTerms
@@ -82,17 +82,19 @@ class SecureClient:
         self._stage = STAGES[0]
         self._keys: dict[int, bytes] = {}  # of the neighbours that advertised: the public keys of their masks
         self._pair_keys: dict[int, bytes] = {}  # the keys of what this client and such a neighbour send each other
+        self._seed_shares: dict[int, bytes] = {}  # of the seed of its own mask
         self._shares: dict[int, bytes] = {}  # of the neighbours that shared: both of their shares
-        self._own_share = b""  # of the seed of its own mask
         self._survivors: list[int] = []
 
     @_stage
     def advertise(self) -> bytes:
         """The client's public keys of this sum, signed."""
+        self._seed_shares = self._split("self mask")
         keys = RoundKeys(
             cipher=primitives.ExchangeKey(self._secret("cipher key")).public,
             mask=primitives.ExchangeKey(self._secret("mask key")).public,
-            commitment=primitives.digest(self._secret("self mask")),
+            seed=short_digest(self._secret("self mask")),
+            own_share=short_digest(self._seed_shares[self.client]),
         )
         return write_advertisement(keys, self.terms.about, self.client, self._private)
 
@@ -113,11 +115,10 @@ class SecureClient:
             public = read_advertisement(advertisements[peer], self.terms.about, peer, self._roster)
             self._keys[peer] = public.mask
             self._pair_keys[peer] = self._derive_pair_keys(peer, mine.agree(public.cipher))
-        seeds, keys = self._split("self mask"), self._split("mask key")
-        self._own_share = seeds[self.client]
+        seeds, keys = self._seed_shares, self._split("mask key")
         return {
-            peer: share_digest(seeds[peer])
-            + share_digest(keys[peer])
+            peer: short_digest(seeds[peer])
+            + short_digest(keys[peer])
             + primitives.encrypt(self._pair_key("share", self.client, peer), seeds[peer] + keys[peer], self.terms.about)
             for peer in peers
         }
@@ -191,7 +192,7 @@ class SecureClient:
         shares = {
             peer: both[: shamir.SHARE] if peer in alive else both[shamir.SHARE :] for peer, both in self._shares.items()
         }
-        return {**shares, self.client: self._own_share}
+        return {**shares, self.client: self._seed_shares[self.client]}
 
     def _check_enough(self, peers: Sequence[int] | Mapping[int, bytes], have: str) -> None:
         if len(peers) + 1 < self.terms.threshold:
@@ -217,12 +218,12 @@ class SecureClient:
         return keys[place : place + primitives.KEY]
 
     def _split(self, purpose: str) -> dict[int, bytes]:
-        """The shares of a secret, for the neighbours that advertised and this client: the same whenever it is asked."""
+        """The shares of a secret, for all neighbours and this client: the same whenever it is asked."""
         needed = np.zeros(shamir.randomness_needed(self.terms.threshold), dtype=np.uint8)
         stream = np.empty(len(needed) + 16, dtype=np.uint8)
         primitives.fill_stream(self._secret(f"{purpose} polynomial"), needed, stream)
         randomness = stream[: len(needed)].tobytes()
-        return shamir.split(self._secret(purpose), [*self._keys, self.client], self.terms.threshold, randomness)
+        return shamir.split(self._secret(purpose), [*self.neighbours, self.client], self.terms.threshold, randomness)
 
     def _open(self, peer: int, parcel: bytes) -> bytes:
         """The shares of a neighbour, decrypted."""
@@ -235,7 +236,7 @@ class SecureClient:
             raise RefusedMessage(
                 f"what client {peer} shared with client {self.client} cannot be decrypted: it was changed or swapped."
             )
-        if digests != share_digest(both[: shamir.SHARE]) + share_digest(both[shamir.SHARE :]):
+        if digests != short_digest(both[: shamir.SHARE]) + short_digest(both[shamir.SHARE :]):
             raise RefusedMessage(f"the digests of what client {peer} shared with client {self.client} are wrong.")
         return both
 

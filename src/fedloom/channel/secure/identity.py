@@ -11,10 +11,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fedloom.channel.secure.messages import SHORT_DIGEST
 from fedloom.channel.secure.primitives import KEY, SIGNATURE, is_signed, sign
 from fedloom.channel.secure.refusal import RefusedMessage
 
-ADVERTISEMENT = 3 * KEY + SIGNATURE
+_TEXT = 2 * KEY + 2 * SHORT_DIGEST
+ADVERTISEMENT = _TEXT + SIGNATURE
 """The bytes of an advertisement."""
 
 
@@ -30,12 +32,14 @@ class RoundKeys:
     Args:
         cipher: The public key that shares for this client are encrypted with.
         mask: The public key of the masks that it shares with neighbours.
-        commitment: The digest of the seed of its own mask, to recognise the seed by.
+        seed: The digest of the seed of its own mask, to recognise the seed by.
+        own_share: The digest of its own share of that seed.
     """
 
     cipher: bytes
     mask: bytes
-    commitment: bytes
+    seed: bytes
+    own_share: bytes
 
 
 def write_advertisement(keys: RoundKeys, about: bytes, client: int, private: bytes) -> bytes:
@@ -47,7 +51,7 @@ def write_advertisement(keys: RoundKeys, about: bytes, client: int, private: byt
         client: The number of the client.
         private: Its long-term private key.
     """
-    text = keys.cipher + keys.mask + keys.commitment
+    text = keys.cipher + keys.mask + keys.seed + keys.own_share
     return text + sign(private, _advertisement_text(text, about, client))
 
 
@@ -64,12 +68,13 @@ def read_advertisement(data: bytes, about: bytes, client: int, roster: Mapping[i
         raise RefusedMessage(f"client {client} is not on the roster of known clients.")
     if len(data) != ADVERTISEMENT:
         raise RefusedMessage(f"the advertisement of client {client} has {len(data)} bytes instead of {ADVERTISEMENT}.")
-    text, signature = data[: 3 * KEY], data[3 * KEY :]
+    text, signature = data[:_TEXT], data[_TEXT:]
     if not is_signed(roster[client], _advertisement_text(text, about, client), signature):
         raise RefusedMessage(
             f"the keys of client {client} are not signed by it for this round: they were changed, replayed or invented."
         )
-    return RoundKeys(text[:KEY], text[KEY : 2 * KEY], text[2 * KEY :])
+    digests = text[2 * KEY :]
+    return RoundKeys(text[:KEY], text[KEY : 2 * KEY], digests[:SHORT_DIGEST], digests[SHORT_DIGEST:])
 
 
 def _advertisement_text(keys: bytes, about: bytes, client: int) -> bytes:

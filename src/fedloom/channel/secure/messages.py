@@ -49,13 +49,13 @@ def part(text: bytes) -> dict[int, bytes]:
     return {client: entry[4:] for client, entry in zip(clients, entries, strict=True)}
 
 
-def share_digest(share: bytes) -> bytes:
-    """By what the server recognises a share that it has not seen: shares are too random to be guessed.
+def short_digest(secret: bytes) -> bytes:
+    """By what the server recognises a share or a seed that it has not seen: both are too random to be guessed.
 
     Args:
-        share: The share.
+        secret: The share or the seed.
     """
-    return hashlib.sha256(share).digest()[:SHORT_DIGEST]
+    return hashlib.sha256(secret).digest()[:SHORT_DIGEST]
 
 
 def check_length(message: bytes, length: int, what: str) -> None:

@@ -59,6 +59,17 @@ class ExchangeKey:
             raise ValueError("a public key is not one of X25519, or a weak one") from None
 
 
+def check_exchange_key(public: bytes) -> None:
+    """Raise a ``ValueError`` for a public key that nobody can agree on a secret with.
+
+    Private keys are multiples of 8, so a point of low order gives zero with any of them: one tells for all.
+
+    Args:
+        public: The public half of an X25519 key.
+    """
+    ExchangeKey(bytes(KEY)).agree(public)
+
+
 def derive(secret: bytes, purpose: bytes, length: int = KEY) -> bytes:
     """A key for one purpose.
 

@@ -5,7 +5,8 @@ right counts as one that dropped out, and ``refused`` says why. With too many of
 was learned, and the next one begins anew.
 
 A secret that shares gave back is held against what its client advertised, and each share against the digest that its
-owner sent, so a wrong share is found and named, and the others are used.
+owner sent, so a wrong share is found and named, and the others are used. Whatever clients send, no stage ends in
+another way than these two.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from collections.abc import Collection, Mapping
 from fedloom.channel.secure import primitives, shamir
 from fedloom.channel.secure.identity import RoundKeys, read_advertisement
 from fedloom.channel.secure.masks import MaskAdder, pair_key, pair_sign, self_key
-from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, listed, share_digest
+from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, listed, short_digest
 from fedloom.channel.secure.quantise import Words
 from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.terms import SumTerms
-from fedloom.core.errors import Abandoned
+from fedloom.core.errors import Abandoned, FedloomError
 
 
 class SecureServer:
@@ -49,7 +50,7 @@ class SecureServer:
         for client, message in advertisements.items():
             try:
                 self.terms.check_invited(client)
-                self._keys[client] = read_advertisement(message, self.terms.about, client, self._roster)
+                self._keys[client] = self._read_keys(client, message)
             except RefusedMessage as error:
                 self.refused[client] = str(error)
         self._check_quorum(self._keys, "advertised keys")
@@ -105,10 +106,10 @@ class SecureServer:
         """
         whole = {}
         for sender, codes in confirmations.items():
-            if sender in self._added and set(codes) == set(self._among(sender, self._added)):
-                whole[sender] = codes
-            else:
-                self.refused[sender] = f"client {sender} has not confirmed the survivors to its neighbours among them."
+            try:
+                whole[sender] = self._check_codes(sender, codes)
+            except RefusedMessage as error:
+                self.refused[sender] = str(error)
         self._check_quorum(whole, "confirmed the survivors")
         return {client: {peer: whole[peer][client] for peer in self._among(client, whole)} for client in whole}
 
@@ -119,13 +120,15 @@ class SecureServer:
             revealed: What ``SecureClient.reveal`` answered, by clients' numbers.
         """
         by_owner: dict[int, dict[int, bytes]] = {client: {} for client in self._peers}
+        holders = []
         for holder, shares in revealed.items():
             try:
                 for owner, share in self._check_shares(holder, shares).items():
                     by_owner[owner][holder] = share
+                holders.append(holder)
             except RefusedMessage as error:
                 self.refused[holder] = str(error)
-        self._check_quorum([holder for holder in revealed if holder not in self.refused], "revealed shares")
+        self._check_quorum(holders, "revealed shares")
         if self._total is None:  # the quorum is at least two
             raise AssertionError("a sum without rows")
         total, about = self._total.copy(), self.terms.about
@@ -152,6 +155,16 @@ class SecureServer:
                 f"{self.terms.quorum} (missing: {listed(gone)}{reasons})"
             )
 
+    def _read_keys(self, client: int, message: bytes) -> RoundKeys:
+        """What a client advertised; a key that its neighbours could not use would make them all drop out."""
+        keys = read_advertisement(message, self.terms.about, client, self._roster)
+        try:
+            primitives.check_exchange_key(keys.cipher)
+            primitives.check_exchange_key(keys.mask)
+        except ValueError as error:
+            raise RefusedMessage(f"client {client} advertised a wrong key: {error}.") from None
+        return keys
+
     def _check_parcels(self, owner: int, parcels: Mapping[int, bytes]) -> Mapping[int, bytes]:
         """What a client shared, if it is one parcel for each of its neighbours that advertised."""
         if owner not in self._keys or set(parcels) != set(self._among(owner, self._keys)):
@@ -160,18 +173,30 @@ class SecureServer:
             check_length(parcel, PARCEL, f"what client {owner} shared with client {holder}")
         return parcels
 
+    def _check_codes(self, sender: int, codes: Mapping[int, bytes]) -> Mapping[int, bytes]:
+        """What a client confirmed, if it is one code for each of its neighbours among the survivors."""
+        if sender not in self._added or set(codes) != set(self._among(sender, self._added)):
+            raise RefusedMessage(f"client {sender} has not confirmed the survivors to its neighbours among them.")
+        for receiver, code in codes.items():
+            check_length(code, primitives.KEY, f"what client {sender} confirmed to client {receiver}")
+        return codes
+
     def _check_shares(self, holder: int, shares: Mapping[int, bytes]) -> Mapping[int, bytes]:
         """What a client revealed, if it is one share of each neighbour that shared with it and its own."""
         if holder not in self._added or set(shares) != {holder, *self._peers[holder]}:
             raise RefusedMessage(f"client {holder} has not revealed a share of each of its neighbours.")
         for owner, share in shares.items():
             check_length(share, shamir.SHARE, f"the share of client {owner} that client {holder} revealed")
-            if owner != holder:
-                both = self._digests[owner, holder]
-                expected = both[:SHORT_DIGEST] if owner in self._added else both[SHORT_DIGEST:]
-                if share_digest(share) != expected:
-                    raise RefusedMessage(f"client {holder} revealed a wrong share of client {owner}.")
+            if short_digest(share) != self._digest_of_share(owner, holder):
+                raise RefusedMessage(f"client {holder} revealed a wrong share of client {owner}.")
         return shares
+
+    def _digest_of_share(self, owner: int, holder: int) -> bytes:
+        """What the owner of a secret sent about the share that a holder reveals."""
+        if owner == holder:
+            return self._keys[owner].own_share
+        both = self._digests[owner, holder]
+        return both[:SHORT_DIGEST] if owner in self._added else both[SHORT_DIGEST:]
 
     def _combine(self, client: int, shares: Mapping[int, bytes]) -> bytes:
         """The secret of a client: the seed of its own mask if it survived, and else the key of its pair masks."""
@@ -180,13 +205,16 @@ class SecureServer:
                 f"{len(shares)} shares of client {client} were revealed, and {self.terms.threshold} are needed to "
                 "open the secure sum"
             )
-        secret = shamir.combine(shares, self.terms.threshold)
         keys = self._keys[client]
-        right = (
-            primitives.digest(secret) == keys.commitment
-            if client in self._added
-            else primitives.ExchangeKey(secret).public == keys.mask
-        )
+        try:
+            secret = shamir.combine(shares, self.terms.threshold)
+            right = (
+                short_digest(secret) == keys.seed
+                if client in self._added
+                else primitives.ExchangeKey(secret).public == keys.mask
+            )
+        except (ValueError, FedloomError):  # the digests are right, so the client has made no shares
+            right = False
         if not right:
             raise Abandoned(f"the shares that client {client} has made do not give its secret: leave this client out")
         return secret
