@@ -27,6 +27,7 @@ class Curious(fl.Adversary):
         ({"channel": [PlainSum()], "aggregation": "median"}, "hides single updates, and median needs them"),
         ({"channel": [PlainSum()], "weight_by": "steps"}, "set weight_by to samples or uniform"),
         ({"channel": [PlainSum()], "adversary": Curious()}, "the adversary curious looks at them"),
+        ({"channel": [PlainSum()], "selection": fl.Poisson(0.5)}, "draws fewer of 4 with a probability of 0.31"),
         ({"channel": [PlainSum()], "adversary": "alie"}, "the adversary alie looks at them"),
         ({"channel": [PlainSum()], "selection": fl.Random(number=1)}, "a sum of 1 client hides nothing"),
     ],

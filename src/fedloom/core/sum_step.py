@@ -7,6 +7,7 @@ one process, in a deployment each on its own machine: the stages and their bytes
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -33,6 +34,7 @@ class SumSession:
         turn: How often these clients were already at work in this round.
         ids: The clients that are asked.
         most: The largest weight that a client may have.
+        message: The digest of what all of them start from: one sum is of changes of one model.
     """
 
     run: str
@@ -40,6 +42,7 @@ class SumSession:
     turn: int
     ids: tuple[int, ...]
     most: int
+    message: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,9 @@ class ServerKeys:
 class ClientHalf(Protocol):
     """A client's half of one sum."""
 
+    opening: bytes
+    """What the server learns if the client goes on: whose sum, or which. Empty while that is open."""
+
     def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
         """What the client answers in a stage; a ``FedloomError`` says why it does not.
 
@@ -160,7 +166,7 @@ class SumStep(ChannelStep):
     """The base of steps that let only sums leave. Its settings are its fields."""
 
     least: ClassVar[int] = 2
-    """The fewest clients in a sum: the sum of one is its row."""
+    """The fewest clients in any sum: the sum of one is its row."""
     first_stage: ClassVar[str] = ROWS
     """The name of the stage that a sum begins with."""
 
@@ -255,3 +261,16 @@ class SumStep(ChannelStep):
 def _nobody(*_: object) -> bytes | None:
     """Where clients have no keys of their own."""
     return None
+
+
+def message_digest(tensors: Mapping[str, Tensor]) -> bytes:
+    """The digest of what all clients of a sum get.
+
+    Args:
+        tensors: The tensors of the message that they share.
+    """
+    hashed = hashlib.blake2b(digest_size=32)
+    for name, tensor in sorted(tensors.items()):
+        hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        hashed.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return hashed.digest()

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
-from fedloom.core.errors import Abandoned, Diverged
+from fedloom.core.errors import Abandoned, Diverged, FedloomError
 from fedloom.core.message import Replies, Wave
 from fedloom.core.server_context import ServerContext
 from fedloom.core.sub_models import SubModelDraw
-from fedloom.core.sum_step import SumSession
+from fedloom.core.sum_step import SumSession, message_digest
 from fedloom.rounds.client_privacy import count_uses
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job
@@ -41,14 +42,20 @@ def summed_exchange(
         wave = run.hostile.poison_wave(wave, context)
     samples = participants.federation.train.sizes
     most = sums.most(samples[torch.tensor(wave.ids)])
-    session = SumSession(f"seed {run.setting.seed}", context.round, wave.turn, tuple(wave.ids), most)
+    sent = run.down_channel.encode(wave.message, SubModelDraw(run.setting.seed, context.round, wave.turn, wave.ids))
+    if sent.each:
+        raise FedloomError(
+            f"clients get {next(iter(sent.each))} each of their own, so their changes are not of one model and cannot "
+            f"be added: leave out {type(step).__name__.lower()}."
+        )
+    run_name, start = f"seed {run.setting.seed}", message_digest(sent.shared)
+    session = SumSession(run_name, context.round, wave.turn, tuple(wave.ids), most, start)
     step.check_session(session)
     places = {client: place for place, client in enumerate(wave.ids)}
     jobs = [
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn, session)
         for cohort in cohorts(wave.ids, samples, run.execution)
     ]
-    sent = run.down_channel.encode(wave.message, SubModelDraw(run.setting.seed, context.round, wave.turn, wave.ids))
     ledger.send(replace(wave, message=sent))
     wave = replace(wave, message=run.down_channel.server_view(wave.message))
     summed = engine.sum(jobs, sent, state.client_states.read(wave.ids), step, session)
@@ -66,6 +73,7 @@ def summed_exchange(
     for job, result in zip(jobs, results, strict=True):
         state.client_states.write(job.ids, with_prefix(result, "kept/"))
     decoded = step.decode_total(summed.total, session)
+    _check_weight(decoded.weight, sums.weights(samples[torch.tensor(sorted(included))], most), most)
     tensors = sums.means(decoded, wave.message, most)
     strange = [name for name, rows in tensors.items() if not bool(torch.isfinite(rows).all())]
     if strange:
@@ -85,3 +93,16 @@ def summed_exchange(
         clients=len(participants.clients),
         context=context,
     )
+
+
+def _check_weight(weight: int, announced: Tensor, most: int) -> None:
+    """Give up a sum whose weight cannot be that of its clients: one of them has lied, and nobody sees who.
+
+    A server may count a client with fewer samples than it has, so the weight is at least what it counts.
+    """
+    least, largest = int(announced.sum()), most * len(announced)
+    if not least <= weight <= largest:
+        raise Abandoned(
+            f"the sum of {len(announced)} clients has a weight of {weight:,}, and theirs are between {least:,} and "
+            f"{largest:,}"
+        )

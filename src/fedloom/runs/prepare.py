@@ -223,7 +223,7 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     config.aggregation.check(algorithm, task)
     if config.channel and not algorithm.sends_updates:
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
-    check_sums(config)
+    check_sums(config, task.federation.clients)
     first = cutting_steps(sub_models_of(config, task))
     for number, step in enumerate(config.channel):
         step.check(algorithm, task, (*first, *config.channel[:number]))

@@ -73,7 +73,8 @@ def test_a_run_is_repeated_to_the_byte_though_its_masks_are_not():
     [
         ({"bits": 1}, "2 to 32 bits"),
         ({"limit": 0.0}, "must be a positive number"),
-        ({"dropouts": 0.5}, "it takes more clients than twice the dropouts"),
+        ({"dropouts": 0.5}, "twice the dropouts and the colluders"),
+        ({"least_clients": 1}, "the sum of fewer than 2 hides nothing"),
         ({"dropouts": 1.0}, "it is a share of the clients"),
         ({"colluders": -0.1}, "it is a share of the clients"),
     ],

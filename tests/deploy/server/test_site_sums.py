@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cache
+import json
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from fedloom.channel.secure.secure_sum import SecureSum
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.protocol.sum_requests import STAGE
-from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
+from fedloom.core.sum_step import SumSession
+from fedloom.deploy.protocol.sum_requests import MOST, STAGE
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.site.openings import Openings
 from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -137,3 +142,62 @@ def test_a_site_that_was_restarted_in_a_sum_drops_out_of_it(tmp_path):
     local.transport.meddle = meddle
     history = local.play()
     assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
+
+
+def test_sites_that_were_told_different_weights_or_models_do_not_add_up(tmp_path):
+    """A server that lets one site count and the others not would get the update of that site."""
+    for lie in (MOST, "shared/row"):
+        local = certified(plan(), tmp_path / lie.replace("/", "-"), retries=0)
+        honest = {client: local.transport.sites[client] for client in ALL}
+
+        def tell(data: bytes, client: int, lie: str = lie, honest: dict[int, Any] = honest) -> bytes:
+            request, tensors = unpack(data, SiteRequest, 1 << 40)
+            if client != 0 and lie in tensors and (lie == MOST or request.kind == "update"):
+                tensors[lie] = tensors[lie] * 2**40 if lie == MOST else tensors[lie] - 1e6
+                data = pack(request, tensors)
+            return honest[client](data)
+
+        local.transport.sites = {client: partial(tell, client=client) for client in ALL}
+        with pytest.raises(FedloomError, match="of 3 clients have"):
+            local.play()
+
+
+def test_a_round_is_opened_once_whoever_asks_for_another_sum_of_it(tmp_path):
+    local = certified(plan(), tmp_path)
+    local.play()
+    opened = json.loads((tmp_path / "north" / "opened.json").read_text())
+    assert len(opened) == 2 * 3
+    session = SumSession(local.sites[0].count.run, 2, 0, (0, 2), 500, b"another model")
+    openings = Openings.read(tmp_path / "north")
+    with pytest.raises(FedloomError, match="a sum of round 2 be opened with other sites"):
+        openings.admit(session, b"survivors")
+    openings.admit(replace(session, round=4), b"survivors")  # a later round
+    with pytest.raises(FedloomError, match="of round 4"):  # the same model in another run
+        openings.admit(replace(session, run="another", round=4), b"other survivors")
+    openings.admit(replace(session, run="another", round=4), b"survivors")
+    assert len(Openings.read(tmp_path / "north").opened) == 6 + 3
+
+
+def test_a_site_that_lies_about_its_weight_costs_the_round_and_not_the_model(tmp_path):
+    local = certified(plan(), tmp_path, retries=0)
+    heavy = local.sites[SOUTH].runtime
+    liar = replace(local.sites[SOUTH], runtime=replace(heavy, steps=(Heavy(),)))
+    local.sites[SOUTH] = liar
+    with pytest.raises(FedloomError, match="has a weight of 1,"):
+        local.play()
+
+
+@dataclass(frozen=True)
+class Heavy(SecureSum):
+    """A site that says it has a trillion samples."""
+
+    def code(self, values: torch.Tensor, weights: torch.Tensor, session: Any, random: Any) -> torch.Tensor:
+        return super().code(values, weights * 0 + (1 << 40), session, random)
+
+
+def test_a_site_takes_part_in_no_sum_that_is_smaller_than_its_plan_says(tmp_path):
+    made = Plan.of("fedavg", channel=[{"name": "securesum", "least_clients": 3}])
+    local = certified(made, tmp_path)
+    assert local.play().records[-1]["selected"] == ALL
+    with pytest.raises(FedloomError, match="smaller than least_clients = 3"):
+        local.sites[0]._sums.answer(SumSession("run", 1, 0, (0, 1), 1), "advertise", {})

@@ -40,6 +40,7 @@ class PrivateSum(MaskedSum):
         dropouts: The largest share of a round's clients that may stop answering in it; with more of them the round is
             played again.
         colluders: The largest share that may help the server; their noise does not count.
+        least_clients: The fewest clients that a sum is asked of; a site takes part in no smaller one.
         noise: The deviation of the noise on the sum of the fewest clients, divided by the clip norm.
         clip: The largest norm of all that a client sends, times its weight over the largest weight.
         delta: The probability with which epsilon may not hold.

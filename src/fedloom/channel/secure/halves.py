@@ -71,6 +71,7 @@ class MaskedHalf:
 
     def __init__(self, terms: SumTerms, client: int, keys: SumKeys) -> None:
         self.keys, self.roster = keys, dict[int, bytes]()
+        self.survivors, self.opening = b"", b""
         self.client = SecureClient(terms, client, keys.private, self.roster, os.urandom(32))
 
     def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
@@ -86,9 +87,13 @@ class MaskedHalf:
             survivors = got.get("survivors")
             if survivors is None or survivors.dtype != torch.int64 or survivors.dim() != 1:
                 raise RefusedMessage("the list of survivors is missing.")
-            return {"codes": _letters(join(self.client.confirm(survivors.tolist())))}
+            codes = _letters(join(self.client.confirm(survivors.tolist())))
+            self.survivors = survivors.numpy().tobytes()
+            return {"codes": codes}
         if stage == "reveal":
-            return {"shares": _letters(join(self.client.reveal(part(_bytes(got, "codes")))))}
+            shares = _letters(join(self.client.reveal(part(_bytes(got, "codes")))))
+            self.opening = self.survivors
+            return {"shares": shares}
         raise RefusedMessage(f"a secure sum has no stage {stage[:20]!r}.")
 
 

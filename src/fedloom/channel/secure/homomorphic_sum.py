@@ -133,7 +133,7 @@ class EncryptedHalf:
     """
 
     def __init__(self, site: CkksSite) -> None:
-        self.site, self.width = site, 0
+        self.site, self.width, self.opening = site, 0, b""
 
     def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
         """The client's row, encrypted; then the sum, opened once."""
@@ -146,6 +146,7 @@ class EncryptedHalf:
         exact = (opened / STEP).round() * STEP
         if float(exact[LIMBS]) < CKKS.least:
             raise RefusedMessage(f"this is the sum of {int(exact[LIMBS])} clients, which says too much about one.")
+        self.opening = exact.numpy().tobytes()
         return {"row": exact}
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedloom.channel.secure.quantise import Grid, tensor_of_words, words_of_tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
+from fedloom.core.errors import FedloomError
 from fedloom.core.sum_step import ClientHalf, Decoded, ServerHalf, ServerKeys, SumKeys, SumSession, SumStep, Total
 from fedloom.core.task import Task
 
@@ -37,6 +38,7 @@ class MaskedSum(SumStep):
         dropouts: The largest share of a round's clients that may stop answering in it; with more of them the round is
             played again.
         colluders: The largest share that may help the server.
+        least_clients: The fewest clients that a sum is asked of; a site takes part in no smaller one.
     """
 
     first_stage: ClassVar[str] = "advertise"
@@ -44,10 +46,20 @@ class MaskedSum(SumStep):
     bits: int = 20
     dropouts: float = 1 / 3
     colluders: float = 0.0
+    least_clients: int = 2
 
     def __post_init__(self) -> None:
         self.grid(self.least)
-        self._terms("", 0, tuple(range(1000)), 0)  # refuses impossible shares
+        for name in ("dropouts", "colluders"):
+            if not 0 <= getattr(self, name) < 1:
+                raise FedloomError(f"{name}={getattr(self, name)}: it is a share of the clients, from 0 to below 1.")
+        if not 2 * self.dropouts + self.colluders < 1:
+            raise FedloomError(
+                f"dropouts={self.dropouts:g}, colluders={self.colluders:g}: twice the dropouts and the colluders must "
+                "be fewer than all clients, or a server could open single updates."
+            )
+        if self.least_clients < self.least:
+            raise FedloomError(f"least_clients={self.least_clients}: the sum of fewer than {self.least} hides nothing.")
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse also what the grid cannot hold."""
@@ -55,8 +67,13 @@ class MaskedSum(SumStep):
         self.grid(task.federation.clients)
 
     def check_session(self, session: SumSession) -> None:
-        """Refuse also clients of which too many may drop out or collude."""
+        """Refuse also too few clients, and those of which too many may drop out or collude."""
         super().check_session(session)
+        if len(session.ids) < self.least_clients:
+            raise FedloomError(
+                f"a sum of {len(session.ids)} clients is smaller than least_clients = {self.least_clients}: let more "
+                "take part in a round."
+            )
         self.terms(session)
 
     def grid(self, clients: int) -> Grid:
@@ -87,7 +104,9 @@ class MaskedSum(SumStep):
         Args:
             session: What is known of it.
         """
-        return self._terms(session.run, session.round, tuple(sorted(session.ids)), session.turn)
+        # A server that told clients different weights or models would get a sum in which only one of them counts.
+        agreed = f"{session.run} {session.most} {session.message.hex()}"
+        return self._terms(agreed, session.round, tuple(sorted(session.ids)), session.turn)
 
     def _terms(self, run: str, number: int, invited: tuple[int, ...], turn: int) -> SumTerms:
         from fedloom.channel.secure.terms import SumTerms
@@ -129,6 +148,7 @@ class SecureSum(MaskedSum):
         dropouts: The largest share of a round's clients that may stop answering in it; with more of them the round is
             played again.
         colluders: The largest share that may help the server.
+        least_clients: The fewest clients that a sum is asked of; a site takes part in no smaller one.
         limit: The largest magnitude of a number in an update; an update beyond it is made smaller as a whole, and the
             record says how many were.
     """

@@ -24,7 +24,7 @@ class SumTerms:
         invited: The numbers of the clients that were asked.
         dropouts: The largest share of them that may drop out, at any stage.
         colluders: The largest share of them that may help the server.
-        attempt: Counts the sums of the round: a round that is tried again, and each wave, has another number.
+        attempt: Counts the waves of the round. A round that is tried again has new keys, and the same terms.
     """
 
     run: str

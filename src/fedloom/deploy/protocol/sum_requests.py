@@ -13,7 +13,7 @@ from fedloom.core.nested_keys import select_prefix
 from fedloom.core.sum_step import SumSession
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteRequest
 
-IDS, MOST, STAGE, GOT = "sum/ids", "sum/most", "sum/stage", "got/"
+IDS, MOST, START, STAGE, GOT = "sum/ids", "sum/most", "sum/message", "sum/stage", "got/"
 
 
 def sum_tensors(session: SumSession, stage: str, got: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -25,8 +25,9 @@ def sum_tensors(session: SumSession, stage: str, got: Mapping[str, Tensor]) -> d
         got: What the client gets in it.
     """
     named = {f"{GOT}{name}": tensor for name, tensor in got.items()}
-    letters = torch.tensor(list(stage.encode()), dtype=torch.uint8)
-    return {IDS: torch.tensor(session.ids), MOST: torch.tensor(session.most), STAGE: letters, **named}
+    letters, start = (torch.tensor(list(text), dtype=torch.uint8) for text in (stage.encode(), session.message))
+    about = {IDS: torch.tensor(session.ids), MOST: torch.tensor(session.most), START: start, STAGE: letters}
+    return about | named
 
 
 def read_sum(request: SiteRequest, tensors: Mapping[str, Tensor]) -> tuple[SumSession, str, dict[str, Tensor]]:
@@ -40,8 +41,9 @@ def read_sum(request: SiteRequest, tensors: Mapping[str, Tensor]) -> tuple[SumSe
         ids, most = tensors[IDS], tensors[MOST]
         if ids.dtype != torch.int64 or ids.dim() != 1 or most.dtype != torch.int64 or int(most) < 1:
             raise ValueError("other numbers are expected")
-        stage = bytes(tensors[STAGE].tolist()).decode("ascii")
+        start, stage = (bytes(tensors[name].tolist()) for name in (START, STAGE))
+        name = stage.decode("ascii")
     except (KeyError, ValueError, TypeError, RuntimeError):
         raise RejectedMessage("it says nothing valid about the sum that it belongs to") from None
-    session = SumSession(request.run, request.round, request.turn, tuple(ids.tolist()), int(most))
-    return session, stage, select_prefix(tensors, GOT)
+    session = SumSession(request.run, request.round, request.turn, tuple(ids.tolist()), int(most), start)
+    return session, name, select_prefix(tensors, GOT)

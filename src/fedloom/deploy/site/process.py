@@ -27,6 +27,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.nested_keys import select_prefix
+from fedloom.core.sum_step import message_digest
 from fedloom.core.threads import single_thread
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower.site_transport import SiteTransport
@@ -36,6 +37,7 @@ from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.sum_requests import read_sum
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
+from fedloom.deploy.site.openings import Openings
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
 from fedloom.deploy.site.privacy_count import PrivacyCount
 from fedloom.deploy.site.request_count import RequestCount, plan_of
@@ -116,7 +118,8 @@ class SiteProcess:
         step = self.runtime.sum_step
         if step is None:
             raise RejectedMessage("it belongs to a sum, and the run of this site has none")
-        return SiteSums(step, self.client, site_keys(self.folder, self.blueprint.sites))
+        keys = site_keys(self.folder, self.blueprint.sites)
+        return SiteSums(step, self.client, keys, Openings.read(self.folder))
 
     @property
     def client(self) -> int:
@@ -245,12 +248,16 @@ class SiteProcess:
 
     def _train(self, request: SiteRequest, message: Message, kept: Tensors, tensors: Tensors) -> Tensors:
         self.states.discard_all_but(request.base, request.state)
+        if request.measure and self.privacy.ledgers:
+            raise Refused("scores of models have no noise, and this run is private")
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
         if self.runtime.sum_step is None:
             result = self._do(job, request, message, kept)
             self.privacy.spend(int(result["steps"]))
         else:
             session, stage, got = read_sum(request, tensors)
+            if message.each or message_digest(message.shared) != session.message:
+                raise Refused("its model is not the one that all sites of the sum were told")
             result = self._do(replace(job, session=session), request, message, kept)
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")

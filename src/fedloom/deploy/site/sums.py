@@ -1,7 +1,7 @@
 """The site's half of sums: it lives in the site's memory from the first stage of a sum to its last.
 
 A site that was restarted in between has forgotten it and drops out of this sum; of two sums of one round only the later
-one goes on.
+one goes on, and only if none was opened: two sums that differ in one site would tell what this site sent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.sum_step import ROWS, ClientHalf, SumKeys, SumSession, SumStep
 from fedloom.deploy.protocol.wire import RejectedMessage
+from fedloom.deploy.site.openings import Openings
 
 
 class SiteSums:
@@ -22,10 +23,11 @@ class SiteSums:
         step: How sums are hidden.
         client: The site's client number.
         keys: The site's keys.
+        openings: The sums that the site has let the server open.
     """
 
-    def __init__(self, step: SumStep, client: int, keys: SumKeys) -> None:
-        self.step, self.client, self.keys = step, client, keys
+    def __init__(self, step: SumStep, client: int, keys: SumKeys, openings: Openings) -> None:
+        self.step, self.client, self.keys, self.openings = step, client, keys, openings
         self.session: SumSession | None = None
         self.half: ClientHalf | None = None
 
@@ -45,7 +47,11 @@ class SiteSums:
         if (stage == ROWS) != (row is not None):
             raise RejectedMessage("a row of the sum is asked for without an update")
         if stage == self.step.first_stage:
+            self.step.check_session(session)
             self.session, self.half = session, self.step.client_half(session, self.client, self.keys)
         if self.half is None or session != self.session:
             raise FedloomError("the site knows nothing of this sum (it was restarted, or another sum has begun)")
-        return self.half.answer(stage, got, row)
+        answer = self.half.answer(stage, got, row)
+        if self.half.opening:
+            self.openings.admit(session, self.half.opening)
+        return answer
