@@ -15,9 +15,15 @@ from fedloom.deploy.site.process import SiteProcess
 from support.command_line import output
 from support.local_transport import blueprint
 
+PRIVATE: dict[str, dict[str, Any]] = {
+    "localnoise": {"channel": [{"name": "localnoise", "noise": 4.0}]},
+    "privatesum": {"channel": [{"name": "privatesum", "noise": 4.0}]},
+    "sample_privacy": {"sample_privacy": {"noise": 1.0}},
+}
 
-def site_folder(folder: Path, spec: str = "scaffold", **policy: Any) -> Path:
-    blueprint(spec).save(folder, server=False)
+
+def site_folder(folder: Path, spec: str = "scaffold", run: dict[str, Any] | None = None, **policy: Any) -> Path:
+    blueprint(spec, **run or {}).save(folder, server=False)
     data = SiteData(rehearsal=True)
     settings = SiteSettings(name="south", client=1, data=data, policy=PolicySettings(**policy))
     (folder / "site.toml").write_bytes(to_toml(settings))
@@ -38,6 +44,16 @@ def test_a_sites_folder_is_explained_with_its_policy(tmp_path):
         assert f"  {'refuses' if site.policy.forbids(kind) else 'allows '} {words}" in text
     assert "  lets go change (" in text
     assert "  keeps   c_change (" in text or "may not leave" in text
+    assert "sends NaN instead of the scores" in text
+
+
+@pytest.mark.parametrize("run", PRIVATE.values(), ids=PRIVATE)
+def test_a_private_run_is_explained_without_scores(tmp_path, run):
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    text = explain_path(site_folder(tmp_path, "fedavg", run, model=True))
+    for kind in ("ask", "score", "global", "judge", "model"):
+        assert f"  refuses {REQUESTS[kind]}: scores and models of its own have no noise" in text
+    assert f"  allows  {REQUESTS['update']}" in text
     assert "sends NaN instead of the scores" in text
 
 

@@ -89,7 +89,7 @@ def policy_lines(policy: Policy, run: Explanation) -> list[str]:
         reason = policy.forbids_tensor(name)
         what = f"{name} ({_shape(tensor)} numbers at most)"
         lines.append(f"  {'keeps  ' if reason else 'lets go'} {what}{f': {reason}' if reason else ''}")
-    if not policy.settings.evaluation:
+    if policy.withholds_scores:
         lines.append("  sends NaN instead of the scores that go with an update")
     return [*lines, "  What it refuses is written to policy.jsonl, and the server gets the reason."]
 

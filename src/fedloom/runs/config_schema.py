@@ -111,6 +111,11 @@ class RunConfig(Strict):
     """A run's folder, a saved model's, or a .safetensors file: the initial model, instead of a random one."""
     made_by: dict[str, str] = {}
 
+    @property
+    def clients_add_noise(self) -> bool:
+        """Whether clients protect what they send by noise of their own."""
+        return self.sample_privacy is not None or any(step.covers_replies for step in self.channel)
+
     def check(self) -> RunConfig:
         """The same config; an impossible value is an error."""
         for name in ("rounds", "workers", "checkpoint_every"):

@@ -133,6 +133,26 @@ def test_scores_that_go_with_an_update_are_withheld_and_the_update_is_not(tmp_pa
     assert found.keys() == usual.keys()
 
 
+NOISE = {"name": "localnoise", "noise": 4.0, "clip": 0.5, "seeded": True}
+PRIVATE = {"localnoise": {"channel": [NOISE]}, "sample_privacy": {"sample_privacy": {"noise": 1.0, "seeded": True}}}
+
+
+@pytest.mark.parametrize("settings", PRIVATE.values(), ids=PRIVATE)
+def test_what_has_no_noise_does_not_leave_a_private_run(tmp_path, settings):
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    local = Local(Plan.of("fedavg", **settings), tmp_path)
+    local.policy = PolicySettings(model=True)
+    site = local.site(1)
+    for kind in ("ask", "score", "judge", "model"):
+        assert "have no noise, and this run is private" in ask(site, kind)[0].error
+    assert site.policy.forbids("finish") == ""
+    answer, found = ask(site, "update", measure=True)  # an honest server does not ask for scores with it
+    assert answer.error == ""
+    measured = [name for name in found if name.startswith(("received/", "trained/"))]
+    assert measured
+    assert all(found[name].isnan().all() for name in measured)
+
+
 # -- what the client half itself would send
 
 

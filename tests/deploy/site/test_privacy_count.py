@@ -50,14 +50,6 @@ def test_a_damaged_count_is_one_sentence(tmp_path, content):
     assert PrivacyCount.read(tmp_path, {}, 50).uses == {}  # a run without noise does not care
 
 
-def test_scores_and_models_do_not_leave_a_private_run(tmp_path):
-    private, plain = PrivacyCount.read(tmp_path, {"local": LEDGER}, 50), PrivacyCount.read(tmp_path, {}, 50)
-    for kind in ("ask", "score", "judge", "model"):
-        assert "no noise" in private.forbids(kind)
-        assert plain.forbids(kind) == ""
-    assert private.forbids("update") == private.forbids("finish") == ""
-
-
 def test_a_deployed_private_run_is_the_simulated_one_and_sites_count_what_they_sent(tmp_path):
     deployment, simulated = Local(plan(), tmp_path), simulate(plan())
     history = deployment.play()

@@ -22,7 +22,7 @@ ROUNDS = 3
 
 
 def policy_of(**settings: Any) -> Policy:
-    return Policy(PolicySettings(**settings), "d", "fedavg on digits", "fedavg", FedAvg.sends, (), ROUNDS, 10)
+    return Policy(PolicySettings(**settings), "d", "fedavg on digits", "fedavg", FedAvg.sends, (), ROUNDS, 10, False)
 
 
 class Site:

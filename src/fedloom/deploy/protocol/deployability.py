@@ -33,7 +33,7 @@ def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites:
         raise FedloomError(
             "early_stopping goes back to an earlier round, but sites keep the state of the last one: leave it out."
         )
-    if config.sample_privacy is not None or any(step.covers_replies for step in config.channel):
+    if config.clients_add_noise:
         refuse_scores(config)
     twice = [name for name in sites if list(sites).count(name) > 1]
     if twice:

@@ -65,6 +65,7 @@ class Policy:
         steps: The steps of the run's channel.
         run_rounds: How many rounds the run has.
         width: How many numbers the model has.
+        private: Whether the site adds noise to what it sends: then nothing leaves that has none.
     """
 
     settings: PolicySettings
@@ -75,6 +76,7 @@ class Policy:
     steps: tuple[ChannelStep, ...]
     run_rounds: int
     width: int
+    private: bool
 
     @staticmethod
     def of(site: SiteSettings, blueprint: Blueprint, runtime: ClientRuntime) -> Policy:
@@ -93,8 +95,8 @@ class Policy:
             _declarations_of(name, {method: sends}, f"methods of {where}")
         for step in settings.channel or ():
             _check_step(step, runtime.steps, where)
-        rounds, width = blueprint.config.rounds, len(blueprint.initial)
-        return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width)
+        rounds, width, private = blueprint.config.rounds, len(blueprint.initial), blueprint.config.clients_add_noise
+        return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width, private)
 
     @property
     def rounds(self) -> int:
@@ -136,7 +138,14 @@ class Policy:
             return "scores on its data may not leave (evaluation = false)"
         if kind == "model" and not self.settings.model:
             return "the model that it predicts with may not leave (model = false)"
+        if kind in (*EVALUATIONS, "model") and self.private:
+            return "scores and models of its own have no noise, and this run is private"
         return ""
+
+    @property
+    def withholds_scores(self) -> bool:
+        """Whether the scores that go with an update stay here, and NaN leaves instead."""
+        return self.private or not self.settings.evaluation
 
     def forbids_tensor(self, name: str) -> str:
         """Why a tensor of an update may not leave; empty if it may.
@@ -175,7 +184,7 @@ class Policy:
             most = self.width if form is None else math.prod(form[name][1])
             if tensor.numel() > most:
                 raise Refused(f"'{name}' has {tensor.numel():,} numbers, and {most:,} are expected")
-        if self.settings.evaluation:
+        if not self.withholds_scores:
             return dict(tensors)
         return {name: _unknown(tensor) if name.startswith(MEASURED) else tensor for name, tensor in tensors.items()}
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from fedloom.core.errors import FedloomError
 from fedloom.core.json_text import parse_json
 from fedloom.core.privacy import ClientPrivacy
-from fedloom.deploy.protocol.wire import RequestKind
-from fedloom.deploy.site.policy import EVALUATIONS, Refused
+from fedloom.deploy.site.policy import Refused
 from fedloom.runs.folder.atomic_write import write_atomic
 
 FILE = "spent.json"
@@ -57,16 +56,6 @@ class PrivacyCount:
                 f"{path} is damaged, so it is not known what this site has spent of its privacy: restore it."
             ) from None
         return PrivacyCount(path, ledgers, samples, uses)
-
-    def forbids(self, kind: RequestKind) -> str:
-        """Why a kind of request is refused in a private run; empty if it is not.
-
-        Args:
-            kind: The kind.
-        """
-        if self.ledgers and kind in (*EVALUATIONS, "model"):
-            return "scores and models of its own have no noise, and this run is private"
-        return ""
 
     def spend(self, steps: int) -> None:
         """Count an answer before it leaves; one that would exceed the budget is refused.
