@@ -65,7 +65,7 @@ THREATS = (
     *(Threat("alie", share) for share in SHARES),
     Threat("alie", 0.2, 1.5),
 )
-"""The last goes farther than the paper's formula allows: 1.5 standard deviations, as in its experiment on MNIST."""
+"""The last goes farther than the paper's formula allows: 1.5 standard deviations."""
 
 
 @dataclass(frozen=True)

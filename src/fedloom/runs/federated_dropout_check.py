@@ -74,6 +74,13 @@ def check_federated_dropout(config: RunConfig, algorithm: Algorithm) -> None:
             f"{summed[0]} adds rows of one model, and with federated_dropout each client sends other columns of it: "
             "leave out one of the two."
         )
+    for step in config.channel:
+        if step.covers_replies or getattr(step, "error_feedback", False):
+            what = "adds noise to whole updates" if step.covers_replies else "keeps what it did not send by position"
+            raise FedloomError(
+                f"{type(step).__name__.lower()} {what}, and with federated_dropout a client trains other weights in "
+                "every round: leave out one of the two, or the step's error feedback."
+            )
     quiet = [type(step).__name__.lower() for step in config.channel if step.may_be_silent]
     if quiet:
         raise FedloomError(

@@ -20,12 +20,10 @@ from torch import Tensor
 
 from fedloom.channel.compression.arrival_check import check_rows
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
+from fedloom.core.downlink import TYPES
 from fedloom.core.errors import FedloomError
 
 log = logging.getLogger("fedloom")
-
-TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
-"""The types of numbers with 16 bits."""
 
 
 @dataclass(frozen=True)
