@@ -58,26 +58,62 @@ def test_a_client_opens_nothing_before_its_row_nothing_twice_and_no_single_row()
         half.answer("open", {"total": alone}, None)
 
 
-def test_clients_that_open_other_numbers_are_outvoted_or_the_sum_is_given_up():
-    server_keys, keys = CODE.simulate_keys(SESSION.ids)
+@pytest.fixture(scope="module")
+def keys():
+    return CODE.simulate_keys(SESSION.ids)
+
+
+def play_with(keys, change, stage_name):
+    """The sum when a function has changed what clients answered in one stage."""
+    server_keys, own = keys
     coded = dict(zip(SESSION.ids, rows(), strict=True))
-
-    def play(liars):
-        halves = {client: CODE.client_half(SESSION, client, keys[client]) for client in SESSION.ids}
-        server = CODE.server_half(SESSION, server_keys)
+    halves = {client: CODE.client_half(SESSION, client, own[client]) for client in SESSION.ids}
+    server = CODE.server_half(SESSION, server_keys)
+    try:
         stage = next(server)
-        stage = server.send({client: halves[client].answer(stage.name, {}, coded[client]) for client in stage.each})
-        opened = {client: halves[client].answer(stage.name, got, None) for client, got in stage.each.items()}
-        for client in liars:
-            opened[client] = {"row": opened[client]["row"] + client}
-        try:
-            server.send(opened)
-        except StopIteration as end:
-            return end.value
+        while True:
+            row = coded if stage.name == ROWS else {}
+            answers = {
+                client: halves[client].answer(stage.name, got, row.get(client)) for client, got in stage.each.items()
+            }
+            stage = server.send(change(answers) if stage.name == stage_name else answers)
+    except StopIteration as end:
+        return end.value
 
-    assert torch.equal(play([5]).row, torch.stack(list(coded.values())).sum(0))
-    with pytest.raises(Abandoned, match="not most of them to the same numbers"):
-        play([5, 8])
+
+def test_clients_that_open_other_numbers_are_outvoted_or_the_sum_is_given_up(keys):
+    def lie(*liars):
+        return lambda opened: opened | {client: {"row": opened[client]["row"] + client} for client in liars}
+
+    assert torch.equal(play_with(keys, lie(5), "open").row, rows().sum(0))
+    with pytest.raises(Abandoned, match="most of them to the same numbers"):
+        play_with(keys, lie(5, 8), "open")
+
+
+MALFORMED = [
+    {},
+    {"row": torch.zeros(3, dtype=torch.float64)},
+    {"row": torch.zeros(0, dtype=torch.float64)},
+    {"row": torch.zeros(5000 + HEAD)},
+    {"row": torch.zeros(2, 5000 + HEAD, dtype=torch.float64)},
+    {"row": torch.full((5000 + HEAD,), torch.nan, dtype=torch.float64)},
+    {"row": torch.zeros(50, dtype=torch.uint8)},
+    {"row": torch.zeros(131_224, dtype=torch.uint8)},
+    {"row": torch.zeros(5, dtype=torch.bfloat16)},
+]
+
+
+@pytest.mark.parametrize("wrong", MALFORMED, ids=lambda answer: " ".join(str(row.shape) for row in answer.values()))
+def test_a_malformed_answer_counts_as_none(keys, wrong):
+    total = play_with(keys, lambda opened: {**opened, 3: wrong}, "open")
+    assert torch.equal(total.row, rows().sum(0))
+    with pytest.raises(Abandoned, match="1 clients opened the sum, and at least 2 must"):
+        play_with(keys, lambda opened: {**opened, 3: wrong, 5: wrong}, "open")
+    with pytest.raises(Abandoned, match="0 clients opened the sum"):
+        play_with(keys, lambda _: {3: wrong}, "open")
+    total = play_with(keys, lambda sent: {**sent, 3: wrong}, ROWS)
+    assert total.ids == (5, 8)
+    assert torch.equal(total.row, rows()[1:].sum(0))
 
 
 def test_a_sum_with_other_clients_than_it_says_is_given_up():

@@ -5,7 +5,9 @@ A client whose message cannot be read has dropped out; the protocol says whether
 
 from __future__ import annotations
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Mapping
 
 import torch
@@ -14,11 +16,14 @@ from torch import Tensor
 from fedloom.channel.secure.client import SecureClient
 from fedloom.channel.secure.introductions import join_introductions, part_introductions
 from fedloom.channel.secure.messages import join, part
-from fedloom.channel.secure.quantise import tensor_of_words, words_of_tensor
+from fedloom.channel.secure.quantise import Words, tensor_of_words, words_of_tensor
 from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.server import SecureServer
 from fedloom.channel.secure.terms import SumTerms
+from fedloom.core.errors import FedloomError
 from fedloom.core.sum_step import ROWS, ServerHalf, ServerKeys, SumKeys, SumStage, Total
+
+log = logging.getLogger("fedloom")
 
 Answers = Mapping[int, Mapping[str, Tensor]]
 
@@ -49,14 +54,16 @@ def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
     )
     routed = server.route_shares(_part_all(answers, "shares", server))
     answers = yield SumStage(ROWS, {client: {"shares": _letters(join(own))} for client, own in routed.items()})
-    for client in sorted(answers):
-        server.add(client, words_of_tensor(answers[client]["row"]))
+    for client, words in _rows(answers, server).items():
+        server.add(client, words)
     survivors = server.survivors()
     told = torch.tensor(survivors)
     answers = yield SumStage("confirm", {client: {"survivors": told} for client in survivors})
     routed = server.route_confirmations(_part_all(answers, "codes", server))
     answers = yield SumStage("reveal", {client: {"codes": _letters(join(own))} for client, own in routed.items()})
     row = server.unmask(_part_all(answers, "shares", server))
+    for reason in server.refused.values():
+        log.warning("a secure sum goes on without a message: %s", reason)
     return Total(tensor_of_words(row), tuple(survivors))
 
 
@@ -119,6 +126,21 @@ def _read_all(answers: Answers, name: str, server: SecureServer) -> dict[int, by
         except RefusedMessage as error:
             server.refused[client] = f"client {client}: {error}"
     return found
+
+
+def _rows(answers: Answers, server: SecureServer) -> dict[int, Words]:
+    """Clients' rows; those of the form that most have come first, since a sum has the form of its first row."""
+    rows = {}
+    for client, answer in answers.items():
+        try:
+            rows[client] = words_of_tensor(answer["row"])
+        except KeyError:
+            server.refused[client] = f"client {client} sent no row."
+        except FedloomError as error:
+            server.refused[client] = f"client {client}: {error}"
+    forms = {client: (str(row.dtype), len(row)) for client, row in rows.items()}
+    counts = Counter(forms.values())
+    return {client: rows[client] for client in sorted(rows, key=lambda one: (-counts[forms[one]], one))}
 
 
 def _part_all(answers: Answers, name: str, server: SecureServer) -> dict[int, dict[int, bytes]]:

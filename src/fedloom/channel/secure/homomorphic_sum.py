@@ -25,6 +25,7 @@ from fedloom.channel.secure.ckks import (
     TEXT_BYTES,
     CkksAdder,
     CkksSite,
+    Encrypted,
     encrypted_bytes,
     load_library,
     make_keys,
@@ -48,6 +49,8 @@ from fedloom.core.sum_step import (
 from fedloom.core.task import Task
 
 log = logging.getLogger("fedloom")
+
+Answers = Mapping[int, Mapping[str, Tensor]]
 
 STEP = 2.0**-17
 """The distance of two numbers; far above the noise of the encryption."""
@@ -101,9 +104,8 @@ class CKKS(SumStep):
         answers = yield SumStage(ROWS, {client: {} for client in session.ids})
         adder: CkksAdder | None = None
         added: list[int] = []
-        for client in sorted(answers):
-            row = answers[client]["row"].numpy()
-            adder = adder or CkksAdder(keys.public, row.size // TEXT_BYTES * SLOTS)
+        for client, row in _encrypted_rows(answers).items():
+            adder = adder or CkksAdder(keys.public, len(row) // TEXT_BYTES * SLOTS)
             try:
                 adder.add(row)
             except RefusedMessage as error:  # it has dropped out
@@ -114,7 +116,7 @@ class CKKS(SumStep):
             raise Abandoned(f"{len(added)} clients sent their rows, and a homomorphic sum needs {self.least}")
         total = torch.from_numpy(adder.total())
         answers = yield SumStage("open", {client: {"total": total} for client in added})
-        return Total(_agreed(answers), tuple(added))
+        return Total(_majority_row(answers, len(total), self.least), tuple(sorted(added)))
 
     def client_half(self, session: SumSession, client: int, keys: SumKeys) -> ClientHalf:
         """A client's half: it encrypts its row and opens the sum."""
@@ -150,11 +152,34 @@ class EncryptedHalf:
         return {"row": exact}
 
 
-def _agreed(answers: Mapping[int, Mapping[str, Tensor]]) -> Tensor:
-    """The sum as most clients opened it; they all have the same key, so whoever differs is wrong."""
-    rows = {client: answer["row"] for client, answer in answers.items() if "row" in answer}
-    texts = Counter(row.numpy().tobytes() for row in rows.values() if row.dtype == torch.float64 and row.dim() == 1)
-    for text, number in texts.most_common(1):
-        if 2 * number > len(answers):
-            return next(row for row in rows.values() if row.dtype == torch.float64 and row.numpy().tobytes() == text)
-    raise Abandoned(f"{len(answers)} clients opened the sum, and not most of them to the same numbers")
+def _rows(answers: Answers, dtype: torch.dtype) -> dict[int, Tensor]:
+    """The rows of those who sent one of a type, by client; whoever did not has dropped out."""
+    rows = {client: answer["row"] for client, answer in sorted(answers.items()) if "row" in answer}
+    return {client: row for client, row in rows.items() if row.dtype == dtype and row.dim() == 1}
+
+
+def _encrypted_rows(answers: Answers) -> dict[int, Encrypted]:
+    """Clients' rows; those of the length that most have come first, since a sum has the form of its first row."""
+    rows = _rows(answers, torch.uint8)
+    lengths = Counter(len(row) for row in rows.values())
+    return {client: rows[client].numpy() for client in sorted(rows, key=lambda one: (-lengths[len(rows[one])], one))}
+
+
+def _majority_row(answers: Answers, encrypted: int, least: int) -> Tensor:
+    """The sum as most clients opened it: they all have the same key, so whoever differs is wrong.
+
+    Args:
+        answers: What clients answered; what cannot be the sum counts as no answer.
+        encrypted: The bytes of the encrypted sum.
+        least: The fewest answers.
+    """
+    rows = [
+        row + 0.0  # no zero has a sign
+        for row in _rows(answers, torch.float64).values()
+        if len(row) >= HEAD and encrypted_bytes(len(row)) == encrypted and bool(row.isfinite().all())
+    ]
+    texts = [row.numpy().tobytes() for row in rows]
+    for text, number in Counter(texts).most_common(1):
+        if len(rows) >= least and 2 * number > len(rows):
+            return rows[texts.index(text)]
+    raise Abandoned(f"{len(rows)} clients opened the sum, and at least {least} must, most of them to the same numbers")
