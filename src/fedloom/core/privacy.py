@@ -54,6 +54,13 @@ class ClientPrivacy(Protocol):
             steps: How many gradient steps it made.
         """
 
+    def mechanism(self, samples: int) -> str:
+        """What one use costs depends on, as a text: uses may be added up only where it is the same.
+
+        Args:
+            samples: How many training samples the client has.
+        """
+
     def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
         """The largest epsilon of any client.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 
-from fedloom.channel.privacy.client_ledger import LocalLedger
+from fedloom.channel.privacy.client_ledger import LocalLedger, SampleLedger, SumLedger
+from fedloom.channel.privacy.private_sum import PrivateSum
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.site.policy import Refused
 from fedloom.deploy.site.privacy_count import FILE, PrivacyCount
@@ -26,23 +28,58 @@ def plan(**changes: float) -> Plan:
     return Plan.of("fedavg", channel=[{**NOISE, **changes}], sample_privacy={"noise": 1.0, "seeded": True})
 
 
-def spent(deployment: Local, site: str) -> dict[str, int]:
-    return json.loads((deployment.folder / site / FILE).read_bytes())
+def spent(folder: Path) -> dict[str, int]:
+    return {name: one["uses"] for name, one in json.loads((folder / FILE).read_bytes()).items()}
 
 
 def test_an_answer_over_the_budget_is_not_sent_also_after_a_restart(tmp_path):
     for used in (1, 2, 3):
         count = PrivacyCount.read(tmp_path, {"local": LEDGER}, 50)
         count.spend(7)
-        assert json.loads((tmp_path / FILE).read_bytes()) == {"local": used}
+        assert spent(tmp_path) == {"local": used}
     with pytest.raises(Refused, match="budget"):
         count.spend(7)
     with pytest.raises(Refused, match="budget"):
         PrivacyCount.read(tmp_path, {"local": LEDGER}, 50).spend(7)
-    assert json.loads((tmp_path / FILE).read_bytes()) == {"local": 3}  # what does not leave costs nothing
+    assert spent(tmp_path) == {"local": 3}  # what does not leave costs nothing
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"local": "x"}'])
+def test_uses_that_cost_something_else_are_not_added_up(tmp_path):
+    """Eight uses at noise 1 and one at noise 20 are not nine at noise 20."""
+    PrivacyCount.read(tmp_path, {"local": LocalLedger(1.0, 1e-5)}, 50).spend(7)
+    before = (tmp_path / FILE).read_bytes()
+    for other in (
+        {"local": LocalLedger(20.0, 1e-5)},
+        {"local": LocalLedger(1.0, 1e-5, mechanisms=2)},
+        {"local": LocalLedger(1.0, 1e-5), "sample": SampleLedger(1.0, 1e-5, 10)},
+        {"sample": SampleLedger(1.0, 1e-5, 10)},
+    ):
+        with pytest.raises(FedloomError, match=r"spent with localnoise.noise 1.0 on 1 tensors, .* or use a new folder"):
+            PrivacyCount.read(tmp_path, other, 50)
+    assert (tmp_path / FILE).read_bytes() == before
+    same = PrivacyCount.read(tmp_path, {"local": LocalLedger(1.0, 1e-6, budget=99.0)}, 70)
+    assert same.uses == {"local": 1}  # what is left, and at which delta, is not what it cost
+
+
+def test_samples_drawn_at_another_rate_cost_something_else(tmp_path):
+    PrivacyCount.read(tmp_path, {"sample": SampleLedger(1.0, 1e-5, 10)}, 50).spend(7)
+    with pytest.raises(FedloomError, match=r"noise 1.0 at rate 0.2, and the plan has .* at rate 0.1,"):
+        PrivacyCount.read(tmp_path, {"sample": SampleLedger(1.0, 1e-5, 10)}, 100)
+
+
+def test_a_sum_costs_the_same_with_more_sites(tmp_path):
+    few, more, wide = (
+        SumLedger(PrivateSum().shares(width, sites), 1e-5) for width, sites in ((9, 3), (9, 30), (99, 3))
+    )
+    assert few != more
+    assert few.epsilon(50, 2) == more.epsilon(50, 2)
+    PrivacyCount.read(tmp_path, {"sum": few}, 50).spend(7)
+    assert PrivacyCount.read(tmp_path, {"sum": more}, 50).uses == {"sum": 1}
+    with pytest.raises(FedloomError, match="99 integers"):
+        PrivacyCount.read(tmp_path, {"sum": wide}, 50)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"local": "x"}', b'{"local": 3}', b'{"local": {"uses": 3}}'])
 def test_a_damaged_count_is_one_sentence(tmp_path, content):
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(FedloomError, match="is damaged"):
@@ -58,7 +95,7 @@ def test_a_deployed_private_run_is_the_simulated_one_and_sites_count_what_they_s
         assert history.series(name) == simulated.series(name)
     sizes = plan().runtime.training.task.federation.train.sizes.tolist()
     steps = [3 * -(-size // 256) for size in sizes]
-    assert [spent(deployment, name) for name in deployment.names] == [{"sample": s, "local": 3} for s in steps]
+    assert [spent(deployment.folder / name) for name in deployment.names] == [{"sample": s, "local": 3} for s in steps]
 
 
 def test_a_deployed_sum_with_shares_of_noise_is_the_simulated_one(tmp_path):
@@ -69,14 +106,14 @@ def test_a_deployed_sum_with_shares_of_noise_is_the_simulated_one(tmp_path):
     history = deployment.play()
     assert torch.equal(history.row, simulated.row)
     assert history.series("privacy/sum_epsilon") == simulated.series("privacy/sum_epsilon")
-    assert [spent(deployment, name) for name in deployment.names] == [{"sum": 3}] * 3
+    assert [spent(deployment.folder / name) for name in deployment.names] == [{"sum": 3}] * 3
 
 
 def test_an_answer_that_was_lost_counts_at_its_site(tmp_path):
     deployment = Local(plan(), tmp_path, min_clients=2, retries=0)
     deployment.transport.meddle = tamper_with(1, 2, lambda _: None)
     deployment.play()
-    assert spent(deployment, "south")["local"] == 3
+    assert spent(deployment.folder / "south")["local"] == 3
 
 
 def test_answers_of_a_round_that_was_abandoned_count_at_the_server_and_at_their_sites(tmp_path):
@@ -89,7 +126,7 @@ def test_answers_of_a_round_that_was_abandoned_count_at_the_server_and_at_their_
     deployment.transport.meddle = tamper_with(1, 2, lose_first)
     history = deployment.play()
     assert len(answers) == 2
-    assert [spent(deployment, name)["local"] for name in deployment.names] == [4, 4, 4]
+    assert [spent(deployment.folder / name)["local"] for name in deployment.names] == [4, 4, 4]
     assert history.last("privacy/local_epsilon") == LocalLedger(4.0, 1e-5).epsilon(1, 4)  # of those that arrived twice
 
 

@@ -32,6 +32,14 @@ class ClientLedger:
         """
         return 1
 
+    def mechanism(self, samples: int) -> str:
+        """What the epsilon of a use depends on, as a text; budget and delta are no part of it.
+
+        Args:
+            samples: How many training samples the client has.
+        """
+        raise TypeError(f"{type(self).__name__} has no mechanism")
+
     def epsilon(self, samples: int, uses: int) -> float:
         """The epsilon of one client; it grows with the uses and does not grow with the samples.
 
@@ -101,6 +109,10 @@ class SampleLedger(ClientLedger):
         """A step is one use."""
         return steps
 
+    def mechanism(self, samples: int) -> str:
+        """The noise, and the rate at which samples are drawn."""
+        return f"sample_privacy.noise {self.noise!r} at rate {sampling_rate(samples, self.batch_size)!r}"
+
     def epsilon(self, samples: int, uses: int) -> float:
         """The epsilon of one client.
 
@@ -128,6 +140,10 @@ class LocalLedger(ClientLedger):
     mechanisms: int = 1
     budget: float | None = None
 
+    def mechanism(self, samples: int) -> str:
+        """The noise, and on how many tensors it is."""
+        return f"localnoise.noise {self.noise!r} on {self.mechanisms} tensors"
+
     def epsilon(self, samples: int, uses: int) -> float:
         """The epsilon of a client: two of its updates differ by at most twice the clip norm.
 
@@ -151,6 +167,11 @@ class SumLedger(ClientLedger):
     shares: SkellamShares
     delta: float
     budget: float | None = None
+
+    def mechanism(self, samples: int) -> str:
+        """The noise of a sum and the rows that it is for, however many clients share it."""
+        shares = self.shares
+        return f"privatesum.noise {shares.noise!r} on {shares.width} integers of norm {shares.largest_norm!r}"
 
     def epsilon(self, samples: int, uses: int) -> float:
         """The epsilon of a client whose row was in some sums.

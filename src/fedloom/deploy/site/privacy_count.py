@@ -2,6 +2,7 @@
 
 The server counts what arrives. Only the site knows what it sent: an answer that was lost, or was asked for again, has
 left too. So the budget is kept here. An answer that would exceed it is not sent, and training for it has cost nothing.
+Uses are counted with what one of them costs: a plan with other noise does not go on with the count of an earlier one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class PrivacyCount:
 
     @staticmethod
     def read(folder: Path, ledgers: Mapping[str, ClientPrivacy], samples: int) -> PrivacyCount:
-        """What a site's folder has counted; a damaged file is an error.
+        """What a site's folder has counted; a damaged file is an error, and so is one that counts other noise.
 
         Args:
             folder: The site's folder.
@@ -50,12 +51,25 @@ class PrivacyCount:
             return PrivacyCount(path, ledgers, samples, {})
         try:
             found = parse_json(path.read_bytes())
-            uses = {str(name): int(count) for name, count in found.items()}
-        except (ValueError, TypeError, AttributeError):
+            uses = {str(name): int(one["uses"]) for name, one in found.items()}
+            before = {str(name): str(one["mechanism"]) for name, one in found.items()}
+        except (ValueError, TypeError, AttributeError, KeyError):
             raise FedloomError(
                 f"{path} is damaged, so it is not known what this site has spent of its privacy: restore it."
             ) from None
-        return PrivacyCount(path, ledgers, samples, uses)
+        count = PrivacyCount(path, ledgers, samples, uses)
+        if before and before != count.mechanisms:
+            raise FedloomError(
+                f"{path} counts what this site spent with {', '.join(before.values())}, and the plan has "
+                f"{', '.join(count.mechanisms.values())}, of which a use costs another epsilon: go on with the earlier "
+                "plan, or use a new folder, whose budget starts anew."
+            )
+        return count
+
+    @property
+    def mechanisms(self) -> dict[str, str]:
+        """What the cost of a use depends on, by the kind of noise."""
+        return {name: ledger.mechanism(self.samples) for name, ledger in self.ledgers.items()}
 
     def spend(self, steps: int) -> None:
         """Count an answer before it leaves; one that would exceed the budget is refused.
@@ -68,5 +82,6 @@ class PrivacyCount:
             if ledger.over_budget([self.samples], [after[name]]):
                 raise Refused("its privacy budget does not last for another answer")
         if after:
-            self.uses = {**self.uses, **after}
-            write_atomic(self.path, json.dumps(self.uses).encode())
+            self.uses = after
+            found = {name: {"mechanism": text, "uses": after[name]} for name, text in self.mechanisms.items()}
+            write_atomic(self.path, json.dumps(found).encode())
