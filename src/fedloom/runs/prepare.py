@@ -223,6 +223,7 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     config.aggregation.check(algorithm, task)
     if config.channel and not algorithm.sends_updates:
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
+    check_federated_dropout(config, algorithm)
     check_sums(config, task.federation.clients)
     first = cutting_steps(sub_models_of(config, task))
     for number, step in enumerate(config.channel):
@@ -234,7 +235,6 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
         algorithm.communicates and any(isinstance(one, Model) for one in algorithm.receives.values())
     ):
         raise FedloomError(f"{name} sends no model down to its clients: leave out downlink.")
-    check_federated_dropout(config, algorithm)
     if config.adversary is not None:
         config.adversary.check(algorithm, task)
 
