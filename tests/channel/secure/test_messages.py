@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.channel.secure.messages import check_length, join, listed, part, short_digest
+from fedloom.channel.secure.messages import check_length, enumerate_clients, join, part, short_digest
 from fedloom.channel.secure.refusal import RefusedMessage
 
 
@@ -38,8 +38,8 @@ def test_a_message_of_another_length_is_refused_by_name():
 
 
 def test_many_clients_are_listed_in_short():
-    assert listed([3, 1]) == "1, 3"
-    assert listed(range(12)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert enumerate_clients([3, 1]) == "1, 3"
+    assert enumerate_clients(range(12)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
 
 
 def test_shares_have_digests_of_their_own():

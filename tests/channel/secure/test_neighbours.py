@@ -16,7 +16,7 @@ from fedloom.channel.secure.neighbours import (
     FEW,
     SECRECY,
     NeighbourPlan,
-    _log2_parted,
+    _log2_chance_of_parts,
     count_of,
     neighbours_by_client,
     order_on_circle,
@@ -86,7 +86,7 @@ def test_the_chance_of_falling_apart_is_bounded():
     parted = sum(
         parts_of(clients, degree, set(rng.sample(range(clients), clients - removed))) > 1 for _ in range(draws)
     )
-    assert 0.01 < parted / draws <= 2 ** _log2_parted(clients, removed, degree)
+    assert 0.01 < parted / draws <= 2 ** _log2_chance_of_parts(clients, removed, degree)
 
 
 @settings(max_examples=30)

@@ -31,7 +31,7 @@ def test_a_sum_is_within_its_stated_error(bits, limit, clients, width, seed):
     total = np.add.reduce(words, axis=0, dtype=grid.dtype)
     assert not scaled.any()
     assert words.dtype == grid.dtype
-    assert ((grid.restore(total) - rows.sum(0)).abs() <= grid.largest_error(clients) * (1 + 1e-9)).all()
+    assert ((grid.restore(total) - rows.sum(0)).abs() <= clients * grid.step * (1 + 1e-9)).all()
 
 
 @settings(max_examples=30)

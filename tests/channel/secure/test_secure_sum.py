@@ -42,7 +42,7 @@ def test_a_sum_is_the_plain_sum_of_the_coded_rows_to_the_bit(rows, bits):
     assert decoded.weight == 7 * len(rows)
     assert decoded.scaled == int((largest > 2.0).sum())
     error = (decoded.values - fitting.sum(0)).abs().max()
-    assert float(error) <= step.grid(len(rows)).largest_error(len(rows))
+    assert float(error) <= len(rows) * step.grid(len(rows)).step
 
 
 def test_values_at_the_edge_neither_wrap_nor_clip():

@@ -92,7 +92,7 @@ def test_quantised_updates_with_weights_add_up_to_the_weighted_sum():
     assert head == [sum(weights.values()) - weights[12], 0]
     kept = [place for place, client in enumerate(made.terms.invited) if client != 12]
     exact = sum(updates[place].double() * (place + 1) / 5 for place in kept)
-    assert (grid.restore(values) - exact).abs().max() <= grid.largest_error(4)
+    assert (grid.restore(values) - exact).abs().max() <= 4 * grid.step
 
 
 def test_a_client_whose_message_is_wrong_counts_as_dropped_out_and_is_named():

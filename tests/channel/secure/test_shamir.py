@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.channel.secure.shamir import PRIME, SHARE, check_share, combine, randomness_needed, split
+from fedloom.channel.secure.shamir import PRIME, SHARE, check_share, combine, count_random_bytes, split
 from fedloom.core.errors import FedloomError
 
 
 def randomness(threshold: int, seed: int = 0) -> bytes:
-    return random.Random(seed).randbytes(randomness_needed(threshold))
+    return random.Random(seed).randbytes(count_random_bytes(threshold))
 
 
 @settings(max_examples=30)

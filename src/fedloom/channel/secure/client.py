@@ -27,7 +27,7 @@ import numpy as np
 from fedloom.channel.secure import primitives, shamir
 from fedloom.channel.secure.identity import RoundKeys, read_advertisement, write_advertisement
 from fedloom.channel.secure.masks import MaskAdder, pair_key, pair_sign, self_key
-from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, listed, short_digest
+from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, enumerate_clients, short_digest
 from fedloom.channel.secure.quantise import Words
 from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.terms import SumTerms
@@ -166,7 +166,8 @@ class SecureClient:
         strangers = alive & set(self.neighbours) - set(self._shares)
         if strangers:
             raise RefusedMessage(
-                f"these survivors have never shared their secrets with client {self.client}: {listed(strangers)}."
+                f"these survivors have never shared their secrets with client {self.client}: "
+                f"{enumerate_clients(strangers)}."
             )
         peers = [peer for peer in self._shares if peer in alive]
         self._check_enough(peers, "survived")
@@ -219,7 +220,7 @@ class SecureClient:
 
     def _split(self, purpose: str) -> dict[int, bytes]:
         """The shares of a secret, for all neighbours and this client: the same whenever it is asked."""
-        needed = np.zeros(shamir.randomness_needed(self.terms.threshold), dtype=np.uint8)
+        needed = np.zeros(shamir.count_random_bytes(self.terms.threshold), dtype=np.uint8)
         stream = np.empty(len(needed) + 16, dtype=np.uint8)
         primitives.fill_stream(self._secret(f"{purpose} polynomial"), needed, stream)
         randomness = stream[: len(needed)].tobytes()

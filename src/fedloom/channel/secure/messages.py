@@ -70,7 +70,7 @@ def check_length(message: bytes, length: int, what: str) -> None:
         raise RefusedMessage(f"{what} has {len(message)} bytes instead of {length}.")
 
 
-def listed(clients: Iterable[int]) -> str:
+def enumerate_clients(clients: Iterable[int]) -> str:
     """Some clients in a sentence; of many, the first ten.
 
     Args:

@@ -88,7 +88,7 @@ def plan_neighbours(
             f"more clients than twice the dropouts and the colluders, here more than {2 * gone + bad}."
         )
     for degree in _degrees(clients * 3 // 4) if clients > FEW else ():
-        if _log2_parted(clients, gone + bad, degree) > -secrecy - 1:
+        if _log2_chance_of_parts(clients, gone + bad, degree) > -secrecy - 1:
             continue
         least = _least_threshold(clients, bad, degree, secrecy + 1)
         threshold = _largest_threshold(clients, gone, degree, delivery)
@@ -132,7 +132,7 @@ def _tails(others: int, marked: int, degree: int) -> list[float]:
     return tails[::-1]
 
 
-def _log2_parted(clients: int, removed: int, degree: int) -> float:
+def _log2_chance_of_parts(clients: int, removed: int, degree: int) -> float:
     """A bound of the chance that a circle falls apart when some clients are removed, as a power of two."""
     if removed < degree:
         return -math.inf

@@ -80,14 +80,6 @@ class Grid:
         """The type of a word."""
         return np.dtype(f"uint{self.word}")
 
-    def largest_error(self, clients: int) -> float:
-        """What the sum of some rows differs from the exact sum by at most, in every coordinate.
-
-        Args:
-            clients: The number of rows.
-        """
-        return clients * self.step
-
     def quantise(self, rows: Tensor, generator: torch.Generator) -> tuple[Words, NDArray[np.bool_]]:
         """The integers of some rows, and which rows were scaled to fit: their direction stays, their length shrinks.
 

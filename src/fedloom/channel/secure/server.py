@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from fedloom.channel.secure import primitives, shamir
 from fedloom.channel.secure.identity import RoundKeys, read_advertisement
 from fedloom.channel.secure.masks import MaskAdder, pair_key, pair_sign, self_key
-from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, listed, short_digest
+from fedloom.channel.secure.messages import PARCEL, SHORT_DIGEST, check_length, enumerate_clients, short_digest
 from fedloom.channel.secure.quantise import Words
 from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.terms import SumTerms
@@ -152,7 +152,7 @@ class SecureServer:
             reasons = "".join(f"; {self.refused[client].rstrip('.')}" for client in sorted(self.refused)[:3])
             raise Abandoned(
                 f"{len(clients)} of {len(self.terms.invited)} clients have {have}, and the secure sum needs "
-                f"{self.terms.quorum} (missing: {listed(gone)}{reasons})"
+                f"{self.terms.quorum} (missing: {enumerate_clients(gone)}{reasons})"
             )
 
     def _read_keys(self, client: int, message: bytes) -> RoundKeys:

@@ -25,7 +25,7 @@ def split(secret: bytes, holders: Iterable[int], threshold: int, randomness: byt
         secret: 32 bytes.
         holders: Their numbers, from 0.
         threshold: How many shares give the secret back.
-        randomness: The coefficients: ``randomness_needed(threshold)`` secret random bytes.
+        randomness: The coefficients: ``count_random_bytes(threshold)`` secret random bytes.
     """
     holders = list(holders)
     if len(secret) != SECRET:
@@ -34,8 +34,8 @@ def split(secret: bytes, holders: Iterable[int], threshold: int, randomness: byt
         raise ValueError("each holder of a share needs a number of its own, from 0")
     if not 1 <= threshold <= len(holders):
         raise ValueError(f"threshold={threshold}: it must be from 1 to the number of holders, {len(holders)}")
-    if len(randomness) != randomness_needed(threshold):
-        raise ValueError(f"{threshold - 1} coefficients need {randomness_needed(threshold)} random bytes")
+    if len(randomness) != count_random_bytes(threshold):
+        raise ValueError(f"{threshold - 1} coefficients need {count_random_bytes(threshold)} random bytes")
     # 2^528 is 128 times the prime and 128 more, so the remainders of 66 random bytes are uniform but for 2^-521.
     coefficients = [
         int.from_bytes(randomness[at : at + SHARE], "big") % PRIME for at in range(0, len(randomness), SHARE)
@@ -50,7 +50,7 @@ def split(secret: bytes, holders: Iterable[int], threshold: int, randomness: byt
     return shares
 
 
-def randomness_needed(threshold: int) -> int:
+def count_random_bytes(threshold: int) -> int:
     """How many random bytes the coefficients of a polynomial take.
 
     Args:
