@@ -8,16 +8,35 @@ from typing import Protocol
 
 from fedloom.core.errors import FedloomError
 
+LEAST_NOISE, LARGEST_NOISE = 1e-12, 1e6
+"""Noise is a deviation divided by a clip norm; outside of these bounds accounting is not possible, and useless."""
 
-def check_noise_settings(name: str, delta: float, epsilon: float | None, **positive: float) -> None:
+
+def check_noise(name: str, noise: float) -> None:
+    """Refuse noise of which nobody can say what it protects.
+
+    Args:
+        name: What the user calls the noise.
+        noise: Its deviation, divided by the clip norm.
+    """
+    if not LEAST_NOISE <= noise <= LARGEST_NOISE:
+        raise FedloomError(
+            f"{name}={noise}: it must be a number from {LEAST_NOISE:g} to {LARGEST_NOISE:,.0f} (times the clip norm): "
+            "with less there is no privacy at all, and with more nothing but noise."
+        )
+
+
+def check_noise_settings(name: str, delta: float, epsilon: float | None, noise: float, **positive: float) -> None:
     """Refuse settings of a noise that would protect nobody.
 
     Args:
         name: What the user calls the noise.
         delta: The probability with which epsilon may not hold.
         epsilon: The budget; None for none.
-        positive: Settings that must be positive numbers, such as the noise and the clip norm.
+        noise: The deviation of the noise, divided by the clip norm.
+        positive: Other settings that must be positive numbers, such as the clip norm.
     """
+    check_noise(f"{name}: noise", noise)
     for setting, value in positive.items():
         if not 0 < value < math.inf:
             raise FedloomError(

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from fedloom.channel.privacy.sampling import REPLACE, ClientSampling, EveryClient, FixedSize, PoissonDraw
 from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import LEAST_NOISE, check_noise
 
 GRID = 5e-4
 """The grid of privacy losses with a noise of 1 or more; with less noise losses are larger, and so is the grid."""
@@ -106,8 +107,8 @@ def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: fl
         mechanisms: How many noisy sums a round makes of the same clients.
     """
     check_delta(delta)
-    if not noise >= 0:
-        raise FedloomError(f"noise={noise}: it must be a number of at least 0.")
+    if noise != 0:
+        check_noise("noise", noise)
     if rounds == 0:
         return 0.0
     if noise == 0:
@@ -165,6 +166,8 @@ def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: floa
                 f"epsilon={epsilon:g} over {rounds} rounds needs noise above {MOST_NOISE:g} times the clip norm: plan "
                 "fewer rounds, fewer clients per round, or a larger epsilon."
             )
+    if low == 0 and not spends_too_much(2 * LEAST_NOISE):
+        raise FedloomError(f"epsilon={epsilon:g} is no privacy at all: plan a smaller one.")
     while low == 0 and not spends_too_much(high / 2):
         high /= 2
     low = max(low, high / 2)

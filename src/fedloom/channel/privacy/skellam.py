@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fedloom.channel.privacy.accounting import check_delta, renyi_epsilon
 from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import check_noise
 from fedloom.core.secure_random import Uniform, poisson, secure_uniform
 
 
@@ -49,7 +50,8 @@ class SkellamShares:
     fewest: int
 
     def __post_init__(self) -> None:
-        for name in ("noise", "clip", "step"):
+        check_noise("noise shares: noise", self.noise)
+        for name in ("clip", "step"):
             if not 0 < getattr(self, name) < math.inf:
                 raise FedloomError(f"noise shares: {name}={getattr(self, name)}: it must be a positive number.")
         for name in ("width", "fewest"):
