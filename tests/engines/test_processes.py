@@ -81,7 +81,8 @@ def children(pid: int) -> list[int]:
     ids=["fedavg", "local", "adaptive fedprox", "fedyogi", "selective fedsgd"],
 )  # fmt: skip
 def test_the_number_of_workers_changes_no_byte(tmp_path, monkeypatch, method, execution):
-    monkeypatch.setattr(prepare_module, "decide", lambda _, wanted, __: Execution(wanted, "", 2))  # work for everybody
+    small = Execution(execution, "", 2)  # work for everybody
+    monkeypatch.setattr(prepare_module, "decide", lambda *_, **__: small)
     settings = {"execution": execution, "selection": {"fraction": 0.7}}
     alone = run(tmp_path / "1", method, workers=1, **settings)
     assert run(tmp_path / "2", method, workers=2, **settings) == alone

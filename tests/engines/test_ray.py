@@ -73,7 +73,7 @@ def cluster():
 
 def use_cohorts_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cohorts of two clients, so that there is work for everybody."""
-    monkeypatch.setattr(prepare_module, "decide", lambda _, wanted, __: Execution(wanted, "", 2))
+    monkeypatch.setattr(prepare_module, "decide", lambda _, wanted, *__, **___: Execution(wanted, "", 2))
 
 
 def descendants(pid: int) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -102,6 +102,6 @@ def _public_key(introduction: bytes, name: str, authority: x509.Certificate) -> 
         if common.value != name or not isinstance(key, ec.EllipticCurvePublicKey):
             return None
         key.verify(rest[_LENGTH.size + length :], _PURPOSE + public, _HASH)
-    except (InvalidSignature, ValueError, TypeError, struct.error):
+    except (InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion, ValueError, TypeError, struct.error):
         return None
     return public

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import Abandoned, FedloomError
 from fedloom.core.message import Message, Reply
 from fedloom.core.sum_step import ROWS, Decoded, SumSession, SumStep, Total
 from fedloom.rounds.channel import Channel, base_of, change_of
@@ -102,14 +102,15 @@ class Sums:
         """
         if decoded.weight <= 0:
             raise FedloomError("a sum has no weight: all of its clients are without training samples.")
+        width = sum(self._like(name, message).numel() for name in self.algorithm.summed)
+        if len(decoded.values) != width:
+            raise Abandoned(f"a sum has {len(decoded.values):,} numbers, and the replies of its clients have {width:,}")
         mean, found = decoded.values * (most / decoded.weight), dict[str, Tensor]()
         for name in self.algorithm.summed:
             like = self._like(name, message)
             part, mean = mean[: like.numel()].reshape(like.shape), mean[like.numel() :]
             base = base_of(self.algorithm, name, message, {name: like[None]})
             found[name] = (part.to(like.dtype) if base is None else (like.double() + part).to(like.dtype))[None]
-        if mean.numel():
-            raise FedloomError(f"a sum has {mean.numel():,} numbers more than the replies of its clients.")
         return found
 
     def _like(self, name: str, message: Message) -> Tensor:
