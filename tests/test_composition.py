@@ -44,6 +44,7 @@ PARTS: dict[str, dict[str, object]] = {
     "cmfl": {"channel": [{"name": "topk", "fraction": 0.2}, {"name": "cmfl", "threshold": 0.6}]},
     "federated_dropout": {"federated_dropout": {"keep": 0.6}},
     "downlink": {"downlink": {"precision": "bfloat16"}},
+    "delta": {"downlink": {"delta": True}},
     "securesum": {"channel": [{"name": "securesum"}]},
     "privatesum": {"channel": [{"name": "privatesum", "noise": 4.0, "clip": 0.5, "seeded": True}]},
     "ckks": {"channel": [{"name": "ckks"}]},

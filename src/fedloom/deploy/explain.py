@@ -31,6 +31,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.loop import play_prelude, play_round
+from fedloom.rounds.model_differences import DELTA, KEPT
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.rounds.silence import SILENT
@@ -190,14 +191,20 @@ def one_of_each_class(task: Task, positions: Tensor) -> Tensor:
 def _down(algorithm: Algorithm, message: Message, counted: bool) -> tuple[SentTensor, ...]:
     each = {name: tensor[0] for name, tensor in message.each.items()}
     parts: Iterable[tuple[str, Tensor]] = [*message.shared.items(), *each.items()]
-    return tuple(
-        _sent_tensor(name, tensor, algorithm.receives.get(name, default_declaration(name, False)).about, counted)
-        for name, tensor in parts
-    )
+    return tuple(_sent_tensor(name, tensor, _received_words(algorithm, name), counted) for name, tensor in parts)
+
+
+def _received_words(algorithm: Algorithm, name: str) -> str:
+    """What a tensor is that a site gets."""
+    if "@" in name:
+        return "the difference to the model that it has" if name.endswith(DELTA) else "sent beside a difference"
+    return algorithm.receives.get(name, default_declaration(name, False)).about
 
 
 def _kept_words(run: Composition, name: str) -> str:
     """What stays at a site under a name, as the method, a stage or the channel says."""
+    if name.startswith(KEPT):
+        return "the model that it received last"
     if name.startswith("channel/"):
         return "the model that it received last" if name.endswith("/received") else "what the channel did not send yet"
     words = dict(run.algorithm.keeps)

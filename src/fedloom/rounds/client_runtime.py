@@ -88,6 +88,8 @@ class ClientRuntime:
         if job.kind in SENT:
             draw = SubModelDraw(self.setting.seed, job.round, job.turn, job.ids) if job.kind == "update" else None
             message = self.down_channel.decode(message, draw)
+        if job.kind == "update":
+            message = self.down_channel.restore(message, cohort)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":
             return self._update(cohort, message, job)

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Model
 from fedloom.core.downlink import TYPES, Downlink
 from fedloom.core.errors import Diverged
 from fedloom.core.message import Message
 from fedloom.core.sub_models import SubModelDraw, SubModels
+from fedloom.rounds.model_differences import Outgoing, restore_models, take_differences
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,32 @@ class DownChannel:
             return received
         return _with_row(received, self.sub_models.spread(received["row"], self.sub_models.columns_of(draw.seeds)))
 
+    def outgoing(self, message: Message, draw: SubModelDraw, memory: Mapping[str, Tensor]) -> Outgoing:
+        """A message in the forms in which it goes to its clients.
+
+        Args:
+            message: What the method's server sends.
+            draw: The clients, and who trains which sub-model.
+            memory: What the server remembers of what clients have.
+        """
+        if self.takes_differences:
+            return take_differences(message, list(draw.ids), memory, self._is_model)
+        return Outgoing([(list(draw.ids), self.encode(message, draw))], self.server_view(message))
+
+    def restore(self, message: Message, cohort: Cohort) -> Message:
+        """A message of differences with whole models, which its clients keep.
+
+        Args:
+            message: What they got.
+            cohort: The clients.
+        """
+        return restore_models(message, cohort, self._is_model) if self.takes_differences else message
+
+    @property
+    def takes_differences(self) -> bool:
+        """Whether models go down as differences."""
+        return self.setting is not None and self.setting.delta
+
     def server_view(self, message: Message) -> Message:
         """What the server takes for what its clients started from: whole models, as precise as they arrived.
 
@@ -62,7 +90,7 @@ class DownChannel:
         return self.decode(self.encode(message))
 
     def _with_models(self, message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:
-        if self.setting is None:
+        if self.setting is None or self.setting.delta:
             return message
 
         def changed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from fedloom.rounds.client_privacy import count_uses
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.ledger import Ledger
+from fedloom.rounds.model_differences import note_references
 from fedloom.rounds.results import answers, drop_places, merge, with_prefix
 from fedloom.rounds.run_state import RunState
 from fedloom.rounds.screening import Say, clip_changes, not_finite
@@ -36,15 +37,21 @@ def exchange(
     if run.hostile is not None:
         wave = run.hostile.poison_wave(wave, context)
     places = {client: place for place, client in enumerate(wave.ids)}
-    jobs = [
-        Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
-        for cohort in cohorts(wave.ids, participants.federation.train.sizes, run.execution)
-    ]
-    sent = run.down_channel.encode(wave.message, SubModelDraw(run.setting.seed, context.round, wave.turn, wave.ids))
-    if run.algorithm.communicates:
-        ledger.send(replace(wave, message=sent))
-    jobs, results, answered = answers(jobs, engine.run(jobs, sent, state.client_states.read(wave.ids)))
-    wave = replace(wave, message=run.down_channel.server_view(wave.message))
+    draw = SubModelDraw(run.setting.seed, context.round, wave.turn, wave.ids)
+    outgoing, kept = run.down_channel.outgoing(wave.message, draw, ledger.down), state.client_states.read(wave.ids)
+    asked_for: list[Job] = []
+    came: list[Tensors | None] = []
+    for ids, sent in outgoing.parts:
+        some = [
+            Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
+            for cohort in cohorts(ids, participants.federation.train.sizes, run.execution)
+        ]
+        if run.algorithm.communicates:
+            ledger.send(replace(wave.only([places[client] for client in ids]), message=sent))
+        asked_for += some
+        came += engine.run(some, sent, kept)
+    jobs, results, answered = answers(asked_for, came)
+    wave = replace(wave, message=outgoing.view)
     need = 0 if wave.optional else run.answers_needed(len(wave.ids))
     enough = len(answered) >= need
     exhausted = count_uses(run, state, jobs, results, need if enough else 0, context.round)  # what arrived has left
@@ -87,6 +94,7 @@ def exchange(
     if run.privacy is not None:
         _refuse_unprotected(run, decoded)
     ledger.receive(wave, merged, run.algorithm.communicates)
+    ledger.down = note_references(outgoing, wave.ids)
     replies = Replies(
         ids=wave.ids,
         tensors=decoded,

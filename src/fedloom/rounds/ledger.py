@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.message import Wave
 from fedloom.rounds.jobs import Tensors
@@ -27,6 +29,8 @@ class Ledger:
     """The usual sizes of replies, exchange by exchange, as far as the run's screen remembers them."""
     memory: AggregatorMemory = field(default_factory=AggregatorMemory)
     """What the run's aggregator remembers."""
+    down: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the server remembers of the models that clients have."""
 
     def send(self, wave: Wave) -> None:
         """Add the bytes that a wave sends to its clients, including those that will not answer."""

@@ -31,12 +31,12 @@ from fedloom.rounds.silence import NothingSent
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
     """Do what a method does once before its first round: change ``state`` and return the record of round 0."""
     engine.begin(0)
-    context, ledger = run.context(0), Ledger(memory=AggregatorMemory(state.aggregator))
+    context, ledger = run.context(0), Ledger(memory=AggregatorMemory(state.aggregator), down=state.down)
     prelude = run.algorithm.prelude(state.server, context)
     if prelude is not None:
         server = _drive(run, engine, state, prelude, context, ledger, measure=False)
         check_state(run.algorithm, server)
-        state.server, state.aggregator = server, ledger.memory.tensors()
+        state.server, state.aggregator, state.down = server, ledger.memory.tensors(), dict(ledger.down)
         state.remember(ledger.norms)
     return _record(0, ledger, ledger.findings)
 
@@ -46,7 +46,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     number = state.round + 1
     engine.begin(number)
     _check_budget(run, number)
-    context, ledger = run.context(number), Ledger(memory=AggregatorMemory(state.aggregator))
+    context, ledger = run.context(number), Ledger(memory=AggregatorMemory(state.aggregator), down=state.down)
     choice = select_clients(run, engine, state, context, ledger)
     measure = is_scored(run, number) and run.algorithm.communicates
     waves = run.algorithm.play(state.server, choice.places, context)
@@ -59,7 +59,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     metrics = local_metrics(run, number, ledger.measured) if measure else {}
     check_values(run, number, metrics.values())
     state.server, state.round, state.selection = server, number, dict(choice.state)
-    state.aggregator = ledger.memory.tensors()
+    state.aggregator, state.down = ledger.memory.tensors(), dict(ledger.down)
     state.remember(ledger.norms)
     if run.privacy is not None:
         metrics = metrics | {"privacy/epsilon": run.privacy.spent(number)}

@@ -13,13 +13,17 @@ from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.method_check import check_state
 
+PARTS = ("server", "optimizer", "selection", "norms", "aggregator", "uses", "down")
+"""The names of a state's parts that are tensors by name."""
+
 
 @dataclass
 class RunState:
     """The state after a round: the server's, the server optimiser's, the clients' and the selector's.
 
     ``norms`` are the usual sizes of the replies so far, where the run's screen remembers them; ``aggregator`` is what
-    the run's aggregator remembers; ``uses`` is how often each client used its own noise, by the kind of noise.
+    the run's aggregator remembers; ``uses`` is how often each client used its own noise, by the kind of noise; ``down``
+    is what the server remembers of the models that clients have, where they go down as differences.
     """
 
     round: int
@@ -30,6 +34,7 @@ class RunState:
     norms: dict[str, Tensor] = field(default_factory=dict)
     aggregator: dict[str, Tensor] = field(default_factory=dict)
     uses: dict[str, Tensor] = field(default_factory=dict)
+    down: dict[str, Tensor] = field(default_factory=dict)
 
     def remember(self, exchanges: Iterable[Mapping[str, float]]) -> None:
         """Append the usual sizes of a round's replies, exchange by exchange."""
@@ -40,11 +45,8 @@ class RunState:
 
     def copy(self) -> RunState:
         """The same state, which later rounds do not change."""
-        server, optimizer, selection, norms, aggregator, uses = (
-            {name: tensor.clone() for name, tensor in tensors.items()}
-            for tensors in (self.server, self.optimizer, self.selection, self.norms, self.aggregator, self.uses)
-        )
-        return RunState(self.round, server, optimizer, self.client_states.copy(), selection, norms, aggregator, uses)
+        copies = {part: {name: tensor.clone() for name, tensor in getattr(self, part).items()} for part in PARTS}
+        return RunState(self.round, client_states=self.client_states.copy(), **copies)
 
 
 def initial_state(run: Composition) -> RunState:

@@ -16,7 +16,6 @@ from fedloom.aggregation.weighting import weights
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.code_consent import code_notes
 from fedloom.core.cohort import RunSetting
-from fedloom.core.declarations import Model
 from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SETTINGS
 from fedloom.core.privacy import ClientPrivacy
@@ -31,6 +30,7 @@ from fedloom.rounds.scoring import check_metrics
 from fedloom.rounds.screening import Divergence
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.device_check import check_devices
+from fedloom.runs.downlink_check import check_downlink
 from fedloom.runs.federated_dropout_check import (
     channel_steps,
     check_federated_dropout,
@@ -231,10 +231,7 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
         if number and config.channel[number - 1].is_last:
             behind, last = (type(one).__name__.lower() for one in (step, config.channel[number - 1]))
             raise FedloomError(f"{last} packs what it sends, so {behind} has no numbers to act on: put {last} last.")
-    if config.downlink is not None and not (
-        algorithm.communicates and any(isinstance(one, Model) for one in algorithm.receives.values())
-    ):
-        raise FedloomError(f"{name} sends no model down to its clients: leave out downlink.")
+    check_downlink(config, algorithm)
     if config.adversary is not None:
         config.adversary.check(algorithm, task)
 

@@ -249,6 +249,19 @@ def test_a_robust_rule_gives_a_round_up_that_has_too_few_answers_for_it(tmp_path
         local.play()
 
 
+def test_models_go_down_as_differences_and_a_site_that_lost_its_own_gets_the_whole(tmp_path):
+    made = Plan.of("fedavg", downlink={"delta": True}, rounds=4)
+    local = Local(made, tmp_path / "sites")
+    deployed, simulated = local.play(), simulate(made)
+    assert torch.equal(deployed.row, simulated.row)
+    assert deployed.records == simulated.records
+    forgetful = Local(made, tmp_path / "forgetful")
+    kept = tmp_path / "forgetful" / "south" / "kept"
+    history = forgetful.play(after={2: lambda: [path.unlink() for path in kept.iterdir()]})
+    assert [record["selected"] for record in history.records] == [ALL, ALL, BUT_SOUTH, ALL]
+    assert history.records[3]["bytes_down"] > history.records[1]["bytes_down"]
+
+
 def test_counted_bytes_up_are_those_that_sites_serialise(tmp_path):
     local = Local(Plan.of("fedavg", **SEAMS), tmp_path)
     history = local.play()

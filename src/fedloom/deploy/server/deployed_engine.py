@@ -34,6 +34,7 @@ from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.model_differences import DifferenceMessage
 from fedloom.rounds.sums import LOST, SUM, Summed
 
 log = logging.getLogger("fedloom")
@@ -93,8 +94,9 @@ class DeployedEngine:
         if jobs[0].kind == "global":
             return self._evaluate_globally(jobs, message)
         requests = self._job_requests(jobs, message)
-        form = self.forms.of(jobs[0], message)
-        received = self.runtime.down_channel.decode(message, _draw(self.runtime.setting.seed, jobs))
+        whole = message.view if isinstance(message, DifferenceMessage) else message
+        form = self.forms.of(jobs[0], whole)
+        received = self.runtime.down_channel.decode(whole, _draw(self.runtime.setting.seed, jobs))
         got = {job.ids[0]: received.for_clients(_place(job)) for job in jobs}
         results = self.exchange(requests, form, got if jobs[0].kind == "update" else {})
         return [results.get(job.ids[0]) for job in jobs]

@@ -21,7 +21,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.nested_keys import select_prefix
 from fedloom.rounds.client_states import ClientStates
-from fedloom.rounds.run_state import RunState
+from fedloom.rounds.run_state import PARTS, RunState
 from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.manifest import (
     CHECKPOINTS,
@@ -203,21 +203,13 @@ def _save_best(folder: Path, state: RunState, before: Manifest) -> dict[str, str
 
 def _server_tensors(state: RunState) -> dict[str, Tensor]:
     tensors = {"round": torch.tensor(state.round)}
-    tensors |= {f"server/{name}": tensor for name, tensor in state.server.items()}
-    tensors |= {f"optimizer/{name}": tensor for name, tensor in state.optimizer.items()}
-    tensors |= {f"norms/{name}": tensor for name, tensor in state.norms.items()}
-    tensors |= {f"aggregator/{name}": tensor for name, tensor in state.aggregator.items()}
-    tensors |= {f"uses/{name}": tensor for name, tensor in state.uses.items()}
-    return tensors | {f"selection/{name}": tensor for name, tensor in state.selection.items()}
+    return tensors | {f"{part}/{name}": tensor for part in PARTS for name, tensor in getattr(state, part).items()}
 
 
 def _state(tensors: Mapping[str, Tensor], clients: int) -> RunState:
     """The state that ``_server_tensors`` described, without what clients kept."""
-    server, optimizer, selection, norms, aggregator, uses = (
-        select_prefix(tensors, f"{part}/")
-        for part in ("server", "optimizer", "selection", "norms", "aggregator", "uses")
-    )
-    return RunState(int(tensors["round"]), server, optimizer, ClientStates(clients), selection, norms, aggregator, uses)
+    parts = {part: select_prefix(tensors, f"{part}/") for part in PARTS}
+    return RunState(int(tensors["round"]), client_states=ClientStates(clients), **parts)
 
 
 def _save_kept(folder: Path, number: str, keep: ClientStates, before: Manifest) -> dict[str, str]:
