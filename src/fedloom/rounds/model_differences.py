@@ -107,7 +107,7 @@ def restore_models(message: Message, cohort: Cohort, is_model: Callable[[str, Te
     for name in names:
         if not bool(cohort.has(f"{KEPT}{name}").all()):
             raise FedloomError(f"the client does not have the model that it gets a difference to ({name})")
-        known[name] = cohort.state[f"{KEPT}{name}"][0]
+        known[name] = cohort.state[f"{KEPT}{name}"][0].view(message.shared[f"{name}{DELTA}"].shape)
     if bytes(message.shared[DIGEST].tolist()) != message_digest(known):
         raise FedloomError("the client has another model than the one that it gets a difference to")
     models = {
@@ -134,15 +134,15 @@ def round_to_bytes(row: Tensor) -> tuple[Tensor, Tensor]:
     """Numbers as bytes: multiples of a 127th of the largest magnitude in a chunk, to the nearest.
 
     Args:
-        row: The numbers.
+        row: The numbers, in any shape.
 
     Returns:
         The multiples, and the scale of every chunk: a number is off by at most half of it.
     """
-    chunks = torch.nn.functional.pad(row, (0, -len(row) % CHUNK)).view(-1, CHUNK)
+    chunks = torch.nn.functional.pad(row.flatten(), (0, -row.numel() % CHUNK)).view(-1, CHUNK)
     scales = chunks.abs().amax(1) / 127
     levels = (chunks / scales.clamp(min=torch.finfo(row.dtype).tiny)[:, None]).round().clamp(-127, 127).to(torch.int8)
-    return levels.flatten()[: len(row)], scales
+    return levels.flatten()[: row.numel()].view(row.shape), scales
 
 
 def from_bytes(levels: Tensor, scales: Tensor) -> Tensor:
@@ -152,10 +152,10 @@ def from_bytes(levels: Tensor, scales: Tensor) -> Tensor:
         levels: The multiples.
         scales: The scale of every chunk.
     """
-    return levels.to(scales.dtype) * scales.repeat_interleave(CHUNK)[: len(levels)]
+    return levels.to(scales.dtype) * scales.repeat_interleave(CHUNK)[: levels.numel()].view(levels.shape)
 
 
 def _keep(message: Message, models: Mapping[str, Tensor], cohort: Cohort) -> Message:
     for name, row in models.items():
-        cohort.keep(f"{KEPT}{name}", row.expand(len(cohort), -1))
+        cohort.keep(f"{KEPT}{name}", row.flatten().expand(len(cohort), -1))
     return message
