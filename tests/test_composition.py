@@ -104,6 +104,9 @@ def refused_pairs() -> dict[frozenset[str], str]:
     return found
 
 
+PAIRS = pytest.mark.xdist_group("pairs")  # one process tries all pairs, once
+
+
 @pytest.fixture(scope="module")
 def refusals_of_pairs() -> dict[frozenset[str], str]:
     return refused_pairs()
@@ -115,6 +118,7 @@ def test_every_method_runs_by_itself():
 
 
 @pytest.mark.slow
+@PAIRS
 def test_a_refusal_is_one_sentence_that_says_what_to_do(refusals_of_pairs):
     for pair, why in refusals_of_pairs.items():
         assert why.endswith("."), f"{set(pair)}: {why}"
@@ -123,6 +127,7 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(refusals_of_pairs):
 
 
 @pytest.mark.slow
+@PAIRS
 def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refusals_of_pairs):
     others = len(SELECTORS) + len(STAGES) + 1 + len(PARTS)
     print(f"{len(refusals_of_pairs)} of {len(METHODS) * others} pairs are refused")
@@ -152,6 +157,7 @@ def test_any_three_of_four_are_among_the_combinations():
 
 
 @pytest.mark.slow
+@PAIRS
 def test_a_combination_is_refused_exactly_when_one_of_its_pairs_is(refusals_of_pairs):
     wrong, refusals = [], 0
     for method, selector, stage, optimizer in combinations():
