@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-SCRIPTS = ("local.py", "engines.py", "methods.py", "graphs.py", "scale.py", "user_module.py", "trust.py")
+SCRIPTS = ("local.py", "engines.py", "methods.py", "graphs.py", "scale.py", "user_module.py")
 TOLERANCE = 0.6
 """The share of its bar that a ratio may fall to."""
 

@@ -81,10 +81,10 @@ def attempt(method: str, selector: str, stage: str, optimizer: str) -> str | Non
 
 @cache
 def attempt_part(method: str, part: str) -> str | None:
-    """None when three rounds run with a part that acts on updates; the sentence when the pair is refused."""
+    """None when two rounds run with a part that acts on updates; the sentence when the pair is refused."""
     task, work = task_for(method)
     try:
-        history = fl.run(task, spec_of(method), rounds=3, local=work, eval_every=3, **PARTS[part])
+        history = fl.run(task, spec_of(method), rounds=2, local=work, eval_every=2, **PARTS[part])
     except fl.FedloomError as refusal:
         return str(refusal)
     assert history.stopped is None, f"{method} {part}: {history.stopped}"
