@@ -90,7 +90,13 @@ Identify = Callable[[int, bytes], bytes | None]
 """Returns the long-term public key of a client that introduces itself, or None if it is not that client."""
 
 
-def _identify_all(identify: Identify, introductions: Mapping[int, bytes]) -> dict[int, bytes]:
+def identify_all(identify: Identify, introductions: Mapping[int, bytes]) -> dict[int, bytes]:
+    """The public keys of clients that are who they say they are.
+
+    Args:
+        identify: Finds the public key of one.
+        introductions: What they introduced themselves with, by their numbers.
+    """
     keys = {client: identify(client, text) for client, text in introductions.items()}
     return {client: key for client, key in keys.items() if key is not None}
 
@@ -111,14 +117,6 @@ class SumKeys:
     identify: Identify
     secret: bytes = b""
 
-    def identify_all(self, introductions: Mapping[int, bytes]) -> dict[int, bytes]:
-        """The public keys of clients that are who they say they are.
-
-        Args:
-            introductions: What they introduced themselves with, by their numbers.
-        """
-        return _identify_all(self.identify, introductions)
-
 
 @dataclass(frozen=True)
 class ServerKeys:
@@ -131,14 +129,6 @@ class ServerKeys:
 
     identify: Identify
     public: bytes = b""
-
-    def identify_all(self, introductions: Mapping[int, bytes]) -> dict[int, bytes]:
-        """The public keys of clients that are who they say they are.
-
-        Args:
-            introductions: What they introduced themselves with, by their numbers.
-        """
-        return _identify_all(self.identify, introductions)
 
 
 class ClientHalf(Protocol):

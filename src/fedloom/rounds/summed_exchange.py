@@ -67,7 +67,8 @@ def summed_exchange(
     asked = {client: place for job in jobs for client, place in zip(job.ids, job.places, strict=True)}
     left_out = [client for client in asked if client not in included]
     for client in left_out:
-        engine.exclude(client, run.task.federation.name(client), "update", "its update is not finite")
+        reason = "its row is not in the sum: it is not finite, or was refused"
+        engine.exclude(client, run.task.federation.name(client), "update", reason)
     jobs, results = drop_places(jobs, results, {asked[client] for client in left_out})
     for job, result in zip(jobs, results, strict=True):
         state.client_states.write(job.ids, with_prefix(result, "kept/"))

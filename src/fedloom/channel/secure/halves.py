@@ -21,7 +21,7 @@ from fedloom.channel.secure.refusal import RefusedMessage
 from fedloom.channel.secure.server import SecureServer
 from fedloom.channel.secure.terms import SumTerms
 from fedloom.core.errors import FedloomError
-from fedloom.core.sum_step import ROWS, ServerHalf, ServerKeys, SumKeys, SumStage, Total
+from fedloom.core.sum_step import ROWS, ServerHalf, ServerKeys, SumKeys, SumStage, Total, identify_all
 
 log = logging.getLogger("fedloom")
 
@@ -39,7 +39,7 @@ def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
     server = SecureServer(terms, roster)
     answers = yield SumStage("advertise", {client: {} for client in terms.invited})
     introductions = _read_all(answers, "introduction", server)
-    roster |= keys.identify_all(introductions)
+    roster |= identify_all(keys.identify, introductions)
     known = {client: answers[client] for client in introductions}
     routed = server.route_advertisements(_read_all(known, "keys", server))
     answers = yield SumStage(
@@ -86,7 +86,7 @@ class MaskedHalf:
         if stage == "advertise":
             return {"keys": _letters(self.client.advertise()), "introduction": _letters(self.keys.introduction)}
         if stage == "share":
-            self.roster |= self.keys.identify_all(part_introductions(_bytes(got, "introductions")))
+            self.roster |= identify_all(self.keys.identify, part_introductions(_bytes(got, "introductions")))
             return {"shares": _letters(join(self.client.share(part(_bytes(got, "keys")))))}
         if stage == ROWS and row is not None:
             return {"row": tensor_of_words(self.client.mask(part(_bytes(got, "shares")), words_of_tensor(row)))}
