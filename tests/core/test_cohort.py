@@ -1,14 +1,21 @@
 """The primitives of a cohort."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.objective import CrossEntropy, SquaredError
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
-from support.synthetic import cohort, federation, mlp
+from fedloom.data.federation import Ragged
+from support.synthetic import cohort, distance, federation, mlp, perturb, staged_tasks, train_all
+
+EXECUTIONS = ("loop", "vectorised")
 
 
 def test_the_gradient_is_that_of_the_mean_loss_over_all_data():
@@ -96,3 +103,120 @@ def test_scoring_together_is_scoring_one_by_one():
 def test_regression_outputs_of_one_number_meet_targets_of_any_shape():
     losses, _ = SquaredError().losses(torch.zeros(3, 1), torch.tensor([1.0, 2.0, 3.0]))
     assert losses.tolist() == [0.5, 2.0, 4.5]
+
+
+STAGED = staged_tasks([40, 30, 21, 7])
+COMMUNAL = torch.arange(1, 98, 4)
+TEACHER = torch.randn(len(COMMUNAL), 5, generator=torch.Generator().manual_seed(1))
+
+
+def towards_teacher(net, x, y, given):  # noqa: ARG001
+    return (net(x) - TEACHER[y]).square().sum(1), torch.ones(len(y))
+
+
+def two_views(x, generator):
+    noise = torch.randn(len(x), 2, *x.shape[1:], generator=generator)
+    return x.unsqueeze(1) + 0.1 * noise
+
+
+def views_apart(net, x, y, given):  # noqa: ARG001
+    """A loss of two views, which are one pass."""
+    outputs = net(x.flatten(0, 1)).unflatten(0, (-1, 2))
+    apart = (outputs[:, 0] - outputs[:, 1]).square().sum(1)
+    return F.cross_entropy(outputs[:, 0], y, reduction="none") + apart, torch.ones(len(y))
+
+
+@pytest.mark.parametrize("task", STAGED.values(), ids=STAGED)
+@pytest.mark.parametrize("loss", [None, towards_teacher], ids=["task", "own"])
+def test_training_on_the_communal_set_agrees_in_loop_and_vectorised(task, loss):
+    work = LocalWork(epochs=2, batch_size=8)
+    loop, vectorised = (train_all(task, execution, work, on=COMMUNAL, loss=loss) for execution in EXECUTIONS)
+    assert distance(loop, vectorised) < 1e-5
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_training_on_samples_is_training_a_client_that_holds_exactly_these(execution):
+    task = STAGED["mlp"]
+    lists = Ragged.of([COMMUNAL])
+    holder = Task("t", replace(task.federation, train=lists, test=lists, valid=Ragged.empty(1)), task.model)
+    work = LocalWork(epochs=2, batch_size=8)
+    assert torch.equal(train_all(task, execution, work, [0], on=COMMUNAL), train_all(holder, execution, work))
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_an_own_loss_on_samples_gets_their_places(execution):
+    """One step towards a teacher's outputs, written out."""
+    task = STAGED["mlp"]
+    row = train_all(task, execution, LocalWork(steps=1, batch_size=0), [0], on=COMMUNAL, loss=towards_teacher)[0]
+    loss = (task.model(task.inputs(COMMUNAL)) - TEACHER).square().sum(1).mean()
+    gradients = torch.autograd.grad(loss, list(task.model.parameters()))
+    expected = task.initial_row() - 0.1 * torch.cat([g.reshape(-1) for g in gradients])
+    assert torch.allclose(row, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_the_tasks_augmentation_is_left_off_the_communal_set_and_an_own_one_replaces_it(execution):
+    def spoil(x, generator):  # noqa: ARG001
+        return 0 * x
+
+    task = STAGED["mlp"]
+    spoils = replace(task, augment=spoil)
+    work = LocalWork(epochs=1, batch_size=8)
+    assert torch.equal(train_all(task, execution, work, on=COMMUNAL), train_all(spoils, execution, work, on=COMMUNAL))
+    plain = train_all(task, execution, work)
+    assert not torch.equal(train_all(spoils, execution, work), plain)
+    assert torch.equal(train_all(spoils, execution, work, augment=lambda x, _: x), plain)
+
+
+@pytest.mark.parametrize("task", STAGED.values(), ids=STAGED)
+def test_two_views_of_each_sample_agree_in_loop_and_vectorised(task):
+    work = LocalWork(epochs=2, batch_size=16, lr=0.02)
+    loop, vectorised = (
+        train_all(task, execution, work, augment=two_views, loss=views_apart) for execution in EXECUTIONS
+    )
+    assert distance(loop, vectorised) < 1e-5
+
+
+@pytest.mark.parametrize("task", STAGED.values(), ids=STAGED)
+def test_what_is_collected_is_what_each_network_computes(task):
+    rows = torch.stack([perturb(task.initial_row(), seed) for seed in range(4)])
+
+    def everything(net, x, places):
+        outputs, maps = net.stages(x)
+        return {"logits": outputs, "features": net.features(x).flatten(1), "first": maps[0], "places": places}
+
+    positions = torch.arange(98)  # more than one chunk
+    loop, together = (cohort(task, name, LocalWork()).collect(rows, positions, everything) for name in EXECUTIONS)
+    assert all(torch.allclose(loop[name], together[name], atol=1e-5) for name in loop)
+    passed = cohort(task, "loop", LocalWork()).forward(rows, task.inputs(positions))
+    assert torch.allclose(loop["logits"], passed, atol=1e-5)
+    task.layout.fill(task.model, rows[2])
+    inside = task.model[: 1 + int(task.model.stages[0])](task.inputs(positions)).detach()
+    task.layout.fill(task.model, task.initial_row())
+    assert torch.allclose(together["first"][2], inside, atol=1e-5)
+    assert together["places"].tolist() == [list(range(98))] * 4
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_gradients_may_be_collected(execution):
+    """The gradient of each sample's own largest output with respect to the first stage's map."""
+    task = STAGED["conv"]
+
+    def slopes(net, x, places):  # noqa: ARG001
+        return {"slope": torch.func.grad(lambda inputs: net(inputs).logsumexp(1).sum())(x)}
+
+    found = cohort(task, execution, LocalWork()).collect(task.initial_row().expand(4, -1), COMMUNAL, slopes)["slope"]
+    x = task.inputs(COMMUNAL).requires_grad_()
+    (expected,) = torch.autograd.grad(task.model(x).logsumexp(1).sum(), x)
+    assert torch.allclose(found[3], expected, atol=1e-6)
+
+
+def test_samples_that_are_no_sorted_positions_are_refused():
+    task = STAGED["mlp"]
+    for wrong, message in (
+        (torch.tensor([3, 1]), "must be sorted"),
+        (torch.tensor([], dtype=torch.int64), "needs task.communal"),
+        (torch.tensor([True]), "a vector of positions"),
+    ):
+        with pytest.raises(FedloomError, match=message):
+            train_all(task, "loop", LocalWork(), on=wrong)

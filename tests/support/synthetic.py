@@ -42,6 +42,31 @@ def mlp(inputs: int = 20, hidden: int = 16, classes: int = 5, dropout: float = 0
         )
 
 
+def small_conv() -> nn.Module:
+    """Two stages of convolutions and a head for 1×8×8 images and five classes, with fixed initial weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        first, second = nn.Conv2d(1, 3, 3, padding=1), nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), nn.Linear(64, 5))
+    model.stages = ("1", "3")  # type: ignore[assignment]
+    return model
+
+
+def staged_mlp() -> nn.Module:
+    """``mlp`` with its hidden layer as its only stage."""
+    model = mlp()
+    model.stages = ("2",)  # type: ignore[assignment]
+    return model
+
+
+def staged_tasks(sizes: list[int]) -> dict[str, Task]:
+    """A task of each kind of model with stages."""
+    return {
+        "mlp": Task("t", federation(sizes), staged_mlp()),
+        "conv": Task("t", federation(sizes, (1, 8, 8)), small_conv()),
+    }
+
+
 def small_task() -> Task:
     """Four clients of unequal sizes and a small network."""
     return Task("t", federation(SIZES), mlp())

@@ -6,7 +6,7 @@ one on a deployed machine, and the method is the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +14,10 @@ from torch import Tensor
 
 from fedloom.core.cycle import Cycle
 from fedloom.core.errors import FedloomError
-from fedloom.core.inputs import Inputs
+from fedloom.core.inputs import Augment, Inputs
 from fedloom.core.local_work import LocalWork
-from fedloom.core.network import Loss
+from fedloom.core.loss_step import LossStep
+from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Pull
 from fedloom.core.renamed import renamed
 from fedloom.core.sample_privacy import SamplePrivacy
@@ -24,6 +25,7 @@ from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
 from fedloom.core.task import Task
 from fedloom.core.trainer import Given, Trainer, TrainingRequest
+from fedloom.core.training_checks import check_positions, check_rows, check_training
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,11 @@ class Cohort:
         given: Given | None = None,
         loss: Loss | None = None,
         only: Tensor | None = None,
+        on: Tensor | None = None,
+        augment: Augment | None = None,
+        steps: Sequence[LossStep] = (),
     ) -> Tensor:
-        """The rows after local training on each client's own data.
+        """The rows after local training on each client's own data, or on samples that all clients have.
 
         Args:
             rows: A row per client; use ``spread`` for a shared row.
@@ -182,8 +187,14 @@ class Cohort:
             loss: A loss that replaces the task's, ``loss(network, x, y, given)``: values and counts of one client's
                 samples (see ``core.network.Loss``).
             only: A mask of the clients that train; the rows of the others are returned unchanged.
+            on: Sorted positions of samples that all clients train on instead of their own, such as the communal set.
+                The task's augmentation is not applied to them. A loss of the method's own gets their places in ``on``
+                (0 to n-1) as ``y``, and looks up there what it knows of them.
+            augment: ``augment(x, generator)`` replaces the task's augmentation of prepared inputs, client by client. It
+                may return several views of each sample, along a new second axis.
+            steps: What is done with each batch, if it is used for several optimiser steps; they replace ``loss``.
         """
-        return self._train(rows, work, part, pull, given, loss, only)[0]
+        return self._train(rows, work, part, pull, given, loss, only, on=on, augment=augment, steps=tuple(steps))[0]
 
     def train_in_cycles(
         self,
@@ -215,8 +226,12 @@ class Cohort:
         loss: Loss | None,
         only: Tensor | None,
         cycle: Cycle | None = None,
+        on: Tensor | None = None,
+        augment: Augment | None = None,
+        steps: tuple[LossStep, ...] = (),
     ) -> tuple[Tensor, Tensor]:
-        self._check_rows(rows, given or {})
+        check_rows(rows, given or {}, len(self), self.task.layout.width)
+        check_training(self.task, on, augment, loss, steps)
         work = work or self.setting.work
         seed = self.setting.seed
         if self.turn or self.trainings:  # a second training in the same round has batches of its own
@@ -231,7 +246,7 @@ class Cohort:
         request = TrainingRequest(
             rows=rows if only is None else rows[places],
             clients=clients,
-            positions=[train[client] for client in clients],
+            positions=[train[client] if on is None else on for client in clients],
             work=work,
             lr=work.lr_at(self.round, self.setting.rounds),
             seed=seed,
@@ -242,29 +257,14 @@ class Cohort:
             loss=loss,
             cycle=cycle,
             privacy=self.setting.sample_privacy,
+            on=on,
+            augment=augment,
+            steps=steps,
         )
         result = self.trainer.train(request)
         self.steps[places] += result.steps
         self.after = result.rows if only is None else rows.index_copy(0, places, result.rows)
         return self.after, result.anchors if only is None else self.after
-
-    def _check_rows(self, rows: Tensor, given: Given) -> None:
-        """Refuse rows that are not one per client, and given tensors without an entry per client."""
-        shape, width = (len(self), self.task.layout.width), self.task.layout.width
-        if tuple(rows.shape) != shape:
-            raise FedloomError(
-                f"cohort.train needs one row of {width:,} numbers per client, got shape {tuple(rows.shape)} for "
-                f"{len(self)} clients: use cohort.spread(row) for a shared row."
-            )
-        if rows.dtype != torch.float32:
-            raise FedloomError(f"cohort.train needs rows of float32, got {rows.dtype}: convert them with .float().")
-        for name, value in given.items():
-            if not isinstance(value, Tensor) or value.dim() == 0 or len(value) != len(self):
-                found = f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-                raise FedloomError(
-                    f"given['{name}'] of cohort.train is {found} for {len(self)} clients: give a tensor with one entry "
-                    "per client (cohort.spread(row) for a shared row)."
-                )
 
     def gradient(self, rows: Tensor) -> Tensor:
         """The gradient rows of each client's mean loss over all of its training data, with the run's weight decay and
@@ -304,6 +304,20 @@ class Cohort:
             inputs: Prepared inputs, the same for all clients.
         """
         return self.trainer.outputs(rows, inputs)
+
+    def collect(self, rows: Tensor, positions: Tensor, function: Collect) -> dict[str, Tensor]:
+        """What a function finds of every client's network on the same samples, by name: B×n×...
+
+        The networks are in evaluation mode, and no gradient is kept.
+
+        Args:
+            rows: A row per client.
+            positions: Sorted positions of the samples, such as the communal set.
+            function: ``function(network, x, places)`` returns tensors with one entry per sample, by name (see
+                ``core.network.Collect``): logits, features, maps of stages.
+        """
+        check_positions(positions)
+        return self.trainer.collect(rows, positions, function)
 
     def features(self, row: Tensor, place: int) -> tuple[Tensor, Tensor]:
         """What the head of a row sees of one client's training samples (n×features), and their targets.

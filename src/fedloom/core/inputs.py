@@ -18,6 +18,8 @@ Inputs = Tensor | dict[str, Tensor]
 
 Transform = Callable[[Tensor], Tensor]
 """Turns the raw inputs of one column into the model's."""
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+"""``augment(x, generator) -> x'`` changes the prepared inputs of one client's samples at random."""
 Shape = tuple[int, ...]
 PREFIX = "x/"
 

@@ -30,6 +30,9 @@ class Network(Protocol):
     def features(self, x: Inputs) -> Tensor:
         """What the head sees of prepared inputs (see ``features``)."""
 
+    def stages(self, x: Inputs) -> tuple[Tensor, list[Tensor]]:
+        """The outputs for prepared inputs, and the outputs of the model's stages (see ``core.stages``)."""
+
     def at(self, tensors: Mapping[str, Tensor]) -> Network:
         """The same network with other weights, for instance one of the ``given`` ones."""
 
@@ -37,6 +40,9 @@ class Network(Protocol):
 Loss = Callable[[Network, Any, Tensor, Mapping[str, Any]], tuple[Tensor, Tensor]]
 """A method's own loss: ``loss(network, x, y, given) -> (values, counts)`` per sample of one client. ``x`` are
 ``Inputs``; a given row is a dict of tensors by name (for ``network.at``), and any other tensor is the client's own."""
+Collect = Callable[[Network, Any, Tensor], Mapping[str, Tensor]]
+"""``function(network, x, places)``: tensors with one entry per sample, by name, of one client's network for prepared
+inputs; ``places`` are the samples' places in what is collected. For gradients it uses ``torch.func``."""
 
 
 def features(model: nn.Module, x: Inputs) -> Tensor:

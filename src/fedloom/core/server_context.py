@@ -1,22 +1,25 @@
-"""What the server half of a method may use besides its state: the task, the round, randomness, and forward passes."""
+"""What the server half of a method may use besides its state: the task, the round, randomness, training, and passes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedloom.core.inputs import Inputs
+from fedloom.core.inputs import Augment, Inputs
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
+from fedloom.core.loss_step import LossStep
+from fedloom.core.network import Collect, Loss
 from fedloom.core.renamed import renamed
 from fedloom.core.scores import Scores
-from fedloom.core.seeds import generator, numpy_generator
+from fedloom.core.seeds import generator, key, numpy_generator
 from fedloom.core.task import Task
-from fedloom.core.trainer import Trainer
+from fedloom.core.trainer import Given, Trainer, TrainingRequest
+from fedloom.core.training_checks import check_positions, check_rows, check_training
 
 
 @renamed(loom="trainer")
@@ -33,6 +36,7 @@ class ServerContext:
         clients: The clients that may take part, without held-out new clients.
         weigh: The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method combines
             itself.
+        trainings: How often the server trained in this round, by purpose.
     """
 
     trainer: Trainer
@@ -42,6 +46,7 @@ class ServerContext:
     rounds: int
     clients: Sequence[int]
     weigh: Callable[[Tensor, Tensor], Tensor]
+    trainings: dict[str, int] = field(default_factory=dict)
 
     @property
     def task(self) -> Task:
@@ -82,6 +87,68 @@ class ServerContext:
             inputs: Prepared inputs.
         """
         return self.trainer.outputs(rows, inputs)
+
+    def train(
+        self,
+        row: Tensor,
+        positions: Tensor,
+        *,
+        work: LocalWork | None = None,
+        loss: Loss | None = None,
+        given: Given | None = None,
+        part: str | None = None,
+        augment: Augment | None = None,
+        steps: Sequence[LossStep] = (),
+        purpose: str = "server",
+    ) -> Tensor:
+        """A row after the server has trained it on samples that it holds, by the executions that clients have.
+
+        Args:
+            row: One row.
+            positions: Sorted positions of the samples: the communal set, or the server's own. The task's augmentation
+                is not applied to them.
+            work: How much is trained and with which optimiser; the run's local work by default.
+            loss: A loss that replaces the task's, as in ``cohort.train``; its ``y`` are the samples' places in
+                ``positions``.
+            given: What the loss needs, by name: rows, and other tensors as the loss gets them.
+            part: The only part of the model that is trained; all parts by default.
+            augment: Changes prepared inputs at random, as in ``cohort.train``.
+            steps: What is done with each batch, as in ``cohort.train``.
+            purpose: What the training is for: each purpose has its own batches, and so has each training of a purpose.
+        """
+        own = {name: value.unsqueeze(0) for name, value in (given or {}).items()}
+        rows, work = row.unsqueeze(0), work or self.work
+        check_rows(rows, own, 1, self.layout.width)
+        check_training(self.task, positions, augment, loss, steps)
+        earlier = self.trainings.get(purpose, 0)
+        self.trainings[purpose] = earlier + 1
+        request = TrainingRequest(
+            rows=rows,
+            clients=[0],
+            positions=[positions],
+            work=work,
+            lr=work.lr_at(self.round, self.rounds),
+            seed=key(self.seed, purpose, self.round, earlier),
+            round=self.round,
+            part=part,
+            given=own,
+            loss=loss,
+            on=positions,
+            augment=augment,
+            steps=tuple(steps),
+        )
+        return self.trainer.train(request).rows[0]
+
+    def collect(self, row: Tensor, positions: Tensor, function: Collect) -> dict[str, Tensor]:
+        """What a function finds of one row's network on some samples, by name: n×...
+
+        Args:
+            row: One row.
+            positions: Sorted positions of the samples.
+            function: ``function(network, x, places)``, as in ``cohort.collect``.
+        """
+        check_positions(positions)
+        return {name: found[0] for name, found in self.trainer.collect(row.unsqueeze(0), positions, function).items()}
 
     def evaluate(self, rows: Tensor, positions: Tensor) -> Scores:
         """Loss and score of every row on the same samples.

@@ -6,19 +6,27 @@ and a count per sample (so that padding and sequences of unequal length are exac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from fedloom.core.arguments import argument_error
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
-from fedloom.core.inputs import PREFIX, Inputs, Transform, input_names, map_inputs, named_inputs, prepare_inputs
+from fedloom.core.inputs import (
+    PREFIX,
+    Augment,
+    Inputs,
+    Transform,
+    input_names,
+    map_inputs,
+    named_inputs,
+    prepare_inputs,
+)
 from fedloom.core.layout import Layout, in_single_precision
 from fedloom.core.metric import Metric
 from fedloom.core.objective import CrossEntropy, Objective, Standardised
@@ -108,7 +116,7 @@ class Task:
     model: nn.Module
     objective: Objective = field(default_factory=CrossEntropy)
     prepare: Transform | Mapping[str, Transform] | None = None
-    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    augment: Augment | None = None
     made_from: Mapping[str, object] = field(default_factory=dict)
     python_objects: Mapping[str, str] = field(default_factory=dict)
     fingerprint_tensors: Sequence[Tensor] = ()

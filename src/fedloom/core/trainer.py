@@ -10,10 +10,11 @@ from typing import Protocol
 from torch import Tensor
 
 from fedloom.core.cycle import Cycle
-from fedloom.core.inputs import Inputs
+from fedloom.core.inputs import Augment, Inputs
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
-from fedloom.core.network import Loss
+from fedloom.core.loss_step import LossStep
+from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Affine, Pull
 from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.scores import Scores
@@ -51,10 +52,26 @@ class TrainingRequest:
     cycle: Cycle | None = None
     privacy: SamplePrivacy | None = None
     """Train by DP-SGD with these settings."""
+    on: Tensor | None = None
+    """The samples that all clients train on instead of their own; a loss of the method's own gets their places here."""
+    augment: Augment | None = None
+    """Replaces the task's augmentation."""
+    steps: tuple[LossStep, ...] = ()
+    """What is done with each batch, if that is not one step on ``loss``."""
+
+    @property
+    def loss_steps(self) -> tuple[LossStep, ...]:
+        """The steps that are made with each batch."""
+        return self.steps or (LossStep(self.loss),)
+
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether any step has a loss of the method's own."""
+        return any(step.loss is not None for step in self.loss_steps)
 
     @property
     def lrs(self) -> tuple[float, ...]:
-        """The learning rate of each step that is made with a batch."""
+        """The learning rate of each step of the cycle that is made with a batch; of the only step without one."""
         return (self.lr,) if self.cycle is None else self.cycle.lrs
 
     @cached_property
@@ -130,6 +147,9 @@ class Trainer(Protocol):
 
     def features(self, row: Tensor, positions: Tensor) -> Tensor:
         """What the head sees of some samples under one row: n×features."""
+
+    def collect(self, rows: Tensor, positions: Tensor, function: Collect) -> dict[str, Tensor]:
+        """What a function finds of every row's network on the same samples, by name: B×n×..."""
 
     def scores(self, rows: Tensor, lists: Sequence[Tensor]) -> Scores:
         """Loss and score of each row on its own list of samples."""

@@ -42,13 +42,14 @@ MethodTerms = tuple[Pull | None, Loss | None, Stacks, dict[str, Stacks], GivenTo
 
 def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments: Sequence[Assignment]) -> Tensor:
     """The rows after local training of a cohort with the compiled step."""
-    if request.cycle is not None:
+    if request.cycle is not None or request.steps:
         raise FedloomError(
             "execution 'compiled' supports one step per batch, but this method takes several: use vectorised or loop."
         )
     layout, work = trainer.layout, request.work
     pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull
-    moving = tuple(slot.name for slot in layout.moving(request.part))
+    (aim,) = request.loss_steps
+    moving = tuple(trainer.moving(request, aim))
     stacks = trainer.stacks(request.rows)
     received = layout.stacks(request.rows) if request.pull is not None else {}
     given = {name: layout.pieces(rows) for name, rows in request.given_to_pull.items()} if received else {}
@@ -59,7 +60,7 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
     keys, augmenters, lr = trainer.keys(request), trainer.augmenters(request), torch.tensor(request.lr)
     with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=COMPILATIONS, fail_on_recompile_limit_hit=True):
         for number, batch in enumerate(lockstep(assignments)):
-            x, y = trainer.batch(batch, augmenters)
+            x, y = trainer.batch(request, batch, augmenters), trainer.targets(request, aim, batch.positions)
             noise = step_key(keys, number) if trainer.drops else keys
             method = (pull, request.loss, received, given, seen)
             moved, state = step(stacks, state, method, lr, (x, y, batch.mask, noise))

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.model_output import chosen_output
-from fedloom.core.network import features
+from fedloom.core.network import Collect, features
 from fedloom.core.scores import Scores
 from fedloom.core.task import Task
+from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout
 from fedloom.training.layer_graph import LayerGraph, sequential_graph
 from fedloom.training.metric_sums import MetricSums, Watch
@@ -102,6 +103,35 @@ class Evaluator:
                 for chunk in torch.split(positions, EVALUATION_BATCH)
             ]
         )
+
+    @torch.no_grad()
+    def collect(self, rows: Tensor, positions: Tensor, function: Collect) -> dict[str, Tensor]:
+        """What a function finds of every row's network on the same samples, by name: B×n×..."""
+        together = self.execution != "loop"
+        size = EVALUATION_CHUNK if together else EVALUATION_BATCH
+        chunks: list[dict[str, Tensor]] = []
+        for places in torch.split(torch.arange(len(positions)), size):
+            x = self.task.inputs(positions[places])
+            find = self._found_together if together else self._found_in_turn
+            chunks.append(find(rows, x, places, function))
+        return {name: torch.cat([chunk[name] for chunk in chunks], dim=1) for name in chunks[0]}
+
+    def _found_together(self, rows: Tensor, x: Inputs, places: Tensor, function: Collect) -> dict[str, Tensor]:
+        mask = torch.ones(len(places))
+
+        def one(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return dict(function(FunctionalNetwork(self.model, tensors, mask), x, places))
+
+        self.model.eval()
+        found: dict[str, Tensor] = torch.func.vmap(one, randomness="error")(self.layout.stacks(rows))
+        return found
+
+    def _found_in_turn(self, rows: Tensor, x: Inputs, places: Tensor, function: Collect) -> dict[str, Tensor]:
+        found, mask = [], torch.ones(len(places))
+        for row in rows:
+            self._load(row)
+            found.append(function(FunctionalNetwork(self.model, self.layout.views(row), mask), x, places))
+        return {name: torch.stack([one[name] for one in found]) for name in found[0]}
 
     def gradients(self, rows: Tensor, lists: Sequence[Tensor], work: LocalWork) -> Tensor:
         """The gradient of each row's mean loss on its list of samples, with the work's weight decay and clipping."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fedloom.core.inputs import Inputs
 from fedloom.core.model_output import chosen_output
 from fedloom.core.network import features
+from fedloom.core.stages import run_with_stages
 from fedloom.training.keyed_dropout import rewind
 
 
@@ -29,6 +30,12 @@ class FunctionalNetwork:
         outputs: Tensor = torch.func.functional_call(_Features(self.model), inside, (x,))
         return outputs
 
+    def stages(self, x: Inputs) -> tuple[Tensor, list[Tensor]]:
+        """The outputs, and the outputs of the model's stages."""
+        inside = {f"model.{name}": tensor for name, tensor in self.tensors.items()}
+        found: tuple[Tensor, list[Tensor]] = torch.func.functional_call(_Stages(self.model), inside, (x,))
+        return found
+
     def at(self, tensors: Mapping[str, Tensor]) -> FunctionalNetwork:
         """The same network with other weights, for instance one of the ``given`` ones."""
         return FunctionalNetwork(self.model, {**self.tensors, **tensors}, self.mask)
@@ -41,3 +48,12 @@ class _Features(nn.Module):
 
     def forward(self, x: Inputs) -> Tensor:
         return features(self.model, x)
+
+
+class _Stages(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Inputs) -> tuple[Tensor, list[Tensor]]:
+        return run_with_stages(self.model, x)

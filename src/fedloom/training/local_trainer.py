@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.inputs import Inputs
+from fedloom.core.inputs import Augment, Inputs
+from fedloom.core.loss_step import LossStep
 from fedloom.core.seeds import generator
+from fedloom.core.stages import parameters_until
 from fedloom.core.task import Task
 from fedloom.core.trainer import TrainingRequest, TrainingResult
 from fedloom.training.batches import Assignment, BatchStep
@@ -33,6 +35,7 @@ class LocalTrainer(Evaluator):
         whole = {name: b for name, b in self.model.named_buffers() if not b.is_floating_point()}
         self.counters = {name: b.clone() for name, b in whole.items() if not name.endswith("noise_key")}
         self.compiled: dict[Any, Any] = {}
+        self._until: dict[int, frozenset[str]] = {}
 
     def keys(self, request: TrainingRequest) -> Tensor:
         """A noise key per client, where the model drops units."""
@@ -40,22 +43,47 @@ class LocalTrainer(Evaluator):
             return torch.zeros(len(request.clients), dtype=torch.int64)
         return torch.tensor([client_key(request.seed, request.round, client) for client in request.clients])
 
+    def augmentation(self, request: TrainingRequest) -> Augment | None:
+        """How samples are augmented: as the request says, else clients' own as the task does."""
+        return self.task.augment if request.augment is None and request.on is None else request.augment
+
     def augmenters(self, request: TrainingRequest) -> list[torch.Generator]:
-        """An augmentation generator per client, where the task augments."""
-        if self.task.augment is None:
+        """An augmentation generator per client, where samples are augmented."""
+        if self.augmentation(request) is None:
             return []
         return [generator(request.seed, "augment", request.round, client) for client in request.clients]
 
-    def batch(self, step: BatchStep, augmenters: list[torch.Generator]) -> tuple[Inputs, Tensor]:
-        """A step's inputs and targets, each client's real samples augmented with its own generator."""
-        x, y = self.task.inputs(step.positions), self.task.targets(step.positions)
-        if self.task.augment is None or isinstance(x, dict):
-            return x, y
-        places = range(step.rows) if isinstance(step.rows, int) else step.rows.tolist()
+    def moving(self, request: TrainingRequest, step: LossStep) -> list[str]:
+        """The names of the parameters that a step of a request changes."""
+        names = [slot.name for slot in self.layout.moving(request.part)]
+        if step.until is None:
+            return names
+        if step.until not in self._until:
+            sample = self.task.inputs(request.positions[0][:1])
+            self._until[step.until] = parameters_until(self.task.model, sample, step.until)
+        return [name for name in names if name in self._until[step.until]]
+
+    def targets(self, request: TrainingRequest, step: LossStep, positions: Tensor) -> Tensor:
+        """What a step's loss gets as targets; a method's own loss gets the samples' places in ``on``, if they are."""
+        if request.on is None or step.loss is None:
+            return self.task.targets(positions)
+        return torch.searchsorted(request.on, positions.contiguous())
+
+    def batch(self, request: TrainingRequest, step: BatchStep, augmenters: list[torch.Generator]) -> Inputs:
+        """A step's inputs, each client's real samples augmented with its own generator."""
+        x, augment = self.task.inputs(step.positions), self.augmentation(request)
+        if augment is None or isinstance(x, dict):
+            return x
+        out, places = x, range(step.rows) if isinstance(step.rows, int) else step.rows.tolist()
         for i, place in enumerate(places):
             real = x.shape[1] if step.mask is None else int(step.mask[i].sum())
-            x[i, :real] = self.task.augment(x[i, :real], augmenters[place])
-        return x, y
+            views = augment(x[i, :real], augmenters[place])
+            if out is x and views.shape[1:] != x.shape[2:]:  # two views of each sample, say
+                out = views.new_zeros(*x.shape[:2], *views.shape[1:])
+            out[i, :real] = views
+            if out is not x:
+                out[i, real:] = views[:1]
+        return out
 
     def train(self, request: TrainingRequest) -> TrainingResult:
         """Train each row on its client's samples."""
@@ -64,7 +92,7 @@ class LocalTrainer(Evaluator):
             Assignment.of(client, positions, work, request.seed, request.round)
             for client, positions in zip(request.clients, request.positions, strict=True)
         ]
-        steps = torch.tensor([one.steps for one in assignments]) * len(request.lrs)
+        steps = torch.tensor([one.steps for one in assignments]) * len(request.lrs) * len(request.loss_steps)
         if not int(steps.max()):
             return TrainingResult(request.rows.clone(), request.rows, steps)
         if cycle is not None and len(cycle.lrs) > 1 and (work.optimizer != "sgd" or work.momentum):

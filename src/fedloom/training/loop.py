@@ -62,19 +62,21 @@ def _train_one(
         model.get_buffer(name).copy_(counter)
     model.train()
     named = dict(model.named_parameters())
-    moving = [slot.name for slot in layout.moving(request.part)]
-    values = [named[name] for name in moving]
+    aims = [(aim, trainer.moving(request, aim)) for aim in request.loss_steps]
     for name, parameter in named.items():
-        parameter.requires_grad_(name in moving)
+        parameter.requires_grad_(any(name in moving for _, moving in aims))
     received = layout.views(request.rows[place])
     given = {
         name: {part: piece[0] for part, piece in layout.pieces(rows[place : place + 1]).items()}
         for name, rows in request.given_to_pull.items()
     }
     own = replace(request, given={name: value[place : place + 1] for name, value in request.given.items()})
-    seen = {} if request.loss is None else given_of(own.given_to_loss(layout), 0)
-    optimizer = Optimizer(request.work, request.lr, [v.detach().unsqueeze(0) for v in values])
-    memory = CycleMemory(request.cycle, {name: received[name].unsqueeze(0) for name in moving})
+    seen = given_of(own.given_to_loss(layout), 0) if request.has_own_loss else {}
+    optimizers = [
+        Optimizer(request.work, request.lr, [named[name].detach().unsqueeze(0) for name in moving])
+        for _, moving in aims
+    ]
+    memory = CycleMemory(request.cycle, {name: received[name].unsqueeze(0) for name in aims[0][1]})
     constants, fixed = request.constants, {}
     if constants is not None:
         fixed = layout.views(constants[place if len(constants) > 1 else 0])
@@ -84,32 +86,34 @@ def _train_one(
         # for layers that draw from torch's own generator; torch.manual_seed would format a stack trace every time
         torch.default_generator.manual_seed(int(noise))
         for positions in work:
-            whole_x, whole_y = _inputs(trainer, positions, augmenter), trainer.task.targets(positions)
-            for number, lr in enumerate(request.lrs):
-                x, y = whole_x, whole_y
-                if request.cycle is not None:
-                    cut = request.cycle.cut(len(positions), number)
-                    x, y = map_inputs(itemgetter(cut), x), y[cut]
-                for layer in trainer.drops:
-                    layer.noise_key, layer.turn = step_key(noise, steps), 0
-                if request.loss is None:
-                    losses, counts = trainer.task.objective.losses(chosen_output(model, model(x)), y)
-                else:
-                    losses, counts = request.loss(FunctionalNetwork(model, named, torch.ones(len(y))), x, y, seen)
-                gradients = gradients_of(losses.sum() / counts.sum(), values)
-                with torch.no_grad():
-                    if fixed:
-                        gradients = add_affine_pull(request, gradients, values, [fixed[name] for name in moving])
-                    elif request.pull is not None:
-                        for i, name in enumerate(moving):
-                            extra = {key: views[name] for key, views in given.items()}
-                            near = memory.anchor(name, received)
-                            gradients[i] = gradients[i] + request.pull(values[i], near, **extra)
-                optimizer.lr = lr
-                memory.before(optimizer.values)
-                optimizer.step([g.unsqueeze(0) for g in gradients])
-                memory.settle(number, optimizer.values, slice(None))
-                steps += 1
+            whole_x = _inputs(trainer, request, positions, augmenter)
+            for (aim, moving), optimizer in zip(aims, optimizers, strict=True):
+                whole_y, values = trainer.targets(request, aim, positions), [named[name] for name in moving]
+                for number, lr in enumerate(request.lrs):
+                    x, y = whole_x, whole_y
+                    if request.cycle is not None:
+                        cut = request.cycle.cut(len(positions), number)
+                        x, y = map_inputs(itemgetter(cut), x), y[cut]
+                    for layer in trainer.drops:
+                        layer.noise_key, layer.turn = step_key(noise, steps), 0
+                    if aim.loss is None:
+                        losses, counts = trainer.task.objective.losses(chosen_output(model, model(x)), y)
+                    else:
+                        losses, counts = aim.loss(FunctionalNetwork(model, named, torch.ones(len(y))), x, y, seen)
+                    gradients = gradients_of(losses.sum() / counts.sum(), values)
+                    with torch.no_grad():
+                        if fixed:
+                            gradients = add_affine_pull(request, gradients, values, [fixed[name] for name in moving])
+                        elif request.pull is not None:
+                            for i, name in enumerate(moving):
+                                extra = {key: views[name] for key, views in given.items()}
+                                near = memory.anchor(name, received)
+                                gradients[i] = gradients[i] + request.pull(values[i], near, **extra)
+                    optimizer.lr = lr
+                    memory.before(optimizer.values)
+                    optimizer.step([g.unsqueeze(0) for g in gradients])
+                    memory.settle(number, optimizer.values, slice(None))
+                    steps += 1
     tensors = {**named, **dict(model.named_buffers())}
     for name, view in layout.views(row).items():
         view.copy_(tensors[name].detach())
@@ -119,9 +123,11 @@ def _train_one(
             view.copy_(memory.anchor(name, {name: view}).view_as(view))
 
 
-def _inputs(trainer: LocalTrainer, positions: Tensor, augmenter: torch.Generator | None) -> Inputs:
+def _inputs(
+    trainer: LocalTrainer, request: TrainingRequest, positions: Tensor, augmenter: torch.Generator | None
+) -> Inputs:
     """A batch's inputs, augmented, in the memory format of the model's convolutions."""
-    x, augment = trainer.task.inputs(positions), trainer.task.augment
+    x, augment = trainer.task.inputs(positions), trainer.augmentation(request)
     if isinstance(x, dict):
         return {name: _in_format(trainer, column) for name, column in x.items()}
     return _in_format(trainer, x if augment is None or augmenter is None else augment(x, augmenter))

@@ -33,7 +33,12 @@ def train_privately(
     trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment], privacy: SamplePrivacy
 ) -> Tensor:
     """The rows after training all clients together by DP-SGD."""
-    if request.loss is not None or request.cycle is not None:
+    if request.on is not None:
+        raise FedloomError(
+            "sample_privacy protects clients' own samples, and this method also trains on samples that all of them "
+            "have: use fedavg, fedprox, scaffold or fedrep."
+        )
+    if request.has_own_loss or request.steps or request.augment is not None or request.cycle is not None:
         raise FedloomError(
             "sample_privacy clips the gradients of the task's loss, and this method trains by a loss or in steps of "
             "its own: use fedavg, fedprox, scaffold or fedrep."
@@ -51,7 +56,7 @@ def train_privately(
         cut = slice(places) if isinstance(places, int) else places
         generators = [seeded[place] for place in active] if seeded else []
         batch = draw_batches([assignments[place] for place in active], places, generators)
-        x, y = trainer.batch(batch, [])
+        x, y = trainer.batch(request, batch, []), trainer.task.targets(batch.positions)
         part, piece = optimizer.part(places), {name: stack[cut] for name, stack in stacks.items()}
         piece.update(zip(moving, part.values, strict=True))
         noise_keys = step_key(keys[cut], number) if trainer.drops else keys[cut]

@@ -28,40 +28,42 @@ def train_vectorised(
     trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment]
 ) -> tuple[Tensor, Tensor]:
     """The rows after training all clients together, one batched pass per step, and the cycle's anchor rows."""
-    moving = [slot.name for slot in trainer.layout.moving(request.part)]
     stacks = trainer.stacks(request.rows)
     constants = request.constants
     fixed = {} if constants is None else trainer.layout.stacks(constants)
     pulls = request.pull is not None and constants is None  # a pull that changes with every step
     received = trainer.layout.stacks(request.rows) if pulls else {}
     given = {name: trainer.layout.pieces(rows) for name, rows in request.given_to_pull.items()} if pulls else {}
-    seen = request.given_to_loss(trainer.layout) if request.loss is not None else {}
-    optimizer = Optimizer(request.work, request.lr, [stacks[name] for name in moving])
-    memory = CycleMemory(request.cycle, {name: stacks[name] for name in moving})
+    seen = request.given_to_loss(trainer.layout) if request.has_own_loss else {}
+    aims = [(aim, trainer.moving(request, aim)) for aim in request.loss_steps]
+    optimizers = [Optimizer(request.work, request.lr, [stacks[name] for name in moving]) for _, moving in aims]
+    memory = CycleMemory(request.cycle, {name: stacks[name] for name in aims[0][1]})
     keys, augmenters = trainer.keys(request), trainer.augmenters(request)
     done = torch.zeros(len(keys), dtype=torch.int64)
     for step in interleave(assignments):
         cut = slice(step.rows) if isinstance(step.rows, int) else step.rows
-        piece = {name: stack[cut] for name, stack in stacks.items()}
-        part = optimizer.part(step.rows)
-        piece.update(zip(moving, part.values, strict=True))
         extra = {key: {name: stack[cut] for name, stack in rows.items()} for key, rows in given.items()}
         own = given_of(seen, cut)
-        whole_x, whole_y = trainer.batch(step, augmenters)
-        for number, lr in enumerate(request.lrs):
-            x, y, mask = whole_x, whole_y, step.mask
-            if request.cycle is not None:
-                x, y, mask = request.cycle.deal(x, y, mask, number)
-            anchor = {name: memory.anchor(name, received)[cut] for name in received}
-            noise = step_key(keys[cut], done[cut]) if trainer.drops else keys[cut]
-            part.lr = lr
-            memory.before(part.values)
-            some = {name: stack if len(stack) == 1 else stack[cut] for name, stack in fixed.items()}
-            _step(trainer, request, moving, piece, part, anchor, extra, own, some, (x, y, mask), noise)
-            memory.settle(number, part.values, cut)
-            done[cut] += 1
-        if not isinstance(step.rows, int):
-            optimizer.put_back(part, step.rows)
+        whole_x = trainer.batch(request, step, augmenters)
+        for (aim, moving), optimizer in zip(aims, optimizers, strict=True):
+            piece = {name: stack[cut] for name, stack in stacks.items()}
+            part = optimizer.part(step.rows)
+            piece.update(zip(moving, part.values, strict=True))
+            whole_y = trainer.targets(request, aim, step.positions)
+            for number, lr in enumerate(request.lrs):
+                x, y, mask = whole_x, whole_y, step.mask
+                if request.cycle is not None:
+                    x, y, mask = request.cycle.deal(x, y, mask, number)
+                anchor = {name: memory.anchor(name, received)[cut] for name in received}
+                noise = step_key(keys[cut], done[cut]) if trainer.drops else keys[cut]
+                part.lr = lr
+                memory.before(part.values)
+                some = {name: stack if len(stack) == 1 else stack[cut] for name, stack in fixed.items()}
+                _step(trainer, request, aim.loss, moving, piece, part, anchor, extra, own, some, (x, y, mask), noise)
+                memory.settle(number, part.values, cut)
+                done[cut] += 1
+            if not isinstance(step.rows, int):
+                optimizer.put_back(part, step.rows)
     rows = trainer.layout.unstack(stacks)
     if request.cycle is None:
         return rows, rows
@@ -71,6 +73,7 @@ def train_vectorised(
 def _step(
     trainer: LocalTrainer,
     request: TrainingRequest,
+    own_loss: Loss | None,
     moving: list[str],
     stacks: dict[str, Tensor],
     optimizer: Optimizer,
@@ -97,7 +100,7 @@ def _step(
     def task_loss(outputs: Tensor) -> Tensor:
         return loss_of(*trainer.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1)))
 
-    chain = _chain(trainer, request)
+    chain = _chain(trainer, request) if own_loss is None else None
     if chain is not None and isinstance(x, Tensor):
         puller = pull if request.pull is not None and not constants else None
         sgd = InPlaceSGD(optimizer.lr, work.weight_decay + request.slope, constants, puller, frozenset(moving))
@@ -106,9 +109,9 @@ def _step(
         return
     leaves = [value.requires_grad_() for value in optimizer.values]
     stacks.update(zip(moving, leaves, strict=True))
-    if request.loss is not None:
+    if own_loss is not None:
         real = torch.ones(y.shape[:2]) if mask is None else mask
-        loss = loss_of(*method_losses(trainer.model, request.loss, stacks, (x, y, real, keys), seen))
+        loss = loss_of(*method_losses(trainer.model, own_loss, stacks, (x, y, real, keys), seen))
     else:
         loss = task_loss(run_stacked(trainer.model, trainer.graph, stacks, x, keys))
     gradients = gradients_of(loss, leaves)
@@ -121,9 +124,9 @@ def _step(
 
 
 def _chain(trainer: LocalTrainer, request: TrainingRequest) -> Sequence[Step] | None:
-    """The steps of a chain of layers that plain SGD trains on the task's loss; None for anything else."""
+    """The steps of a chain of layers that plain SGD trains; None for anything else."""
     work, graph = request.work, trainer.graph
-    plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None and request.loss is None
+    plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
     return graph.training if plain and graph is not None and graph.is_chain else None
 
 
