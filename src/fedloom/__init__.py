@@ -47,6 +47,7 @@ _WHERE = {
     "fedloom.core.sample_privacy": ("SamplePrivacy",),
     "fedloom.core.sub_models": ("FederatedDropout",),
     "fedloom.core.cycle": ("Cycle",),
+    "fedloom.core.loss_step": ("LossStep",),
     "fedloom.core.pull": ("Affine",),
     "fedloom.core.layout": ("Layout",),
     "fedloom.aggregation.server_optimizer": ("ServerOptimizer",),

@@ -57,6 +57,7 @@ from fedloom.core.errors import FedloomError as FedloomError
 from fedloom.core.errors import StoppedWarning as StoppedWarning
 from fedloom.core.layout import Layout as Layout
 from fedloom.core.local_work import LocalWork as LocalWork
+from fedloom.core.loss_step import LossStep as LossStep
 from fedloom.core.message import Message as Message
 from fedloom.core.message import Replies as Replies
 from fedloom.core.message import Reply as Reply
