@@ -22,6 +22,11 @@ FITTING: dict[str, tuple[Any, int]] = {
     "cnn-two": ((3, 32, 32), 10),
     "emnist-cnn": ((1, 28, 28), 62),
     "resnet-small": ((3, 32, 32), 10),
+    "resnet8": ((1, 8, 8), 10),
+    "resnet14": ((1, 8, 8), 10),
+    "resnet20": ((3, 8, 8), 10),
+    "mini-mobilenet": ((3, 16, 16), 10),
+    "mini-efficientnet": ((3, 16, 16), 10),
     "conv1d": ((9, 128), 6),
     "char-lstm": ((80,), 80),
     "word-lstm": ((20,), 50),
@@ -60,6 +65,12 @@ def batch(name: str, shape: Any, classes: int, samples: int = 4) -> tuple[Any, T
         ("cnn-two", (3, 32, 32), 10, {}, 69_706),
         ("cnn-two", (3, 32, 32), 43, {}, 122_539),
         ("emnist-cnn", (1, 28, 28), 62, {}, 1_206_590),
+        ("resnet-small", (3, 32, 32), 10, {}, 77_850),
+        ("resnet8", (3, 32, 32), 10, {}, 77_850),
+        ("resnet14", (3, 32, 32), 10, {}, 175_066),
+        ("resnet20", (3, 32, 32), 10, {}, 272_282),
+        ("mini-mobilenet", (3, 32, 32), 10, {}, 64_452),
+        ("mini-efficientnet", (3, 32, 32), 10, {}, 48_482),
         ("char-lstm", (80,), 80, {}, 133_520),
         ("word-lstm", (20,), 10_004, {}, 4_053_428),
         ("late-fusion", {"accelerometer": (6, 128), "gyroscope": (3, 128)}, 6, {}, 45_030),
@@ -114,13 +125,13 @@ def test_training_lowers_the_loss(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32)])
-@pytest.mark.parametrize("name", ["cnn-small", "resnet-small"])
+@pytest.mark.parametrize("name", ["cnn-small", "resnet-small", "resnet14", "mini-mobilenet", "mini-efficientnet"])
 def test_small_image_models_adapt_to_the_image(name: str, shape: tuple[int, ...]) -> None:
     assert build(name, shape, 7, 0)(torch.zeros(2, *shape)).shape == (2, 7)
 
 
 @pytest.mark.parametrize(
-    "name", ["cnn", "cnn-small", "cnn-two", "lenet", "lenet-small", "emnist-cnn", "resnet-small", "conv1d"]
+    "name", [name for name, kind in MODELS.items() if kind.fits((1, 32, 32)) and not kind.fits((1,))] + ["conv1d"]
 )
 def test_the_smallest_input_a_model_says_it_takes_does_fit(name: str) -> None:
     kind = MODELS[name]
@@ -151,6 +162,38 @@ def test_the_default_head_of_other_models_is_their_last_layer(name: str) -> None
 
     layout = Layout.of(build(name, *FITTING[name], seed=0))
     assert [slot.name for slot in layout.slots if slot.part == "head"] == ["head.weight", "head.bias"]
+
+
+STAGES = {
+    "resnet-small": (8, 16),
+    "resnet8": (8, 16),
+    "resnet14": (8, 16),
+    "resnet20": (8, 16),
+    "mini-mobilenet": (8, 8, 8, 8, 8, 8, 16),
+    "mini-efficientnet": (8, 8, 8, 8, 8, 16, 16),
+}
+"""The models that name their stages, with the widths that they have here."""
+
+
+def test_the_models_that_name_their_stages_are_tried_here() -> None:
+    assert set(STAGES) == {name for name in MODELS if hasattr(build(name, *FITTING[name], seed=0), "stages")}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_model_with_stages_has_them_in_order_and_trains_the_same_in_a_loop_and_vectorised(name: str) -> None:
+    from fedloom.core.local_work import LocalWork
+    from fedloom.core.task import Task
+    from support.synthetic import distance, federation, train_all
+
+    model: Any = build(name, (1, 16, 16), 5, 0, widths=STAGES[name])
+    names = [found for found, _ in model.named_modules()]
+    assert [names.index(stage) for stage in model.stages] == sorted(names.index(stage) for stage in model.stages)
+    assert len(model.stages) == len(STAGES[name])
+    task = Task("t", federation([12, 8], (1, 16, 16)), model)
+    work = LocalWork(steps=3, batch_size=4, lr=0.05)
+    loop, vectorised = (train_all(task, execution, work) for execution in ("loop", "vectorised"))
+    assert distance(loop, vectorised) < 1e-5
+    assert float((loop - task.initial_row()).norm()) > 0.01
 
 
 @pytest.mark.slow

@@ -17,9 +17,19 @@ Shape = Sequence[int]
 """The shape of one input, without the batch: (features), (channels, height, width), (channels, steps) or (steps)."""
 
 
-def chain(layers: Sequence[nn.Module], head: nn.Module) -> nn.Sequential:
-    """The layers in order, numbered, and then the head under its name."""
-    return nn.Sequential(OrderedDict([*((str(i), layer) for i, layer in enumerate(layers)), ("head", head)]))
+def chain(layers: Sequence[nn.Module], head: nn.Module, stages: Sequence[nn.Module] = ()) -> nn.Sequential:
+    """The layers in order, numbered, and then the head under its name.
+
+    Args:
+        layers: The layers before the head.
+        head: The last layer.
+        stages: Those of the layers whose outputs are the maps of the model's stages; the model names them in
+            ``stages``, from the input on.
+    """
+    model = nn.Sequential(OrderedDict([*((str(i), layer) for i, layer in enumerate(layers)), ("head", head)]))
+    if stages:
+        model.stages = tuple(str(i) for i, layer in enumerate(layers) if layer in stages)  # type: ignore[assignment]
+    return model
 
 
 def flat_size(layers: Sequence[nn.Module], input_shape: Shape) -> int:

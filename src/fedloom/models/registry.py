@@ -16,10 +16,11 @@ from fedloom.core.user_errors import describe_error
 from fedloom.models.chain import Shape
 from fedloom.models.cnn import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small
 from fedloom.models.conv1d import conv1d
+from fedloom.models.inverted_residual import mini_efficientnet, mini_mobilenet
 from fedloom.models.late_fusion import late_fusion
 from fedloom.models.lstm import char_lstm, word_lstm
 from fedloom.models.mlp import logistic, mlp
-from fedloom.models.resnet import resnet_small
+from fedloom.models.resnet import resnet8, resnet14, resnet20, resnet_small
 from fedloom.models.tagger import tagger
 from fedloom.models.user_model import Maker, user_model
 
@@ -72,6 +73,11 @@ MODELS: dict[str, ModelKind] = {
     "lenet-small": _images(lenet_small, 12),
     "emnist-cnn": _images(emnist_cnn, 6),
     "resnet-small": _images(resnet_small, 4),
+    "resnet8": _images(resnet8, 4),
+    "resnet14": _images(resnet14, 4),
+    "resnet20": _images(resnet20, 4),
+    "mini-mobilenet": _images(mini_mobilenet, 8),
+    "mini-efficientnet": _images(mini_efficientnet, 8),
     "conv1d": ModelKind(
         conv1d,
         "signals (channels, steps) of at least 16 steps",
