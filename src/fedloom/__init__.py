@@ -50,6 +50,7 @@ _WHERE = {
     "fedloom.core.loss_step": ("LossStep",),
     "fedloom.core.pull": ("Affine",),
     "fedloom.core.layout": ("Layout",),
+    "fedloom.core.adapted_model": ("add_modules",),
     "fedloom.aggregation.server_optimizer": ("ServerOptimizer",),
     "fedloom.core.declarations": ("Model", "Update", "Statistic", "Scalar"),
     "fedloom.core.aggregation_context": ("AggregationContext",),

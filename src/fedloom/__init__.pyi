@@ -39,6 +39,7 @@ from fedloom.channel.privacy.private_sum import PrivateSum as PrivateSum
 from fedloom.channel.privacy.svt import SVT as SVT
 from fedloom.channel.secure.homomorphic_sum import CKKS as CKKS
 from fedloom.channel.secure.secure_sum import SecureSum as SecureSum
+from fedloom.core.adapted_model import add_modules as add_modules
 from fedloom.core.adversary import Adversary as Adversary
 from fedloom.core.aggregation_context import AggregationContext as AggregationContext
 from fedloom.core.aggregator import Aggregator as Aggregator

@@ -56,6 +56,32 @@ def test_a_step_of_moon_is_the_gradient_of_the_papers_loss(execution):
         assert torch.equal(some.state["last"][client], reply.tensors["row"][client])
 
 
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_with_a_projection_head_moon_compares_projections_instead_of_features(execution):
+    method, work = fl.MOON(mu=2.0, temperature=0.7, projection=6), LocalWork(steps=1, batch_size=0, lr=0.1)
+    task = method.adapt_task(small_task())
+    received, last = task.initial_row(), torch.stack([perturb(task.initial_row(), k) for k in range(4)])
+    some = cohort(task, execution, work)
+    some.keep("last", last)
+    reply = method.client_update(some, Message({"row": received}))
+
+    def parts(row: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        t = task.layout.views(row)
+        hidden = F.relu(F.linear(x, t["model.1.weight"], t["model.1.bias"]))
+        inside = F.relu(F.linear(hidden, t["projection.0.weight"], t["projection.0.bias"]))
+        outputs = F.linear(hidden, t["model.4.weight"], t["model.4.bias"])
+        return outputs, F.linear(inside, t["projection.2.weight"], t["projection.2.bias"])
+
+    for client in range(4):
+        positions, now = task.federation.train[client], received.clone().requires_grad_()
+        x, y = task.inputs(positions), task.targets(positions)
+        (outputs, z), (_, near), (_, far) = (parts(row, x) for row in (now, received, last[client]))
+        towards, away = (torch.exp(F.cosine_similarity(z, other) / 0.7) for other in (near, far))
+        loss = F.cross_entropy(outputs, y) - 2.0 * torch.log(towards / (towards + away)).mean()
+        wanted = received - 0.1 * torch.autograd.grad(loss, now)[0]
+        assert distance(wanted, reply.tensors["row"][client]) < 1e-5
+
+
 def test_moon_keeps_what_each_client_trained_last(tmp_path):
     state = final(tmp_path / "run", fl.MOON(), small_task(), rounds=1, weight_by="uniform")
     assert distance(state.client_states.rows["last"].mean(0), state.server["row"]) < 1e-6
@@ -107,10 +133,13 @@ def test_moon_trains_convolutions_alike_in_both_executions(tmp_path):
 
 def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
     check_executions_and_workers_agree(tmp_path, fl.MOON(mu=2.0))
+    check_executions_and_workers_agree(tmp_path / "head", fl.MOON(mu=2.0, projection=6))
 
 
 def test_impossible_settings_are_refused_with_a_sentence():
     with pytest.raises(FedloomError, match="mu=-1: the weight of the contrastive term must not be negative"):
         fl.MOON(mu=-1)
+    with pytest.raises(FedloomError, match="projection=-1: a head has outputs, or is left out with 0"):
+        fl.MOON(projection=-1)
     with pytest.raises(FedloomError, match="temperature=0: it must be a positive number"):
         fl.MOON(temperature=0)

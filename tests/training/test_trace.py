@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedloom as fl
+from fedloom.core.adapted_model import AdaptedModel
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.training.execution import decide
@@ -284,3 +285,14 @@ def test_convolutions_run_client_by_client_and_agree_with_vmap():
 def test_the_reason_is_recorded_with_the_run():
     history = fl.run(fl.task_of(federation(SIZES), Scaled()), rounds=1)
     assert "because it uses the tensor 'scale' outside of a layer" in history.config["made_by"]["execution"]
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_modules_that_a_method_added_leave_the_steps_of_the_model(work):
+    """The outputs do not depend on them, but weight decay moves them in every execution."""
+    task = Task("t", federation(SIZES), AdaptedModel(Functional(), {"projection": nn.Linear(16, 4)}))
+    assert LocalTrainer(task, "vectorised").graph is not None
+    loop, whole = (train_all(task, execution, WORKS[work]) for execution in ("loop", "vectorised"))
+    assert distance(loop, whole) < 1e-5
+    moved = (task.layout.take(whole, "projection") - task.layout.take(task.initial_row(), "projection")).abs().max()
+    assert (float(moved) > 0) == (WORKS[work].weight_decay > 0)

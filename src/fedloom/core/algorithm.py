@@ -114,6 +114,14 @@ class Algorithm:
         """Whether every round ends with an average of clients' rows; a server optimiser needs that."""
         return True
 
+    def adapt_task(self, task: Task) -> Task:
+        """The task with what the method adds to its model (``core.adapted_model.add_modules``); most add nothing.
+
+        Args:
+            task: The task as the user built it.
+        """
+        return task
+
     def start(self, task: Task) -> State:
         """The server's state before the first round. A shared model is called ``row``.
 

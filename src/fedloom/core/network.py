@@ -33,6 +33,14 @@ class Network(Protocol):
     def stages(self, x: Inputs) -> tuple[Tensor, list[Tensor]]:
         """The outputs for prepared inputs, and the outputs of the model's stages (see ``core.stages``)."""
 
+    def apply(self, name: str, x: Tensor) -> Tensor:
+        """The outputs of one of the model's modules, such as a projection head that the method added.
+
+        Args:
+            name: The name of the module in the model.
+            x: Its inputs.
+        """
+
     def at(self, tensors: Mapping[str, Tensor]) -> Network:
         """The same network with other weights, for instance one of the ``given`` ones."""
 

@@ -4,8 +4,10 @@ Added to the loss of each sample: ``-mu * log(exp(s_w / t) / (exp(s_w / t) + exp
 the cosines s_w and s_p between its features and those under the received and the client's last model. Features stay
 near the received model's and away from the last local model's. A client's first round is FedAvg's; with mu = 0 all are.
 
-Li, He and Song, Model-Contrastive Federated Learning, CVPR 2021, https://arxiv.org/abs/2103.16257. We use the model's
-own features and add no projection head.
+Li, He and Song, Model-Contrastive Federated Learning, CVPR 2021, https://arxiv.org/abs/2103.16257. The paper's models
+have a projection head between encoder and output layer, so that the features are its outputs: choose a model with
+linear layers below its head. ``projection`` adds a head of its own beside the classifier instead, whose outputs are
+compared in the place of features.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
@@ -27,6 +28,8 @@ from fedloom.core.network import Network
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.requirements import require_features
+from fedloom.methods.selfsupervised.contrast import model_contrast
+from fedloom.methods.selfsupervised.heads import PROJECTION, with_projection
 
 Given = Mapping[str, Mapping[str, Tensor]]
 
@@ -38,18 +41,25 @@ class MOON(FedAvg):
     Args:
         mu: Weight of the contrastive term; 0 is FedAvg.
         temperature: Temperature of the contrastive term.
+        projection: Outputs of a projection head, which are compared instead of features; 0 adds none.
     """
 
     keeps: ClassVar[Kept] = {"last": "the model that the site trained last"}
 
     mu: float = 1.0
     temperature: float = 0.5
+    projection: int = 0
 
     def __post_init__(self) -> None:
         if not self.mu >= 0:
             raise FedloomError(f"mu={self.mu}: the weight of the contrastive term must not be negative.")
         if not self.temperature > 0:
             raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
+        if self.projection < 0:
+            raise FedloomError(f"projection={self.projection}: a head has outputs, or is left out with 0.")
+
+    def adapt_task(self, task: Task) -> Task:
+        return with_projection("moon", task, self.projection) if self.projection else task
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_features("moon", task)
@@ -59,14 +69,17 @@ class MOON(FedAvg):
 
         def loss(net: Network, x: Inputs, y: Tensor, given: Given) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
-            z = net.at({}).features(x).flatten(1)  # a second pass, so that all three drop the same units
-            near, far = (
-                F.cosine_similarity(z, net.at(given[name]).features(x).flatten(1)) for name in ("received", "last")
-            )
-            return values + self.mu * counts * F.softplus((far - near) / self.temperature), counts
+            z = self._compared(net.at({}), x)  # a second pass, so that all three drop the same units
+            near, far = (self._compared(net.at(given[name]), x) for name in ("received", "last"))
+            return values + self.mu * counts * model_contrast(z, near, far, self.temperature), counts
 
         rows = cohort.train(
             received, loss=loss, given={"received": received, "last": cohort.kept_rows("last", received)}
         )
         cohort.keep("last", rows)
         return Reply({"row": rows})
+
+    def _compared(self, net: Network, x: Inputs) -> Tensor:
+        """What is compared of a model: its features, or their projections."""
+        z = net.features(x).flatten(1)
+        return net.apply(PROJECTION, z) if self.projection else z

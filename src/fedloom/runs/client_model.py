@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedloom.core.adapted_model import model_row, without_added_modules
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.code_consent import trust_only
 from fedloom.core.cohort import Cohort
@@ -87,7 +88,19 @@ def client_model(
         )
     name = federation.name(number) if client is not None or own else ""
     row, label = rows[0].clone() if own else rows.clone(), run_label(prepared.plain)
-    return ClientModel(run.task, row, name, label, state.round)
+    return ClientModel(without_added_modules(run.task), model_row(run.task, row), name, label, state.round)
+
+
+def prediction_row(run: Composition, state: RunState, client: int) -> Tensor:
+    """The weights of the task's own model that a client predicts with.
+
+    Args:
+        run: What the run is made of.
+        state: The state of the run.
+        client: The client's number.
+    """
+    rows = prediction_rows(run, state, client)
+    return model_row(run.task, rows[0] if rows.dim() == 2 else rows)
 
 
 def prediction_rows(run: Composition, state: RunState, client: int) -> Tensor:

@@ -29,6 +29,7 @@ from fedloom.runs.method_spec import run_label
 from fedloom.runs.metric_names import refuse_unknown_metric
 from fedloom.runs.score import Score, score_of, scores_of
 from fedloom.runs.statistics import BYTES, bytes_sent, score_panels
+from fedloom.runs.unadapted_row import unadapted_row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,7 +207,7 @@ class History:
         if client is not None:
             row = self._client_row(task, str(client), method)
         elif self.row is not None:
-            row = self.row
+            row = unadapted_row(self.row, task, method or self.config.get("method", {"name": "fedavg"}))
         else:
             raise FedloomError(
                 f"{self.label} has no global model, its clients' models stay with the clients: name one with client=."
@@ -224,8 +225,7 @@ class History:
             return client_model(self.folder, client, task=task, method=method).row
         if self.rows_of is None:
             raise FedloomError("the clients' models of this run were not kept: give the run a folder with out=...")
-        rows = self.rows_of(client_number(client, task.federation, self.label))
-        return rows[0] if rows.dim() == 2 else rows
+        return self.rows_of(client_number(client, task.federation, self.label))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "rows_of": None}

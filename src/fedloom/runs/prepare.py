@@ -79,12 +79,12 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
             raise FedloomError(
                 f"start_from={config.start_from}: the model there has changed since the run was started: restore it."
             )
-    work = config.local
-    execution = decide(task, config.execution, work.batch_size, per_sample=config.sample_privacy is not None)
-    log.info("execution: %s (%s)", execution.name, execution.reason)
     made_by = {"fedloom": fedloom.__version__, "format": str(SETTINGS.version), "torch": torch.__version__}
     made_by["task"] = made_of or fingerprint(task)
     made_by |= object_marks(task, algorithm, str(config.method.get("name"))) if made_of is None else {}
+    task, work = algorithm.adapt_task(task), config.local
+    execution = decide(task, config.execution, work.batch_size, per_sample=config.sample_privacy is not None)
+    log.info("execution: %s (%s)", execution.name, execution.reason)
     chosen = config.execution != "auto" and config.made_by.get("execution")  # an earlier run says why it chose it
     made_by |= {"execution": chosen or execution.reason, **started}
     made_by |= metric_notes(task.metrics)

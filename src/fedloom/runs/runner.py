@@ -24,7 +24,7 @@ from fedloom.rounds.metrics import score_per_selected
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.best_round import BestRound
-from fedloom.runs.client_model import prediction_rows
+from fedloom.runs.client_model import prediction_row
 from fedloom.runs.config_schema import to_toml
 from fedloom.runs.earlier_round import go_back_to_round
 from fedloom.runs.earlier_version import as_started, refuse_changed_state, refuse_changed_task
@@ -227,7 +227,7 @@ def _run_rounds(
                 if isinstance(observe, Tracker):
                     observe.close()
     if folder is None:
-        history.rows_of = partial(prediction_rows, run, state)
+        history.rows_of = partial(prediction_row, run, state)
     else:
         write_results(folder, {"clients.json": history.clients, "confusion.json": history.confusion})
     return history

@@ -18,6 +18,8 @@ from fedloom.core.task import Task
 from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import read_server_state
 from fedloom.runs.folder.manifest import read_checked
+from fedloom.runs.folder.old_folders import read_run_values
+from fedloom.runs.unadapted_row import unadapted_row
 
 SAVED = "model.safetensors"
 """The weights in the folder of a saved model."""
@@ -38,6 +40,7 @@ def with_start(task: Task, path: str) -> Task:
         row = read_server_state(place).get("row")
         if row is None:
             raise FedloomError(f"start_from={path}: the run there has no shared model to start from.")
+        row = unadapted_row(row, task, read_run_values(place)["method"])
         if len(row) != len(task.initial_row()):
             raise FedloomError(
                 f"start_from={path}: the model there has {len(row):,} numbers, but the model of {task.name} has "

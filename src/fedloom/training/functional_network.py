@@ -36,6 +36,13 @@ class FunctionalNetwork:
         found: tuple[Tensor, list[Tensor]] = torch.func.functional_call(_Stages(self.model), inside, (x,))
         return found
 
+    def apply(self, name: str, x: Tensor) -> Tensor:
+        """The outputs of one of the model's modules."""
+        module, start = self.model.get_submodule(name), f"{name}."
+        own = {key.removeprefix(start): tensor for key, tensor in self.tensors.items() if key.startswith(start)}
+        outputs: Tensor = torch.func.functional_call(module, own, (x,))
+        return outputs
+
     def at(self, tensors: Mapping[str, Tensor]) -> FunctionalNetwork:
         """The same network with other weights, for instance one of the ``given`` ones."""
         return FunctionalNetwork(self.model, {**self.tensors, **tensors}, self.mask)

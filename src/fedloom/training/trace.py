@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from fedloom.core.adapted_model import AdaptedModel
 from fedloom.core.inputs import Inputs
 from fedloom.core.model_output import chosen_output
 from fedloom.training.keyed_dropout import KeyedDropout
@@ -141,8 +142,9 @@ def _no_other_state(model: nn.Module) -> Iterator[None]:
 def _check_parameters(model: nn.Module, graph: LayerGraph) -> None:
     """Refuse a parameter that trains outside of a linear layer, or in one that is used twice or never."""
     uses = Counter(step.name for step in graph.training if step.name)
+    added = model.added if isinstance(model, AdaptedModel) else ()  # the outputs do not depend on them
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad and uses[name.rpartition(".")[0]] != 1:
+        if parameter.requires_grad and uses[name.rpartition(".")[0]] != 1 and name.partition(".")[0] not in added:
             raise Untraceable(f"its parameter '{name}' is not in a linear layer that is used once")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.adapted_model import AdaptedModel
 from fedloom.core.inputs import Inputs
 from fedloom.core.network import Loss
 from fedloom.core.trainer import GivenToLoss, TrainingRequest, given_of
@@ -124,9 +125,13 @@ def _step(
 
 
 def _chain(trainer: LocalTrainer, request: TrainingRequest) -> Sequence[Step] | None:
-    """The steps of a chain of layers that plain SGD trains; None for anything else."""
+    """The steps of a chain of layers that plain SGD trains; None for anything else.
+
+    The weights of added modules are in no step, but weight decay and pulls move them too.
+    """
     work, graph = request.work, trainer.graph
     plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
+    plain = plain and not isinstance(trainer.model, AdaptedModel)
     return graph.training if plain and graph is not None and graph.is_chain else None
 
 

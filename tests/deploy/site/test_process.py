@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import fedloom
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
+from fedloom.core.layout import Layout
 from fedloom.core.message import Message, Reply
 from fedloom.deploy import saved_model as saved
 from fedloom.deploy.audit_log import read_audit
@@ -146,6 +147,16 @@ def test_the_final_model_is_saved_at_the_site_and_does_not_leave_it(tmp_path):
     assert torch.equal(layout.row(model.model), row)
     head = layout.take(row[None], "head")
     assert not torch.equal(head, layout.take(plan("fedrep").blueprint.initial[None], "head"))  # its own
+
+
+def test_what_a_method_adds_to_the_model_is_left_out_of_the_saved_model(tmp_path):
+    spec = "moon:projection=6"
+    site = open_site(tmp_path, spec)
+    site.folder.mkdir(exist_ok=True)
+    ask(site, "finish", shared_tensors(spec), round=3)
+    own, initial = saved.load_model(site.folder / "model").model, plan(spec).blueprint.initial
+    assert len(shared_tensors(spec)["shared/row"]) > len(initial)
+    assert torch.equal(Layout.of(own).row(own), initial)
 
 
 def test_models_are_judged_on_the_sites_own_test_part(tmp_path):

@@ -228,7 +228,8 @@ class Blueprint:
         The run as a whole was checked when the blueprint was made, and the server checks it again, since it knows all
         sizes; a single site cannot.
         """
-        config, work = self.config, self.config.local or LocalWork()
+        config, work, algorithm = self.config, self.config.local or LocalWork(), method_from_config(self.config)
+        task = algorithm.adapt_task(task)
         hostile = hostile_clients(config, len(self.sites))
         if hostile is not None:
             task = hostile.poison_task(task, config.seed)
@@ -236,7 +237,7 @@ class Blueprint:
         setting = RunSetting(work, config.seed, config.rounds, config.sample_privacy)
         sub_models = sub_models_of(config, task)
         return ClientRuntime(
-            method_from_config(config),
+            algorithm,
             trainer,
             trainer,
             setting,

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 import fedloom
+from fedloom.core.adapted_model import model_row
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
@@ -226,7 +227,7 @@ class SiteProcess:
             save_model(
                 self.folder / "model",
                 self.blueprint,
-                row,
+                model_row(self.runtime.scoring.task, row),
                 client=self.settings.name,
                 method=method,
                 round=request.round,

@@ -145,6 +145,9 @@ class FedSeq(Algorithm):
 
     # -- before the first round
 
+    def adapt_task(self, task: Task) -> Task:
+        return self.method.adapt_task(task)
+
     def check(self, task: Task, work: LocalWork) -> None:
         check_inner(self.method, task)
         self.method.check(task, work)
