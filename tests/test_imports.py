@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engines": {"core", "training", "rounds"},
     "models": {"core"},
     "data": {"core", "plotting"},
-    "tasks": {"core", "plotting", "data", "models", "losses", "metrics"},
+    "tasks": {"core", "plotting", "data", "models", "losses", "metrics", "selection"},
     "runs": RUNS - {"runs"},
     "reports": RUNS,
     "api": RUNS | {"reports"},

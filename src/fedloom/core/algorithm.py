@@ -100,6 +100,13 @@ class Algorithm:
         return self.communicates and any(isinstance(one, Model | Update) for one in self.sends.values())
 
     @property
+    def mixes_models(self) -> bool:
+        """Whether clients may have different architectures: nothing that is sent is a row of weights, unless the method
+        asks the clients of each architecture apart (``Architectures.split``)."""
+        sent = (*self.receives.values(), *self.sends.values())
+        return not any(isinstance(one, Model | Update) for one in sent)
+
+    @property
     def server(self) -> ServerStep | None:
         """A server optimiser that belongs to the method; most have none."""
         return None

@@ -80,6 +80,11 @@ class Cohort:
         return self.task.federation.train.sizes[torch.tensor(self.ids)]
 
     @property
+    def architecture(self) -> int:
+        """The architecture of these clients' models; 0 where all clients have the same."""
+        return self.task.architecture
+
+    @property
     def points(self) -> Tensor:
         """How many samples each client has in all: train, validation and test."""
         return self.task.federation.points[torch.tensor(self.ids)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -47,6 +47,16 @@ class ServerContext:
     clients: Sequence[int]
     weigh: Callable[[Tensor, Tensor], Tensor]
     trainings: dict[str, int] = field(default_factory=dict)
+    trainers: Sequence[Trainer] = ()
+    """Evaluates rows of each architecture, where clients' models differ; ``trainer`` is then for the server's model."""
+
+    def of_architecture(self, number: int) -> ServerContext:
+        """The same for rows of one of the clients' architectures.
+
+        Args:
+            number: The number of the architecture.
+        """
+        return replace(self, trainer=self.trainers[number]) if self.trainers else self
 
     @property
     def task(self) -> Task:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor, nn
 
+from fedloom.core.architectures import Architectures
 from fedloom.core.arguments import argument_error
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
@@ -85,6 +86,7 @@ class FederationView(Protocol):
     def with_validation_as_test(self) -> FederationView: ...
     def with_validation_part(self, share: float) -> FederationView: ...
     def as_one_client(self, without: Sequence[int] = ()) -> FederationView: ...
+    def repeat(self, times: int) -> FederationView: ...
     def at(self, round_number: int) -> FederationView: ...
 
 
@@ -109,6 +111,8 @@ class Task:
         joined: Whether the model gets several input columns as one tensor, joined along axis 1 after ``prepare``;
             otherwise it gets a dict of tensors by column.
         metrics: What its models are measured by beside the objective's score; the first metric is the task's score.
+        architectures: The models of the clients, where they differ; ``model`` is then the server's.
+        architecture: The architecture of ``model``, in the task of clients of one architecture.
     """
 
     name: str
@@ -122,6 +126,8 @@ class Task:
     fingerprint_tensors: Sequence[Tensor] = ()
     joined: bool = False
     metrics: tuple[Metric, ...] = ()
+    architectures: Architectures | None = None
+    architecture: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", in_single_precision(self.model, self.name))
@@ -176,6 +182,41 @@ class Task:
         """The task as it stands in a round: clients' data may drift."""
         federation = self.federation.at(round_number)
         return self if federation is self.federation else replace(self, federation=federation)
+
+    def of_architecture(self, number: int) -> Task:
+        """The task of the clients of one architecture: with their model.
+
+        Args:
+            number: The number of the architecture.
+        """
+        if self.architectures is None:
+            return self
+        return replace(self, model=self.architectures.models[number], architecture=number)
+
+    @property
+    def by_architecture(self) -> tuple[Task, ...]:
+        """The tasks of the clients of each architecture; this task alone where all have its model."""
+        count = 0 if self.architectures is None else len(self.architectures)
+        return tuple(self.of_architecture(number) for number in range(count)) or (self,)
+
+    def of_client(self, client: int) -> Task:
+        """The task of a client: with its model.
+
+        Args:
+            client: The client.
+        """
+        return self if self.architectures is None else self.of_architecture(self.architectures.of(client))
+
+    def with_models(self, change: Callable[[nn.Module], nn.Module]) -> Task:
+        """The task with another model, and other models of its clients where they differ.
+
+        Args:
+            change: Makes the new model of an old one.
+        """
+        changed = self.architectures
+        if changed is not None:
+            changed = replace(changed, models=tuple(change(model) for model in changed.models))
+        return replace(self, model=change(self.model), architectures=changed)
 
     def initial_row(self) -> Tensor:
         """The row every method starts from."""

@@ -275,6 +275,17 @@ class Federation:
         later = tuple((since, federation.with_validation_part(share)) for since, federation in self.later)
         return replace(self, train=Ragged.of(train), valid=Ragged.of(valid), later=later)
 
+    def repeat(self, times: int) -> Federation:
+        """A federation of one client with that client several times, all with the same samples.
+
+        Args:
+            times: How many clients there are then.
+        """
+        lists = (Ragged.of([part[0]] * times) for part in (self.train, self.test, self.valid))
+        train, test, valid = lists
+        later = tuple((since, federation.repeat(times)) for since, federation in self.later)
+        return replace(self, train=train, test=test, valid=valid, later=later)
+
     def as_one_client(self, without: Sequence[int] = ()) -> Federation:
         """The same data with one client that holds everybody's training samples, in client order.
 

@@ -1,7 +1,8 @@
 """Centralised: all clients' training data in one place, trained by one client.
 
 ``w <- train(w)`` on all training data together. The upper baseline: what a federation would like to reach. Clients that
-are new (held out of training) do not give their data. There is no paper, and it has no settings.
+are new (held out of training) do not give their data. Where clients' models differ, each architecture is trained so,
+and a client predicts with the one of its own. There is no paper, and it has no settings.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedloom.core.task import FederationView
+from torch import Tensor
+
+from fedloom.core.algorithm import Round, State
+from fedloom.core.cohort import Cohort
+from fedloom.core.message import Message, Wave
+from fedloom.core.server_context import ServerContext
+from fedloom.core.task import FederationView, Task
 from fedloom.methods.fedavg import FedAvg
 
 
@@ -20,5 +27,30 @@ class Centralised(FedAvg):
 
     communicates: ClassVar[bool] = False
 
+    @property
+    def mixes_models(self) -> bool:
+        return True
+
     def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
         return federation.as_one_client(new)
+
+    def start(self, task: Task) -> State:
+        if task.architectures is None:
+            return super().start(task)
+        numbers = range(len(task.architectures))
+        return {f"row/{number}": task.of_architecture(number).initial_row() for number in numbers}
+
+    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
+        if "row" in server:
+            return (yield from super().play(server, ids, context))
+        trained = dict(server)
+        for number in ids:  # one client per architecture, each with all data
+            replies = yield Wave([number], Message({"row": server[f"row/{number}"]}))
+            trained[f"row/{number}"] = replies.mean("row")
+        return trained
+
+    def broadcast(self, server: State, ids: list[int]) -> Message:
+        return Message(dict(server))
+
+    def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
+        return message["row"] if "row" in message else message[f"row/{cohort.architecture}"]

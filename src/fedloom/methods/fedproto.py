@@ -29,7 +29,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network, feature_width
 from fedloom.core.task import Task
-from fedloom.methods.requirements import require_features
+from fedloom.methods.requirements import require_equal_features, require_features
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class FedProto(Algorithm):
         require_features("fedproto", task)
         if not task.classifies:
             raise FedloomError("fedproto averages features by class, but this task has no class per sample: use moon.")
+        require_equal_features("fedproto", task)
 
     def start(self, task: Task) -> State:
         width = feature_width(task)

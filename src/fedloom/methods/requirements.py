@@ -7,6 +7,7 @@ from torch import nn
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.network import feature_width
 from fedloom.core.task import Task
 
 
@@ -28,6 +29,18 @@ def require_features(name: str, task: Task) -> None:
         )
     if set(task.layout.parts) == {"head"}:
         raise FedloomError(f"{name} uses features, the input of the head, but {model} is all head: use a deeper model.")
+
+
+def require_equal_features(name: str, task: Task) -> None:
+    """Refuse clients' models whose heads see different numbers of features."""
+    widths = {feature_width(own) for own in task.by_architecture}
+    if len(widths) > 1 and task.architectures is not None:
+        each = zip(task.architectures.names, map(feature_width, task.by_architecture), strict=True)
+        shown = ", ".join(f"{model} {width}" for model, width in each)
+        raise FedloomError(
+            f"{name} compares features of all clients, but their models have different numbers of them ({shown}): "
+            "give them heads with equally many inputs."
+        )
 
 
 def require_plain_sgd(step: str, work: LocalWork, other: str = "") -> None:

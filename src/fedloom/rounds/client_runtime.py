@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.architectures import own_state, stored_name
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.downlink import Downlink
@@ -59,6 +60,8 @@ class ClientRuntime:
     """How models come down to the clients."""
     sub_models: SubModels | None = None
     """The sub-models that clients train, if not the whole one."""
+    trainers: tuple[tuple[LocalTrainer, LocalTrainer], ...] = ()
+    """What trains and what scores the clients' models, by architecture; empty where all have the same."""
 
     @property
     def channel(self) -> Channel:
@@ -79,11 +82,51 @@ class ClientRuntime:
         """Do one job."""
         if job.kind == "global":
             return self._score_shared_row(message["row"], slice(*job.ids))
+        return self.of_client(job.ids[0], job.kind == "update")._do(job, message, kept)
+
+    def of_client(self, client: int, trains: bool = False) -> ClientRuntime:
+        """The runtime of the clients that have the same architecture as a client.
+
+        Args:
+            client: The client: of the federation that is trained on if it ``trains``, else of the task's.
+            trains: Whether it trains.
+        """
+        if not self.trainers:
+            return self
+        task = (self.training if trains else self.scoring).task.of_client(client)
+        training, scoring = self.trainers[task.architecture]
+        return replace(self, training=training, scoring=scoring, trainers=())
+
+    def cohort(
+        self,
+        ids: list[int],
+        round_number: int,
+        kept: Mapping[str, Tensor],
+        turn: int = PREDICTING,
+        trains: bool = False,
+    ) -> Cohort:
+        """Clients at work, with what they kept.
+
+        Args:
+            ids: The clients, who have this runtime's models.
+            round_number: The round.
+            kept: What they kept from earlier rounds.
+            turn: How often they already worked in this round.
+            trains: Whether they train, or predict with their models.
+        """
+        trainer = self.training if trains else self.scoring
+        count = 1 if trainer.task.architectures is None else len(trainer.task.architectures)
+        own = own_state(kept, trainer.task.architecture, count)
+        cohort = Cohort(ids, trainer, self.setting, round_number, own, turn)
+        self.algorithm.prepare_cohort(cohort)
+        return cohort
+
+    def _do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
+        """Do a job of clients who have this runtime's models."""
         places = torch.tensor(job.places)
         own = {name: rows[places] for name, rows in kept.items()}
-        trainer, turn = (self.training, job.turn) if job.kind == "update" else (self.scoring, PREDICTING)
-        cohort = Cohort(job.ids, trainer, self.setting, job.round, own, turn)
-        self.algorithm.prepare_cohort(cohort)
+        trains = job.kind == "update"
+        cohort = self.cohort(job.ids, job.round, own, job.turn if trains else PREDICTING, trains)
         message = message.for_clients(places)
         if job.kind in SENT:
             draw = SubModelDraw(self.setting.seed, job.round, job.turn, job.ids) if job.kind == "update" else None
@@ -116,7 +159,8 @@ class ClientRuntime:
             restore_kept(cohort, kept, silent, but=remembered)
         result = {f"reply/{name}": tensor for name, tensor in reply.tensors.items()}
         for name in sorted(cohort.changed):
-            result |= {f"kept/{name}": cohort.state[name], f"kept/{name}/has": cohort.state[f"{name}/has"]}
+            stored = stored_name(name, cohort.architecture)
+            result |= {f"kept/{stored}": cohort.state[name], f"kept/{stored}/has": cohort.state[f"{name}/has"]}
         result |= {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
         if silent is not None:
             result = with_flags(result, silent)

@@ -16,7 +16,7 @@ from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.ledger import Ledger
-from fedloom.rounds.results import answers, blocks, merge
+from fedloom.rounds.results import answers, merge
 from fedloom.rounds.run_state import RunState
 
 
@@ -65,7 +65,7 @@ def _probe_clients(
     run: Composition, engine: Engine, state: RunState, context: ServerContext, ids: list[int], ledger: Ledger
 ) -> Tensors:
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
-    jobs = [Job("ask", context.round, some, places) for some, places in blocks(ids, run.scored_together)]
+    jobs = [Job("ask", context.round, some, places) for some, places in run.blocks(ids)]
     message = run.down_channel.encode(run.algorithm.broadcast(state.server, ids))
     if run.algorithm.communicates:
         ledger.bytes_down += message.bytes_for(len(ids))

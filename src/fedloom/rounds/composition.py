@@ -8,7 +8,7 @@ federation has a thousand clients or a million.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -31,9 +31,11 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.downlink import DownChannel
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
+from fedloom.rounds.results import blocks
 from fedloom.rounds.screening import Divergence, Screen
 from fedloom.rounds.sums import Sums, channel_of, sums_of
-from fedloom.training.execution import Execution
+from fedloom.rounds.training_task import training_federation, training_task
+from fedloom.training.execution import Execution, cohorts
 from fedloom.training.local_trainer import LocalTrainer
 
 SCORED_TOGETHER = 64
@@ -109,6 +111,8 @@ class Composition:
     """What it spends of single clients' privacy, by the kind of noise that they add themselves."""
     screen: Screen = EXPLODED
     """Says which replies do not count."""
+    executions: tuple[Execution, ...] = ()
+    """How clients of each architecture train, where their models differ; ``execution`` is then the server's."""
     scored_together: int = SCORED_TOGETHER
     present: Callable[[], Collection[int]] | None = None
     """Returns the clients that can be reached now; None where all of them always can. Clients that cannot be reached
@@ -118,9 +122,9 @@ class Composition:
         """The clients who may take part in a round, and the federation that is trained on."""
         state = self.task.federation.at(round_number)
         if id(state) not in self._participants:
-            federation = self.algorithm.trains_on(state, self.new_clients)
+            federation = training_federation(self.task, self.algorithm, state, self.new_clients)
             clients: Sequence[int] = range(federation.clients)
-            if self.new_clients and len(clients) > 1:
+            if self.new_clients and federation.clients == state.clients:
                 held_out = set(self.new_clients)
                 clients = [client for client in clients if client not in held_out]
             self._participants[id(state)] = Participants(federation, clients, self.weigh)
@@ -159,13 +163,45 @@ class Composition:
         """Trains and evaluates models of the task itself: for scoring, and for the server's own passes."""
         return LocalTrainer(self.task, self.execution.name)
 
+    @cached_property
+    def trainers(self) -> tuple[LocalTrainer, ...]:
+        """The same for the clients' models, by architecture; empty where all have the task's."""
+        names = [execution.name for execution in self.executions]
+        return tuple(LocalTrainer(self.task.of_architecture(number), name) for number, name in enumerate(names))
+
+    def cohorts(self, ids: Sequence[int], sizes: Tensor) -> list[list[int]]:
+        """The clients of a wave in cohorts that train together, each of one architecture.
+
+        Args:
+            ids: The clients.
+            sizes: The number of training samples of every client.
+        """
+        if self.task.architectures is None:
+            return cohorts(list(ids), sizes, self.execution)
+        architectures = training_task(self.task, self.algorithm, self.new_clients).architectures
+        parts = (architectures or self.task.architectures).split(ids).items()
+        return [one for number, some in parts for one in cohorts(some, sizes, self.executions[number])]
+
+    def blocks(self, ids: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+        """Clients that are evaluated together, of one architecture each, with their places among ``ids``.
+
+        Args:
+            ids: The clients.
+        """
+        architectures = self.task.architectures
+        parts = [list(ids)] if architectures is None else list(architectures.split(ids).values())
+        places = {client: place for place, client in enumerate(ids)}
+        return [
+            (some, [places[client] for client in some]) for part in parts for some in blocks(part, self.scored_together)
+        ]
+
     def runtime(self) -> ClientRuntime:
         """What a process needs to do this run's jobs."""
-        federation = self.training_federation(0)
-        same = federation is self.task.federation
-        training = self.trainer
-        if not same:
-            training = LocalTrainer(replace(self.task, federation=federation), self.execution.name)
+        task = training_task(self.task, self.algorithm, self.new_clients)
+        training, each = self.trainer, self.trainers
+        if task is not self.task:
+            training = LocalTrainer(task, self.execution.name)
+            each = tuple(LocalTrainer(task.of_architecture(n), one.name) for n, one in enumerate(self.executions))
         return ClientRuntime(
             self.algorithm,
             training,
@@ -178,13 +214,14 @@ class Composition:
             self.hostile,
             self.downlink,
             self.sub_models,
+            tuple(zip(each, self.trainers, strict=True)),
         )
 
     def context(self, round_number: int) -> ServerContext:
         """What the server half of the method may use in a round."""
         setting, clients = self.setting, self.participants(round_number).clients
         return ServerContext(
-            self.trainer, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh
+            self.trainer, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh, self.trainers
         )
 
     @property

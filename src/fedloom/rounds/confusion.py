@@ -10,7 +10,6 @@ import torch
 from fedloom.core.task import Task
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, LocalEngine
-from fedloom.rounds.results import blocks
 from fedloom.rounds.run_state import RunState
 
 MOST_CLASSES = 100
@@ -37,7 +36,7 @@ def count_confusion(run: Composition, engine: Engine, state: RunState) -> list[l
     if not isinstance(engine, LocalEngine) or not has_confusion(task):
         return []
     ids = [client for client in range(task.federation.clients) if client not in set(run.new_clients)]
-    jobs = [Job("confusion", state.round, block, places) for block, places in blocks(ids, run.scored_together)]
+    jobs = [Job("confusion", state.round, block, places) for block, places in run.blocks(ids)]
     results = engine.run(jobs, run.algorithm.broadcast(state.server, ids), state.client_states.read(ids))
     counts = torch.stack([result["confusion"] for result in results if result is not None]).sum(0)
     table: list[list[int]] = counts.view(task.federation.classes, -1).long().tolist()

@@ -24,7 +24,6 @@ from fedloom.rounds.run_state import RunState
 from fedloom.rounds.screening import Say, clip_changes, not_finite
 from fedloom.rounds.silence import NothingSent, silent_places
 from fedloom.rounds.summed_exchange import summed_exchange
-from fedloom.training.execution import cohorts
 
 
 def exchange(
@@ -44,7 +43,7 @@ def exchange(
     for ids, sent in outgoing.parts:
         some = [
             Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn)
-            for cohort in cohorts(ids, participants.federation.train.sizes, run.execution)
+            for cohort in run.cohorts(ids, participants.federation.train.sizes)
         ]
         if run.algorithm.communicates:
             ledger.send(replace(wave.only([places[client] for client in ids]), message=sent))

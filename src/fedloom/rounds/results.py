@@ -53,8 +53,6 @@ def with_prefix(tensors: Tensors, prefix: str) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def blocks(ids: list[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Ids in blocks, each with the places of its ids."""
-    for start in range(0, len(ids), size):
-        some = ids[start : start + size]
-        yield some, list(range(start, start + len(some)))
+def blocks(ids: list[int], size: int) -> Iterator[list[int]]:
+    """Ids in blocks."""
+    yield from (ids[start : start + size] for start in range(0, len(ids), size))

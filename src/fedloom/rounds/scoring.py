@@ -21,7 +21,7 @@ from fedloom.rounds.composition import Composition
 from fedloom.rounds.exchange import check_values
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.metrics import metric_values, over_clients, size_groups, value_of
-from fedloom.rounds.results import answers, blocks, merge, with_prefix
+from fedloom.rounds.results import answers, merge, with_prefix
 from fedloom.rounds.run_state import RunState
 from fedloom.training.metric_sums import MetricSums
 
@@ -173,7 +173,7 @@ def _score_clients(
     ids, validates = _scored_clients(run, federation), has_validation(federation)
     totals: Tensors = {}
     for some in (list(ids[start : start + at_once]) for start in range(0, len(ids), at_once)):
-        together = blocks(some, run.scored_together)
+        together = run.blocks(some)
         jobs = [Job("score", state.round, block, places, measure=validates) for block, places in together]
         message = run.algorithm.broadcast(state.server, some)
         jobs, results, answered = answers(jobs, engine.run(jobs, message, state.client_states.read(some)))

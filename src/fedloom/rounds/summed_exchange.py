@@ -22,7 +22,6 @@ from fedloom.rounds.ledger import Ledger
 from fedloom.rounds.results import answers, drop_places, merge, with_prefix
 from fedloom.rounds.run_state import RunState
 from fedloom.rounds.sums import Sums
-from fedloom.training.execution import cohorts
 
 
 def summed_exchange(
@@ -53,7 +52,7 @@ def summed_exchange(
     places = {client: place for place, client in enumerate(wave.ids)}
     jobs = [
         Job("update", context.round, cohort, [places[client] for client in cohort], measure, wave.turn, session)
-        for cohort in cohorts(wave.ids, samples, run.execution)
+        for cohort in run.cohorts(wave.ids, samples)
     ]
     ledger.send(replace(wave, message=sent))
     wave = replace(wave, message=run.down_channel.server_view(wave.message))

@@ -12,12 +12,10 @@ from torch import Tensor
 from fedloom.core.adapted_model import model_row, without_added_modules
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.code_consent import trust_only
-from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.task import FederationView, Task
 from fedloom.core.threads import single_thread
-from fedloom.rounds.client_runtime import PREDICTING
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.fingerprint import refuse_other_task
@@ -88,7 +86,8 @@ def client_model(
         )
     name = federation.name(number) if client is not None or own else ""
     row, label = rows[0].clone() if own else rows.clone(), run_label(prepared.plain)
-    return ClientModel(without_added_modules(run.task), model_row(run.task, row), name, label, state.round)
+    own = run.task.of_client(number)
+    return ClientModel(without_added_modules(own), model_row(own, row), name, label, state.round)
 
 
 def prediction_row(run: Composition, state: RunState, client: int) -> Tensor:
@@ -100,7 +99,7 @@ def prediction_row(run: Composition, state: RunState, client: int) -> Tensor:
         client: The client's number.
     """
     rows = prediction_rows(run, state, client)
-    return model_row(run.task, rows[0] if rows.dim() == 2 else rows)
+    return model_row(run.task.of_client(client), rows[0] if rows.dim() == 2 else rows)
 
 
 def prediction_rows(run: Composition, state: RunState, client: int) -> Tensor:
@@ -112,10 +111,8 @@ def prediction_rows(run: Composition, state: RunState, client: int) -> Tensor:
         client: The client's number.
     """
     with single_thread():
-        runtime = run.runtime()
-        kept = state.client_states.read([client])
-        cohort = Cohort([client], runtime.scoring, runtime.setting, state.round, kept, PREDICTING)
-        run.algorithm.prepare_cohort(cohort)
+        runtime = run.runtime().of_client(client)
+        cohort = runtime.cohort([client], state.round, state.client_states.read([client]))
         message = run.algorithm.broadcast(state.server, [client]).for_clients(torch.tensor([0]))
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         return runtime.prediction_rows(cohort, message).detach()

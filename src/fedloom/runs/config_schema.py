@@ -59,6 +59,8 @@ class TaskConfig(Strict):
     communal_per_class: int = TaskSettings.communal_per_class
     model: str | None = None
     model_options: dict[str, Any] = {}
+    models: dict[str, Any] = {}
+    """The clients' models, where they differ, and who has which; ``model`` is then the server's."""
     augment: bool = TaskSettings.augment
     withhold: Withhold | None = None
     drift: Drift | None = None

@@ -36,6 +36,11 @@ def fingerprint(task: Task) -> str:
         federation.communal,
         *(t for part in lists for t in (part.order, part.starts)),
     ]
+    if task.architectures is not None:
+        each = task.by_architecture
+        digest.update(repr([one.layout.slots for one in each]).encode())
+        constants = [tensor for one in each for tensor in one.layout.constants(one.model).values()]
+        numbers += [task.architectures.of_client, *(one.initial_row() for one in each), *constants]
     numbers += (*federation.fingerprint_tensors, *task.fingerprint_tensors)  # the edges of graphs, the tables of flows
     for tensor in numbers:
         hash_tensor(digest, tensor)

@@ -203,9 +203,11 @@ class History:
                 stages; None is the global model.
             method: The method, if it is a Python object and the run has a folder.
         """
-        model = copy.deepcopy(check_task(task).model)
+        check_task(task)
         if client is not None:
             row = self._client_row(task, str(client), method)
+            if task.architectures is not None:
+                task = task.of_client(client_number(str(client), task.federation, self.label))
         elif self.row is not None:
             row = unadapted_row(self.row, task, method or self.config.get("method", {"name": "fedavg"}))
         else:
@@ -217,6 +219,7 @@ class History:
                 f"this run's model has {len(row):,} numbers, but the model of the task {task.name} has "
                 f"{task.layout.width:,}: give the task of the run."
             )
+        model = copy.deepcopy(task.model)
         task.layout.fill(model, row)
         return model.eval()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,6 +28,8 @@ from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.rounds.scoring import check_metrics
 from fedloom.rounds.screening import Divergence
+from fedloom.rounds.training_task import training_task
+from fedloom.runs.architecture_check import architecture_executions, check_architectures
 from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.device_check import check_devices
 from fedloom.runs.downlink_check import check_downlink
@@ -71,6 +73,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     check_devices(task)
     if made_of is None:  # a server without data has no sample
         check_outputs(task)
+    check_architectures(task, algorithm, config, has_data=made_of is None)
     started = {}
     if config.start_from is not None:
         task = with_start(task, config.start_from)
@@ -85,23 +88,27 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     task, work = algorithm.adapt_task(task), config.local
     execution = decide(task, config.execution, work.batch_size, per_sample=config.sample_privacy is not None)
     log.info("execution: %s (%s)", execution.name, execution.reason)
+    executions = architecture_executions(task, config)
     chosen = config.execution != "auto" and config.made_by.get("execution")  # an earlier run says why it chose it
     made_by |= {"execution": chosen or execution.reason, **started}
     made_by |= metric_notes(task.metrics)
-    config = config.model_copy(update={"execution": execution.name, "made_by": made_by})
+    name = config.execution if executions else execution.name  # each architecture may have an execution of its own
+    config = config.model_copy(update={"execution": name, "made_by": made_by})
     if config.early_stopping is not None:
         rule = config.early_stopping.complete(task.federation, config.eval_every, task.score_name)
         config = config.model_copy(update={"early_stopping": rule})
     if task.made_from:
         config = with_task_section(config, task.made_from)
     new = held_out_clients(config, task.federation.clients)
-    clients = algorithm.trains_on(task.federation, new).clients
-    if clients > 1 and isinstance(config.selection, CheckedSelector):
+    clients = training_task(task, algorithm, new).federation.clients
+    selects = clients == task.federation.clients > 1  # pooled data have nobody to select
+    if selects and isinstance(config.selection, CheckedSelector):
         config.selection.check(clients - len(new), task, algorithm)
     size_limits(task.federation.train.sizes, config.size_groups)
     if config.clients_on_global and not len(task.federation.global_test):
         raise FedloomError("clients_on_global=true needs a global test set, but the task has none: leave it off.")
-    algorithm.check(task, work)
+    for own in task.by_architecture:
+        algorithm.check(own, work)
     if execution.name == "compiled" and not algorithm.compiles:
         raise FedloomError(
             f"{config.method.get('name')} has its own local steps, which execution 'compiled' does not support: use "
@@ -113,20 +120,21 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     for number, stage in enumerate(config.prediction):
         stage.check(algorithm, task, tuple(config.prediction[:number]))
     _check_updates(algorithm, config, task)
-    if clients > 1:
+    if selects:
         _check_round_size(config, clients - len(new))
     optimizer = _server_step(algorithm, config, task)
     sub_models = sub_models_of(config, task)
     hostile = hostile_clients(config, task.federation.clients)
     if hostile is not None and made_of is None:  # a server without data has none to poison
         task = hostile.poison_task(task, config.seed)
-    ledgers = client_ledgers(config, algorithm, trained_task(task, algorithm, new), deployed=made_of is not None)
+    ledgers = client_ledgers(config, algorithm, training_task(task, algorithm, new), deployed=made_of is not None)
     composition = Composition(
         task=task,
         algorithm=algorithm,
         setting=RunSetting(work, config.seed, config.rounds, config.sample_privacy),
         execution=execution,
-        select=config.selection if clients > 1 else lambda _: Choice([0]),
+        executions=executions,
+        select=config.selection if selects else lambda _: Choice(list(range(clients))),
         weigh=lambda samples, steps: weights(config.weight_by, samples, steps),
         aggregator=config.aggregation,
         optimize=optimizer,
@@ -170,17 +178,6 @@ def client_ledgers(config: RunConfig, algorithm: Algorithm, task: Task, deployed
         "sum": sum_ledger(config, algorithm, task, deployed),
     }
     return {name: ledger for name, ledger in found.items() if ledger is not None}
-
-
-def trained_task(task: Task, algorithm: Algorithm, new: tuple[int, ...]) -> Task:
-    """The task as the method's clients train on it.
-
-    Args:
-        task: The task of the run.
-        algorithm: Its method.
-        new: The clients that are held out of training.
-    """
-    return replace(task, federation=algorithm.trains_on(task.federation, new))
 
 
 def held_out_clients(config: RunConfig, clients: int) -> tuple[int, ...]:

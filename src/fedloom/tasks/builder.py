@@ -33,6 +33,7 @@ from fedloom.data.withheld_class import Withhold
 from fedloom.losses.registry import LossSpec, complete_loss
 from fedloom.metrics.registry import MetricSpecs, complete_metrics
 from fedloom.models import Maker
+from fedloom.tasks.architectures import ModelTable, complete_models
 
 if TYPE_CHECKING:
     from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
@@ -48,6 +49,8 @@ class TaskSettings:
     model: str | nn.Module | Maker | None = None
     """A model's name, a module, or a class or function that makes one; None is the task's default model."""
     model_options: Mapping[str, Any] = field(default_factory=dict)
+    models: ModelTable = field(default_factory=dict)
+    """The clients' models, where they differ, and who has which; ``model`` is then the server's."""
     test_share: float = 0.2
     valid_share: float = 0.0
     communal_per_class: int = 0
@@ -104,6 +107,10 @@ class TaskSettings:
             others["drift"] = validate(Drift, self.drift, "drift")
         others["metrics"] = complete_metrics(self.metrics)
         others["loss"] = complete_loss(self.loss)
+        others["models"] = models = complete_models(self.models)
+        if models and self.model is None:  # the server has the model that is named first
+            model, options = split_spec(next(iter(models.values()))["model"])
+            others["model_options"] = {**options, **self.model_options}
         return replace(self, model=self.model or model, **others)
 
     def section(self, clients: int | None) -> dict[str, Any]:

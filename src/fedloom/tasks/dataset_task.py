@@ -15,6 +15,7 @@ from fedloom.data.communal_set import with_communal
 from fedloom.data.datasets.registry import dataset, default_clients, load
 from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.models import build, default_for
+from fedloom.tasks.architectures import build_architectures
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.input_columns import fit_inputs
@@ -76,6 +77,8 @@ class DatasetBuilder:
         model = settings.model or self.default_model
         if not isinstance(model, nn.Module):
             model = build(model, entry.shape, entry.classes, settings.seed, **settings.model_options)
+        names = (federation.name(client) for client in range(federation.clients))
+        architectures = build_architectures(settings.models, names, entry.shape, entry.classes, settings.seed)
         task = Task(
             name=settings.name,
             federation=federation,
@@ -84,5 +87,6 @@ class DatasetBuilder:
             augment=CropFlip() if settings.augment else None,
             made_from=settings.section(federation.clients),
             python_objects=settings.python_objects,
+            architectures=architectures,
         )
         return fit_inputs(task)

@@ -26,6 +26,7 @@ from fedloom.data.remote_federation import join_columns, lists_of_site, remote_f
 from fedloom.data.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
 from fedloom.data.target_units import target_units
 from fedloom.models import build
+from fedloom.tasks.architectures import build_architectures
 from fedloom.tasks.builder import SiteSource, TaskSettings
 from fedloom.tasks.input_columns import fit_inputs
 from fedloom.tasks.tagging import with_vocabulary
@@ -131,8 +132,17 @@ class ColumnDeployment:
     def _task(self, settings: TaskSettings, schema: DataSchema, federation: Federation) -> Task:
         options = with_vocabulary(str(settings.model), settings.model_options, schema.plan)
         model = build(str(settings.model), schema.shapes, schema.classes, settings.seed, **options)
-        augment = CropFlip() if settings.augment else None
-        return fit_inputs(Task(settings.name, federation, model, prepare=input_transform(schema), augment=augment))
+        task = Task(
+            settings.name,
+            federation,
+            model,
+            prepare=input_transform(schema),
+            augment=CropFlip() if settings.augment else None,
+            architectures=build_architectures(
+                settings.models, schema.sites, schema.shapes, schema.classes, settings.seed
+            ),
+        )
+        return fit_inputs(task)
 
 
 def _split(samples: Samples, settings: TaskSettings, schema: DataSchema, site: SiteSource) -> Federation:

@@ -29,6 +29,7 @@ from fedloom.data.target_units import target_units
 from fedloom.losses.registry import LossSpec, complete_loss, make_objective
 from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
+from fedloom.tasks.architectures import ModelTable, build_architectures, complete_models
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.input_columns import fit_inputs
@@ -82,7 +83,8 @@ class OwnDataBuilder:
         federation = with_communal(federation, settings.communal_per_class, settings.seed)
         federation = with_changes(federation, settings.withhold, settings.drift, settings.seed)
         model = settings.model or DEFAULT_MODEL
-        task = task_of(federation, model, seed=settings.seed, model_options=settings.model_options)
+        options = settings.model_options
+        task = task_of(federation, model, seed=settings.seed, model_options=options, models=settings.models)
         return replace(task, made_from=settings.section(settings.clients), python_objects=settings.python_objects)
 
 
@@ -95,6 +97,7 @@ def task_of(
     loss: LossSpec = None,
     seed: int = 0,
     model_options: Mapping[str, Any] | None = None,
+    models: ModelTable | None = None,
     normalise: bool = True,
     metrics: MetricSpecs = (),
 ) -> Task:
@@ -112,6 +115,7 @@ def task_of(
             Huber for numbers, binary cross-entropy for labels.
         seed: The seed of the initial weights of a model that is made here.
         model_options: Options of a model that is made here.
+        models: The clients' models, where they differ, and who has which: ``{"mlp": 0.5, "mlp:hidden=[16]": [0, 3]}``.
         normalise: Whether float and image inputs are normalised by the training data's mean and spread.
         metrics: Names of ``fedloom list metrics``, ``{"name": ..., settings}`` or metrics; the first is the task's
             score in tables, figures, sweeps and advice. Without any, they follow from the targets: accuracy; MAE, RMSE
@@ -120,9 +124,14 @@ def task_of(
     columns = federation.columns
     if objective is not None and loss is not None:
         raise FedloomError("objective and loss both say what is trained by: give one.")
+    table = complete_models(models or {})
+    if model is None and table:
+        model = str(next(iter(table.values()))["model"])
     if model is None:
         model = TAGGER if target_kind(columns["y"]) == "tokens" else DEFAULT_MODEL
-    known = TaskSettings(name, model=model, model_options=model_options or {}, loss=loss, metrics=metrics, seed=seed)
+    known = TaskSettings(
+        name, model=model, model_options=model_options or {}, models=table, loss=loss, metrics=metrics, seed=seed
+    )
     settings, objects = _settings(federation, known.with_named_model())
     if objective is not None:
         objects["objective"] = type(objective).__qualname__
@@ -139,6 +148,7 @@ def task_of(
         if columns[column].is_floating_point() or columns[column].dtype == torch.uint8:
             mean, std = _kept_indicators(*input_statistics(federation, column), federation.plan)
             prepare[column.removeprefix(PREFIX)] = Normalise(tuple(mean.tolist()), tuple(std.tolist()))
+    names = (federation.name(client) for client in range(federation.clients))
     whole = prepare.get("x") if "x" in columns else prepare
     task = Task(
         name,
@@ -148,6 +158,7 @@ def task_of(
         prepare=whole,
         made_from=settings.section(settings.clients),
         python_objects=objects | settings.python_objects,
+        architectures=build_architectures(table, names, input_shapes(columns), federation.classes, seed),
     )
     return with_metrics(fit_inputs(task), metrics)
 

@@ -24,6 +24,7 @@ from fedloom.data.withheld_class import Withhold
 from fedloom.losses.registry import LossSpec, make_objective
 from fedloom.metrics.registry import MetricSpecs, with_metrics
 from fedloom.models import Maker
+from fedloom.tasks.architectures import ModelTable
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.registry import canonical_task, task_builder
 
@@ -54,6 +55,7 @@ def task(
     alpha: float | None = None,
     model: str | nn.Module | Maker | None = None,
     model_options: Mapping[str, Any] | None = None,
+    models: ModelTable | None = None,
     test_share: float = TaskSettings.test_share,
     valid_share: float = TaskSettings.valid_share,
     communal_per_class: int = TaskSettings.communal_per_class,
@@ -81,6 +83,9 @@ def task(
         model: A name of ``fedloom list models``, any module, or a class or function that makes one (itself, or
             ``"net.py:Net"``); the task's default model by default.
         model_options: Options of a model that is made here.
+        models: The clients' models, where they differ, and who has which: a share of the clients, a list of them, or
+            ``"slow"``, ``"medium"`` or ``"fast"`` devices (``{"resnet8": 0.5, "mini-mobilenet": 0.5}``). ``model`` is
+            then the server's, by default the one named first.
         test_share: The share of each client's samples that is kept for testing.
         valid_share: The share of each client's samples that is kept for validation.
         communal_per_class: Test samples of each class that are set aside for everyone to see.
@@ -119,6 +124,7 @@ def task(
         partition=partition,
         model=model,
         model_options=model_options or {},
+        models=models or {},
         test_share=test_share,
         valid_share=valid_share,
         communal_per_class=communal_per_class,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -24,19 +23,19 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SETTINGS
 from fedloom.core.json_text import parse_json
 from fedloom.core.local_work import LocalWork
-from fedloom.core.nested_keys import select_prefix
 from fedloom.core.task import Task
 from fedloom.core.validation import read_toml, validate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.deployability import check_deployable, own_data_error
-from fedloom.deploy.protocol.printable import printable_line
+from fedloom.deploy.protocol.initial_model import InitialModel, initial_models
 from fedloom.deploy.protocol.user_files import copy_user_files, user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.settings import SiteSettings
 from fedloom.losses.registry import make_objective
 from fedloom.metrics.registry import with_metrics
 from fedloom.rounds.client_runtime import ClientRuntime
+from fedloom.runs.architecture_check import architecture_executions
 from fedloom.runs.config_schema import RunConfig, as_plain, to_toml
 from fedloom.runs.federated_dropout_check import channel_steps, sub_models_of
 from fedloom.runs.fingerprint import hash_tensor
@@ -48,6 +47,7 @@ from fedloom.runs.prepare import hostile_clients, prepare
 from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config, task_settings
 from fedloom.runs.start_model import with_start
 from fedloom.runs.trusted_code import NO_CODE, TrustedCode
+from fedloom.tasks.architectures import numbered_models
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
 from fedloom.tasks.graphs.deployment import hide_anchors
@@ -57,8 +57,8 @@ from fedloom.training.local_trainer import LocalTrainer
 
 CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
 COMMUNAL, GLOBAL = "communal.safetensors", "global.safetensors"
-CONSTANT = "constant/"
-"""Before the names of the initial model's constants in ``initial.safetensors``."""
+ARCHITECTURE = "architecture/"
+"""Before the number of an architecture and the names of its initial model's tensors in ``initial.safetensors``."""
 NOT_SHARED = ("workers", "engine", "ray_address", "made_by", "checkpoint_every")
 """Settings in which server and site may differ: they do not change what is computed."""
 
@@ -75,6 +75,8 @@ class Blueprint:
     """The samples of the global test set, or the whole graph with its test nodes; for the server only."""
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     """What the initial model has beside its row: frozen parameters, masks and tables, by name."""
+    architectures: tuple[InitialModel, ...] = ()
+    """The initial models of the sites, where they differ."""
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -94,14 +96,19 @@ class Blueprint:
         if config.start_from is not None:  # the blueprint holds the initial model
             task, config = with_start(task, config.start_from), config.model_copy(update={"start_from": None})
         check_deployable(config, task, algorithm, names)
+        if task.architectures is not None:  # sites that are added must not change who has which model
+            models = numbered_models(config.task.models, task.architectures)
+            config = config.model_copy(update={"task": config.task.model_copy(update={"models": models})})
+            task = task_from_config(config)
         federation, deployment = task.federation, task_builder(config.task.name).deployment
         prepared = prepare(task, algorithm, config)
         plain = prepared.plain | {"made_by": {"fedloom": fedloom.__version__, "format": str(SETTINGS.version)}}
         schema = deployment.schema(task, task_settings(config), algorithm, names)
         global_test = None if schema.rehearsal_only else deployment.global_test(federation)
         communal = samples_at(federation, federation.communal)
-        constants = task.layout.constants(task.model)
-        return Blueprint(resolve(plain), schema, task.initial_row(), communal, global_test, constants)
+        first = InitialModel.of(task)
+        others = () if task.architectures is None else tuple(map(InitialModel.of, task.by_architecture))
+        return Blueprint(resolve(plain), schema, first.row, communal, global_test, first.constants, others)
 
     def save(self, folder: Path, server: bool, paths: bool = True) -> None:
         """Write the files of a participant.
@@ -117,8 +124,10 @@ class Blueprint:
             plain["task"].pop("path", None)
         write_atomic(folder / CONFIG, to_toml(plain))
         write_atomic(folder / SCHEMA, self.schema.model_dump_json(indent=1).encode())
-        constants = {CONSTANT + name: tensor.contiguous().clone() for name, tensor in self.constants.items()}
-        write_atomic(folder / INITIAL, save({"row": self.initial.contiguous(), **constants}))
+        tensors = InitialModel(self.initial, self.constants).tensors()
+        for number, model in enumerate(self.architectures):
+            tensors |= {f"{ARCHITECTURE}{number}/{name}": tensor for name, tensor in model.tensors().items()}
+        write_atomic(folder / INITIAL, save(tensors))
         for name, columns in ((COMMUNAL, self.communal), (GLOBAL, self.global_test if server else None)):
             if columns is not None:
                 write_atomic(folder / name, save({key: column.contiguous().clone() for key, column in columns.items()}))
@@ -144,13 +153,15 @@ class Blueprint:
                 raise FedloomError(f"{folder / CONFIG} has no [{part}]: the file is incomplete; copy it again.")
         tensors = {name: load_tensors(folder / name) for name in (COMMUNAL, GLOBAL) if (folder / name).is_file()}
         initial = load_tensors(folder / INITIAL)
+        model = InitialModel.read(initial)
         return Blueprint(
             config=resolve(trusted.put_into(with_absolute_files(plain, folder)), str(folder / CONFIG)),
             schema=validate(DataSchema, values, str(folder / SCHEMA)),
-            initial=initial["row"],
+            initial=model.row,
             communal=tensors.get(COMMUNAL),
             global_test=tensors.get(GLOBAL),
-            constants=select_prefix(initial, CONSTANT),
+            constants=model.constants,
+            architectures=initial_models(initial, ARCHITECTURE),
         )
 
     @property
@@ -167,6 +178,8 @@ class Blueprint:
         for file in user_files(self._plain()):  # server and site must run the same code
             hashed.update(file.name.encode() + b"\0" + file.read_bytes())
         others = [tensor for named in (self.communal or {}, self.constants) for _, tensor in sorted(named.items())]
+        for model in self.architectures:
+            others += [tensor for _, tensor in sorted(model.tensors().items())]
         for tensor in (self.initial, *others):
             hash_tensor(hashed, tensor)
         return hashed.hexdigest()
@@ -234,6 +247,10 @@ class Blueprint:
         if hostile is not None:
             task = hostile.poison_task(task, config.seed)
         trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
+        each = [
+            LocalTrainer(task.of_architecture(number), one.name)
+            for number, one in enumerate(architecture_executions(task, config))
+        ]
         setting = RunSetting(work, config.seed, config.rounds, config.sample_privacy)
         sub_models = sub_models_of(config, task)
         return ClientRuntime(
@@ -248,6 +265,7 @@ class Blueprint:
             hostile,
             config.downlink,
             sub_models,
+            tuple((one, one) for one in each),
         )
 
     @property
@@ -279,29 +297,11 @@ class Blueprint:
 
     def _with_initial_model(self, task: Task) -> Task:
         """The task with the blueprint's initial model and the metrics of its config."""
-        own = task.layout.constants(task.model)
-        for name in sorted(own.keys() | self.constants.keys()):
-            here, there = own.get(name), self.constants.get(name)
-            if here is None or there is None or not _same_form(here, there):
-                raise FedloomError(
-                    f"the frozen tensor '{printable_line(name, 60)}' of task {task.name}'s model is not the one of "
-                    "the blueprint: make the deployment again with this version of fedloom and of the model's file."
-                )
-            here.copy_(there)
-        if task.layout.width != len(self.initial):
-            raise FedloomError(
-                f"the model of task {task.name} has {task.layout.width:,} parameters, but the blueprint has "
-                f"{len(self.initial):,}: make the deployment again with this version of fedloom."
-            )
-        task.layout.fill(task.model, self.initial)
+        InitialModel(self.initial, self.constants).fill(task)
+        for number, model in enumerate(self.architectures):
+            model.fill(task.of_architecture(number))
         goal = make_objective(self.config.task.loss, task.federation, self.schema.units)
         return with_metrics(replace(task, objective=goal), tuple(self.config.task.metrics))
-
-
-def _same_form(one: Tensor, other: Tensor) -> bool:
-    """Whether two constants have one shape and type, and are finite in the same places: where a mask is not."""
-    alike = (one.shape, one.dtype) == (other.shape, other.dtype)
-    return alike and torch.equal(one.isfinite(), other.isfinite())
 
 
 def _data_path(settings: SiteSettings, folder: Path) -> Path:

@@ -66,7 +66,8 @@ class ReplyForms:
     def of(self, job: Job, message: Message) -> ReplyForm | None:
         """The form of one client's answer to a message; None if it is unknown."""
         asked = 0 if job.session is None else len(job.session.ids)  # the type of what is added depends on it
-        key = (job.kind, job.measure, job.turn > 0, asked, *_outline(message))
+        architecture = self.runtime.scoring.task.of_client(job.ids[0]).architecture
+        key = (job.kind, job.measure, job.turn > 0, asked, architecture, *_outline(message))
         if key not in self.found:
             result = rehearse(self.runtime, job, message)
             self.found[key] = None if result is None else reply_form(result)
@@ -113,6 +114,10 @@ def with_few_samples(runtime: ClientRuntime, pick: Pick = first_two) -> ClientRu
         runtime,
         training=_trainer_with_few_samples(runtime.training, pick),
         scoring=_trainer_with_few_samples(runtime.scoring, pick),
+        trainers=tuple(
+            (_trainer_with_few_samples(training, pick), _trainer_with_few_samples(scoring, pick))
+            for training, scoring in runtime.trainers
+        ),
         setting=replace(runtime.setting, work=short),
     )
 

@@ -225,7 +225,9 @@ def _finish(run: Composition, engine: DeployedEngine, roster: Roster, settings: 
         for client, m in messages.items()
     }
     engine.send(clients, "finish", tensors)
-    if settings.cross_site:
+    if settings.cross_site and run.task.architectures is not None:
+        log.warning("cross_site is left out: a site cannot evaluate models of another architecture than its own")
+    elif settings.cross_site:
         sent = engine.send(clients, "model", tensors)
         width = (run.task.layout.width,)
         rows = {client: one["row"] for client, one in sent.items() if _shape(one, "row") == width}

@@ -24,7 +24,6 @@ from torch import Tensor
 
 import fedloom
 from fedloom.core.adapted_model import model_row
-from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.nested_keys import select_prefix
@@ -45,7 +44,7 @@ from fedloom.deploy.site.request_count import RequestCount, plan_of
 from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.deploy.site.sums import SiteSums
 from fedloom.deploy.sum_keys import site_keys
-from fedloom.rounds.client_runtime import PREDICTING, ClientRuntime
+from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.metrics import metric_values
 from fedloom.rounds.sums import LOST, SUM
@@ -231,7 +230,7 @@ class SiteProcess:
                 client=self.settings.name,
                 method=method,
                 round=request.round,
-                task=self.runtime.scoring.task,
+                task=self.runtime.scoring.task.of_client(self.client),
             )
             self.count.note_final(request, tensors)
             log.info("the model after round %s is in %s", request.round, self.folder / "model")
@@ -270,9 +269,8 @@ class SiteProcess:
 
     def _prediction_row(self, request: SiteRequest, message: Message, kept: Tensors) -> Tensor:
         """The model row that this client predicts with."""
-        cohort = Cohort([self.client], self.runtime.scoring, self.runtime.setting, request.round, kept, PREDICTING)
-        self.runtime.algorithm.prepare_cohort(cohort)
-        rows = self.runtime.prediction_rows(cohort, message).detach()
+        runtime = self.runtime.of_client(self.client)
+        rows = runtime.prediction_rows(runtime.cohort([self.client], request.round, kept), message).detach()
         return (rows[0] if rows.dim() == 2 else rows).clone()
 
     def _evaluate_rows(self, rows: Tensor) -> Tensors:

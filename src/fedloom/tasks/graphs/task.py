@@ -91,6 +91,7 @@ class GraphBuilder:
         settings.refuse(
             ("partition", "communal_per_class", "augment", "group_column"), "it divides its graph by community"
         )
+        settings.refuse(("models",), "all its clients have one model")
         settings = self.complete(settings)
         name, seed, options = settings.name, settings.seed, _options(settings)
         shares = settings.test_share, settings.valid_share

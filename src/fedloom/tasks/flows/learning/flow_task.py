@@ -70,6 +70,7 @@ class FlowBuilder:
                 else "takes no path: use own-flows for your own flows"
             )
             raise FedloomError(f"task {settings.name} {why}.")
+        settings.refuse(("models",), "all its clients have one model")
         settings = self.complete(settings)
         flows = self.source.read(self.source.options(settings.options, settings.name), settings)
         task = task_of_corpus(

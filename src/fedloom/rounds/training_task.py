@@ -1,0 +1,41 @@
+"""What a method's clients train on: the task's own clients, or all their data in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.task import FederationView, Task
+
+
+def training_federation(
+    task: Task, algorithm: Algorithm, federation: FederationView, new: Sequence[int]
+) -> FederationView:
+    """The federation that is trained on. Pooled data are trained on once for each architecture of the clients' models.
+
+    Args:
+        task: The task of the run.
+        algorithm: Its method.
+        federation: The task's federation, as it stands in a round.
+        new: The clients that are held out of training.
+    """
+    trained = algorithm.trains_on(federation, new)
+    if trained is federation or task.architectures is None:
+        return trained
+    return trained.repeat(len(task.architectures))
+
+
+def training_task(task: Task, algorithm: Algorithm, new: Sequence[int]) -> Task:
+    """The task as the method's clients train on it.
+
+    Args:
+        task: The task of the run.
+        algorithm: Its method.
+        new: The clients that are held out of training.
+    """
+    federation = training_federation(task, algorithm, task.federation, new)
+    if federation is task.federation:
+        return task
+    pooled = None if task.architectures is None else task.architectures.one_client_each()
+    return replace(task, federation=federation, architectures=pooled)
