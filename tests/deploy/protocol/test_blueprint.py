@@ -102,6 +102,33 @@ def test_selectors_see_the_same_sizes_and_answers(selection):
     assert equals_simulation(Blueprint.of(config(selection=selection), SITES))
 
 
+MIXED = {**DIGITS, "models": {"mlp:hidden=[8]": 0.3, "mlp:hidden=[16,8]": 0.3, "mlp:hidden=[32,8]": 0.4}}
+
+
+@pytest.mark.parametrize("method", ["local", "fedproto"])
+def test_sites_with_different_models_compute_what_the_simulation_computes(method, tmp_path):
+    blueprint = Blueprint.of(config(method, MIXED), SITES)
+    assert equals_simulation(blueprint)
+    blueprint.save(tmp_path, server=False)
+    again = Blueprint.load(tmp_path)
+    assert again.digest == blueprint.digest
+    simulated = composition_of(task_from_config(blueprint.config), blueprint).runtime()
+    for client in range(3):
+        site = again.runtime(again.site_task(rehearsal_settings(client), tmp_path))
+        expected, found = update(simulated, client), update(site, client)
+        assert expected.keys() == found.keys()
+        assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_sites_begin_from_the_blueprints_models_of_their_architectures(tmp_path):
+    made = Blueprint.of(config("local", MIXED), SITES)
+    first = replace(made.architectures[0], row=made.architectures[0].row + 1)
+    other = replace(made, architectures=(first, *made.architectures[1:]))
+    assert other.digest != made.digest
+    task = other.site_task(rehearsal_settings(0), tmp_path)
+    assert torch.equal(task.of_architecture(0).initial_row(), first.row)
+
+
 def frozen_stem(shape, classes, hidden=(8,)):
     """The task's model with a frozen first layer and a mask, as a module from a user's file may be."""
     model = MODELS["mlp"].builder(shape, classes, hidden=hidden)
