@@ -207,17 +207,6 @@ class Task:
         """
         return self if self.architectures is None else self.of_architecture(self.architectures.of(client))
 
-    def with_models(self, change: Callable[[nn.Module], nn.Module]) -> Task:
-        """The task with another model, and other models of its clients where they differ.
-
-        Args:
-            change: Makes the new model of an old one.
-        """
-        changed = self.architectures
-        if changed is not None:
-            changed = replace(changed, models=tuple(change(model) for model in changed.models))
-        return replace(self, model=change(self.model), architectures=changed)
-
     def initial_row(self) -> Tensor:
         """The row every method starts from."""
         return self.layout.row(self.model)

@@ -221,7 +221,14 @@ class Composition:
         """What the server half of the method may use in a round."""
         setting, clients = self.setting, self.participants(round_number).clients
         return ServerContext(
-            self.trainer, setting.work, setting.seed, round_number, setting.rounds, clients, self.weigh, self.trainers
+            self.trainer,
+            setting.work,
+            setting.seed,
+            round_number,
+            setting.rounds,
+            clients,
+            self.weigh,
+            trainers=self.trainers,
         )
 
     @property

@@ -86,8 +86,8 @@ def client_model(
         )
     name = federation.name(number) if client is not None or own else ""
     row, label = rows[0].clone() if own else rows.clone(), run_label(prepared.plain)
-    own = run.task.of_client(number)
-    return ClientModel(without_added_modules(own), model_row(own, row), name, label, state.round)
+    mine = run.task.of_client(number)
+    return ClientModel(without_added_modules(mine), model_row(mine, row), name, label, state.round)
 
 
 def prediction_row(run: Composition, state: RunState, client: int) -> Tensor:
