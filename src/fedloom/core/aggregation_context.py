@@ -24,6 +24,7 @@ class AggregationContext(ServerContext):
         clients: The clients that may take part, without held-out new clients.
         weigh: The run's weighting.
         trainings: How often the server trained in this round, by purpose.
+        trainers: Trains and evaluates rows of each architecture, where clients' models differ.
         ids: The clients that the rows come from; empty where a method combines rows of its own making.
         origin: What these clients started from, one row or a row per client; None where the rows are changes already.
         reply: The name of the reply's tensor; empty for rows of a method's own making.

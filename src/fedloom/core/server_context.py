@@ -37,6 +37,8 @@ class ServerContext:
         weigh: The run's weighting, ``weigh(samples, steps)``: weights that sum to one, for what a method combines
             itself.
         trainings: How often the server trained in this round, by purpose.
+        trainers: Trains and evaluates rows of each architecture, where clients' models differ; ``trainer`` is then for
+            the server's model.
     """
 
     trainer: Trainer
@@ -48,7 +50,6 @@ class ServerContext:
     weigh: Callable[[Tensor, Tensor], Tensor]
     trainings: dict[str, int] = field(default_factory=dict)
     trainers: Sequence[Trainer] = ()
-    """Evaluates rows of each architecture, where clients' models differ; ``trainer`` is then for the server's model."""
 
     def of_architecture(self, number: int) -> ServerContext:
         """The same for rows of one of the clients' architectures.
