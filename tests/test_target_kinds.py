@@ -37,8 +37,11 @@ def task(kind: str) -> fl.Task:
         "tokens": (x[:, :4] > 0).astype(np.int64) + 1,
     }
     if kind != "tokens":
-        return fl.task_of(fl.from_arrays(x, targets[kind], client, valid_share=0.2), model_options={"hidden": (8,)})
-    words = fl.from_arrays(targets["tokens"] + 1, targets["tokens"], client, kind="tokens", valid_share=0.2)
+        data = fl.from_arrays(x, targets[kind], client, valid_share=0.2, communal_share=0.1)
+        return fl.task_of(data, model_options={"hidden": (8,)})
+    words = fl.from_arrays(
+        targets["tokens"] + 1, targets["tokens"], client, kind="tokens", valid_share=0.2, communal_share=0.1
+    )
     return fl.task_of(words, model_options={"vocabulary": 5, "embedding": 4, "hidden": 6})
 
 

@@ -43,11 +43,11 @@ def same(one: torch.Tensor, two: torch.Tensor) -> bool:
     return one.numpy().tobytes() == two.numpy().tobytes()
 
 
-def check_executions_and_workers_agree(folder: Path, method: Any) -> None:
+def check_executions_and_workers_agree(folder: Path, method: Any, task: Task | None = None) -> None:
     """A method trains alike in both executions, and leaves the same bytes with two workers."""
     settings = {"selection": {"number": 3}, "rounds": 3, "eval_every": 1}
     whole, loop, spread = (
-        final(folder / name, method, **how, **settings)
+        final(folder / name, method, task, **how, **settings)
         for name, how in {
             "whole": {"execution": "vectorised"},
             "loop": {"execution": "loop"},

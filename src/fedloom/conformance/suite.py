@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from fedloom.conformance.any_method import GENERAL
 from fedloom.conformance.claim import Claim, ClaimResult
+from fedloom.conformance.distillation import DISTILLATION
 from fedloom.conformance.overlapping_graphs import GRAPHS
 from fedloom.conformance.partial_sharing import DECOUPLED
 from fedloom.conformance.personal_models import PERSONAL
@@ -17,10 +18,8 @@ from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.user_errors import describe_error
 from fedloom.methods.registry import METHODS, canonical_method
 
-SPECIFIC = {
-    name: tuple(claim for family in (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, GRAPHS) for claim in family.get(name, ()))
-    for name in METHODS
-}
+FAMILIES = (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, DISTILLATION, GRAPHS)
+SPECIFIC = {name: tuple(claim for family in FAMILIES for claim in family.get(name, ())) for name in METHODS}
 """The claims about a single method."""
 SUITE_SETTINGS: dict[str, dict[str, float]] = {
     "fedavgexit": {"tolerance": 0},

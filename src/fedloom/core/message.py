@@ -157,7 +157,7 @@ class Replies:
         return self.tensors[name]
 
     def mean(self, name: str, group: int | None = None) -> Tensor:
-        """The rows of all clients as one, by the run's aggregator and weights.
+        """The rows of all clients as one, by the run's aggregator and weights; a row may have any shape.
 
         Args:
             name: The name of the reply's tensor.
@@ -176,7 +176,7 @@ class Replies:
         return self._aggregate(self.tensors[name], self.weights, context)
 
     def combine(self, rows: Tensor, weights: Tensor, origin: Tensor | None = None) -> Tensor:
-        """Any rows as one, by the run's aggregator, which remembers nothing of them.
+        """Any rows as one, by the run's aggregator, which remembers nothing of them; a row may have any shape.
 
         Args:
             rows: A row per client.
@@ -186,14 +186,15 @@ class Replies:
         return self._aggregate(rows, weights, AggregationContext.of(self.context, origin=origin))
 
     def _aggregate(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
-        row = self.aggregator(rows, weights, context)
-        if not isinstance(row, Tensor) or row.shape != rows.shape[1:]:
+        flat = rows.flatten(1) if rows.dim() > 2 else rows
+        row = self.aggregator(flat, weights, context)
+        if not isinstance(row, Tensor) or row.shape != flat.shape[1:]:
             made = tuple(row.shape) if isinstance(row, Tensor) else repr(row)
             raise FedloomError(
-                f"aggregator {type(self.aggregator).__name__} makes {made} of rows of shape {tuple(rows.shape)}: "
+                f"aggregator {type(self.aggregator).__name__} makes {made} of rows of shape {tuple(flat.shape)}: "
                 "return one row."
             )
-        return row
+        return row.view(rows.shape[1:])
 
     def only(self, mask: Tensor) -> Replies:
         """The replies of some clients, whose weights again sum to one.

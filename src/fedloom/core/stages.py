@@ -59,6 +59,21 @@ def run_with_stages(model: nn.Module, x: Inputs) -> tuple[Tensor, list[Tensor]]:
     return outputs, [maps[name] for name in names]
 
 
+def stage_maps(model: nn.Module, x: Inputs) -> list[Tensor]:
+    """The outputs of a model's stages in evaluation mode; the model stays in its own.
+
+    Args:
+        model: The model.
+        x: Prepared inputs.
+    """
+    trains = model.training
+    model.eval()
+    try:
+        return run_with_stages(model, x)[1]
+    finally:
+        model.train(trains)
+
+
 @torch.enable_grad()
 def parameters_until(model: nn.Module, x: Inputs, stage: int) -> frozenset[str]:
     """The names of the parameters that a stage's output depends on: those up to and including the stage.
@@ -72,11 +87,6 @@ def parameters_until(model: nn.Module, x: Inputs, stage: int) -> frozenset[str]:
     if not 1 <= stage <= len(names):
         raise FedloomError(f"until={stage}: the model has the stages 1 to {len(names)}.")
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    trains = model.training
-    model.eval()
-    try:
-        _, maps = run_with_stages(model, x)
-    finally:
-        model.train(trains)
+    maps = stage_maps(model, x)
     found = torch.autograd.grad(maps[stage - 1].sum(), list(parameters.values()), allow_unused=True)
     return frozenset(name for name, gradient in zip(parameters, found, strict=True) if gradient is not None)

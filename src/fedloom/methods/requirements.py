@@ -8,6 +8,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.network import feature_width
+from fedloom.core.stages import stage_names
 from fedloom.core.task import Task
 
 
@@ -41,6 +42,29 @@ def require_equal_features(name: str, task: Task) -> None:
             f"{name} compares features of all clients, but their models have different numbers of them ({shown}): "
             "give them heads with equally many inputs."
         )
+
+
+def require_stages(name: str, task: Task) -> None:
+    """Refuse a model that does not name the stages whose outputs are looked at."""
+    try:
+        stage_names(task.model)
+    except FedloomError as error:
+        raise FedloomError(f"{name} looks at the stages of a model: {error}") from None
+
+
+def require_communal(name: str, task: Task) -> None:
+    """Refuse a task without samples that all clients and the server have."""
+    if not len(task.federation.communal):
+        raise FedloomError(
+            f"{name} compares clients on samples that all of them have, but task {task.name} has none: set "
+            "task.communal, for instance to 0.2."
+        )
+
+
+def require_classes(name: str, task: Task) -> None:
+    """Refuse a task whose targets are not one class per sample."""
+    if not task.classifies:
+        raise FedloomError(f"{name} needs a class per sample, but the targets of task {task.name} are {task.kind}.")
 
 
 def require_plain_sgd(step: str, work: LocalWork, other: str = "") -> None:

@@ -42,7 +42,7 @@ MethodTerms = tuple[Pull | None, Loss | None, Stacks, dict[str, Stacks], GivenTo
 
 def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments: Sequence[Assignment]) -> Tensor:
     """The rows after local training of a cohort with the compiled step."""
-    if request.cycle is not None or request.steps:
+    if request.cycle is not None or len(request.loss_steps) > 1:
         raise FedloomError(
             "execution 'compiled' supports one step per batch, but this method takes several: use vectorised or loop."
         )
@@ -53,7 +53,7 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
     stacks = trainer.stacks(request.rows)
     received = layout.stacks(request.rows) if request.pull is not None else {}
     given = {name: layout.pieces(rows) for name, rows in request.given_to_pull.items()} if received else {}
-    seen = request.given_to_loss(layout) if request.loss is not None else {}
+    seen = request.given_to_loss(layout) if aim.loss is not None else {}
     state = Optimizer(work, request.lr, [stacks[name] for name in moving]).state
     step = trainer.compiled.get((work, moving)) or torch.compile(_step_of(trainer, request, moving), dynamic=False)
     trainer.compiled[work, moving] = step
@@ -62,7 +62,7 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
         for number, batch in enumerate(lockstep(assignments)):
             x, y = trainer.batch(request, batch, augmenters), trainer.targets(request, aim, batch.positions)
             noise = step_key(keys, number) if trainer.drops else keys
-            method = (pull, request.loss, received, given, seen)
+            method = (pull, aim.loss, received, given, seen)
             moved, state = step(stacks, state, method, lr, (x, y, batch.mask, noise))
             stacks |= moved
     return layout.unstack(stacks)

@@ -67,7 +67,7 @@ class LocalTrainer(Evaluator):
         """What a step's loss gets as targets; a method's own loss gets the samples' places in ``on``, if they are."""
         if request.on is None or step.loss is None:
             return self.task.targets(positions)
-        return torch.searchsorted(request.on, positions.contiguous())
+        return torch.searchsorted(request.on.contiguous(), positions.contiguous())
 
     def batch(self, request: TrainingRequest, step: BatchStep, augmenters: list[torch.Generator]) -> Inputs:
         """A step's inputs, each client's real samples augmented with its own generator."""

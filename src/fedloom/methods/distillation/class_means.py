@@ -1,0 +1,52 @@
+"""The mean outputs of a client's model for each class of its own samples: knowledge that needs no common set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedloom.core.cohort import Cohort
+from fedloom.core.inputs import Inputs
+from fedloom.core.message import Replies
+from fedloom.core.network import Network
+
+
+def class_means(cohort: Cohort, rows: Tensor) -> Tensor:
+    """Mean outputs by class, B × classes × outputs; zeros for a class of which a client has no sample.
+
+    Args:
+        cohort: The clients.
+        rows: A row per client.
+    """
+
+    def outputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:  # noqa: ARG001
+        return {"outputs": net(x)}
+
+    counts, means = cohort.classes(), []
+    for place, client in enumerate(cohort.ids):
+        positions = cohort.task.federation.train[client].sort().values
+        found = cohort.collect(rows[place : place + 1], positions, outputs)["outputs"][0]
+        labels = cohort.task.targets(positions)
+        sums = torch.zeros(counts.shape[1], found.shape[1]).index_add_(0, labels[labels >= 0], found[labels >= 0])
+        means.append(sums / counts[place].clamp(min=1).unsqueeze(1))
+    return torch.stack(means)
+
+
+def mean_by_class(replies: Replies, means: str, counts: str) -> tuple[Tensor, Tensor]:
+    """The mean of clients' class means, weighted by their counts, and which classes anybody has.
+
+    Args:
+        replies: What the clients sent.
+        means: The name of their class means, B × classes × outputs.
+        counts: The name of their numbers of samples of each class, B × classes.
+    """
+    most = replies.samples.unsqueeze(1)  # no class has more samples than the client
+    found, numbers = torch.zeros_like(replies[means][0]), replies[counts].clamp(min=0).minimum(most)
+    known = numbers.sum(0) > 0
+    for label in known.nonzero().flatten().tolist():
+        have = numbers[:, label] > 0
+        shares = numbers[have, label] / numbers[have, label].sum()
+        found[label] = replies.combine(replies[means][have, label], shares)
+    return found, known
