@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
-from fedloom.core.declarations import Declaration, Declared, Kept, Model, Update, default_declaration
+from fedloom.core.declarations import Declaration, Declared, Kept, Model, Statistic, Update, default_declaration
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.renamed import RenamedAttribute, renamed
@@ -98,6 +98,11 @@ class Algorithm:
     def sends_updates(self) -> bool:
         """Whether clients reply with weights or their changes, on which channels and attacks act."""
         return self.communicates and any(isinstance(one, Model | Update) for one in self.sends.values())
+
+    @property
+    def sends_coded(self) -> bool:
+        """Whether clients reply with statistics on which steps of a channel may act."""
+        return any(isinstance(one, Statistic) and one.coded for one in self.sends.values())
 
     @property
     def mixes_models(self) -> bool:

@@ -82,6 +82,10 @@ class ChannelStep:
     is_last: ClassVar[bool] = False
     """Whether no step may come behind it, because what it sends is packed and not float32 numbers any more."""
 
+    codes_statistics: ClassVar[bool] = False
+    """Whether it also acts on statistics that a method declares as ``coded`` (logits): it has no memory, and what it
+    sends stands for any numbers, not only for small changes."""
+
     def for_task(self, task: Task) -> Self:
         """The step as a run on a task uses it; most steps need to know nothing of the task.
 

@@ -60,16 +60,20 @@ class Update(Declaration):
 
 @dataclass(frozen=True)
 class Statistic(Declaration):
-    """Numbers about a client's data or model: prototypes, logits, counts. Channels leave it as it is.
+    """Numbers about a client's data or model: prototypes, logits, counts. Channels leave it as it is, unless it is
+    ``coded``.
 
     Args:
         about: What it is, in a few words, seen from a site.
         bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
         single: Whether the server needs each client's value; otherwise a sum over clients is enough.
         counts: Whether its numbers count samples; a deployment compares them with what the site announced.
+        coded: Whether steps of a channel that keep no memory, such as ``qsgd``, act on it: many numbers, of which each
+            may be a little off.
     """
 
     counts: bool = False
+    coded: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Model, Update
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
+from fedloom.rounds.coded_statistics import coded_names, coding_steps, decode_statistic, encode_statistic, is_coded
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ class Channel:
             return reply
         self._refuse_undeclared(reply.tensors, message)
         names = self.update_names(reply.tensors, message)
-        if not names and not any(step.covers_replies for step in self.steps):
+        coded = self._coded(reply.tensors, message)
+        if not names and not coded and not any(step.covers_replies for step in self.steps):
             return reply
-        tensors = {name: tensor for name, tensor in reply.tensors.items() if name not in names}
+        tensors = {name: tensor for name, tensor in reply.tensors.items() if name not in (*names, *coded)}
         covering = [step for step in self.steps if step.covers_replies]
         if covering and tensors:
             raise FedloomError(
@@ -50,6 +52,9 @@ class Channel:
             )
         plain = Reply(tensors).cost(len(cohort)) if tensors else torch.zeros(len(cohort), dtype=torch.int64)
         sent: dict[str, Tensor] = {}
+        for name in coded:
+            finite = _finite_rows(reply.tensors[name].flatten(1))
+            sent |= _mark_rows(encode_statistic(name, reply.tensors[name], self.steps, cohort), finite)
         for name in names:
             received = base_of(self.algorithm, name, message, reply.tensors)
             rows = reply.tensors[name] if received is None else reply.tensors[name] - received
@@ -106,7 +111,7 @@ class Channel:
             base = self.algorithm.base(name, message, plain)
             change = self._decode(name, tensors, self._width(name, message, plain))
             plain[name] = change if base is None else base + change
-        return plain
+        return plain | {name: decode_statistic(name, tensors, self.steps) for name in coded_names(tensors)}
 
     def changes(self, tensors: Mapping[str, Tensor], message: Message) -> dict[str, Tensor]:
         """The change that each bounded tensor of some replies makes, decoded; the tensor itself if it is a statistic.
@@ -120,6 +125,12 @@ class Channel:
             if self.algorithm.declaration(name, message).bounded:
                 found[name] = change_of(self.algorithm, name, message, replies)
         return found
+
+    def _coded(self, tensors: Mapping[str, Tensor], message: Message) -> list[str]:
+        """The names of the statistics that steps act on."""
+        if not coding_steps(self.steps):
+            return []
+        return [name for name, t in tensors.items() if is_coded(self.algorithm.declaration(name, message), t)]
 
     def update_names(self, tensors: Mapping[str, Tensor], message: Message) -> list[str]:
         """The names of the replies that steps act on: rows that are declared a ``Model`` or an ``Update``."""

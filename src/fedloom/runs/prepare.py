@@ -218,8 +218,14 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
             "leave it out."
         )
     config.aggregation.check(algorithm, task)
-    if config.channel and not algorithm.sends_updates:
+    if config.channel and not (algorithm.sends_updates or algorithm.sends_coded):
         raise FedloomError(f"{name} sends no update of a model that a channel could change: leave out the channel.")
+    for step in config.channel if not algorithm.sends_updates else ():
+        if not step.codes_statistics:
+            raise FedloomError(
+                f"{name} sends statistics and no update of a model, on which the step {type(step).__name__.lower()} "
+                "could act: use qsgd or halfprecision, or leave it out."
+            )
     check_federated_dropout(config, algorithm)
     check_sums(config, task.federation.clients)
     first = cutting_steps(sub_models_of(config, task))

@@ -37,6 +37,7 @@ class HalfPrecision(ChannelStep):
     type: Literal["float16", "bfloat16"] = "float16"
 
     is_last: ClassVar[bool] = True
+    codes_statistics: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.type not in TYPES:

@@ -37,6 +37,7 @@ class QSGD(ChannelStep):
     chunk: int = 512
 
     is_last: ClassVar[bool] = True
+    codes_statistics: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 8:
