@@ -9,7 +9,8 @@ import torch
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.data.communal_set import with_communal
+from fedloom.core.targets import IGNORED
+from fedloom.data.communal_set import Communal, with_communal, with_communal_set
 from support.synthetic import federation
 
 
@@ -94,3 +95,45 @@ def test_numbers_that_cannot_be_are_refused():
     measured = replace(held, columns={**held.columns, "y": torch.rand(40)})
     with pytest.raises(FedloomError, match="these data have no classes"):
         with_communal(measured, 2)
+
+
+def test_a_share_of_the_training_data_is_in_no_other_part_and_unlabelled_if_asked(digits):
+    made = with_communal_set(digits, Communal(share=0.2), seed=3)
+    assert len(made.communal) == pytest.approx(0.2 * len(digits.train.order), abs=5)
+    assert not torch.isin(made.communal, torch.cat([made.train.order, made.test.order, made.global_test])).any()
+    assert torch.equal(made.communal, made.communal.sort().values)
+    assert torch.equal(made.communal, with_communal_set(digits, Communal(share=0.2), seed=3).communal)
+    blind = with_communal_set(digits, Communal(share=0.2, labelled=False), seed=3)
+    assert torch.equal(blind.communal, made.communal)
+    assert not blind.communal_labelled
+    assert blind.columns["y"][blind.communal].unique().tolist() == [IGNORED]
+    assert torch.equal(digits.columns["y"][blind.train.order], blind.columns["y"][blind.train.order])
+
+
+def test_a_number_a_table_and_a_config_are_the_same_task(tmp_path):
+    from fedloom.runs.fingerprint import fingerprint
+    from fedloom.runs.resolve_config import resolve, task_from_config
+
+    made = [fl.task("digits", clients=3, communal=value) for value in (0.2, {"share": 0.2}, Communal(0.2))]
+    config = resolve({"task": {"name": "digits", "clients": 3, "communal": 0.2}})
+    assert len({fingerprint(task) for task in (*made, task_from_config(config))}) == 1
+    assert fingerprint(fl.task("digits", clients=3, communal=0.3)) != fingerprint(made[0])
+    assert made[0].made_from["communal"] == {"share": 0.2, "labelled": True}
+    fl.run(made[0], "fedavg", rounds=1, out=tmp_path / "run")
+    assert len(fl.resume(tmp_path / "run").records) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"communal": 0.2, "communal_per_class": 3}, "communal and communal_per_class both set samples aside"),
+        ({"communal": {"labelled": True}}, "give the share of the training data, or the path of a file: one of both"),
+        ({"communal": 1.2}, "communal: share=1.2: a share of the training data must be above 0 and below 1"),
+        ({"communal": "half"}, "communal"),
+        ({"communal": {"part": 0.2}}, "part"),
+        ({"communal": {"path": "nowhere.npz"}}, "nowhere.npz does not exist"),
+    ],
+)
+def test_a_communal_set_that_cannot_be_is_refused(settings, says):
+    with pytest.raises(FedloomError, match=says):
+        fl.task("digits", clients=3, **settings)

@@ -14,7 +14,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.datasets.registry import dataset
 from fedloom.data.federation import Federation, Ragged
-from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.builder import OF_COLUMNS, TaskSettings
 from fedloom.tasks.dataset_task import DatasetBuilder
 from fedloom.tasks.own_data import task_of
 from fedloom.tasks.registry import TASKS, task_builder
@@ -146,7 +146,7 @@ def test_a_builder_writes_out_its_defaults():
     assert task_builder("own").complete(TaskSettings("own", path="a.csv")).path.startswith("/")
 
 
-@pytest.mark.parametrize("setting", ["partition", "augment", "communal_per_class"])
+@pytest.mark.parametrize("setting", ["partition", "augment", *OF_COLUMNS])
 def test_a_setting_that_a_task_does_not_use_is_refused(setting):
     with pytest.raises(FedloomError, match=f"task flows: it divides its data by organisation; leave out {setting}"):
         fl.task("flows", **{setting: "iid" if setting == "partition" else 1})

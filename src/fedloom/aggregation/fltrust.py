@@ -39,6 +39,11 @@ class FLTrust(RobustRule):
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse a task without samples of the server's own, and methods that do not share a whole model."""
+        if not task.federation.communal_labelled:
+            raise FedloomError(
+                "fltrust trains on the communal samples, which have no labels in this task: set labelled = true in "
+                "task.communal."
+            )
         if not len(task.federation.communal):
             raise FedloomError(
                 "fltrust trains on clean samples of the server's own, and the task has none: set "

@@ -23,6 +23,7 @@ from fedloom.core.renamed import renamed
 from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
+from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
 from fedloom.core.trainer import Given, Trainer, TrainingRequest
 from fedloom.core.training_checks import check_positions, check_rows, check_training
@@ -61,8 +62,9 @@ class Cohort:
         kept: Mapping[str, Tensor] | None = None,
         turn: int = 0,
     ) -> None:
-        self.ids, self.trainer, self.setting, self.round, self.turn = ids, trainer, setting, round_number, turn
-        self.task: Task = trainer.task.at(round_number)
+        self.ids, self.setting, self.round, self.turn = ids, setting, round_number, turn
+        self.trainer = trainer.at(round_number)
+        self.task: Task = self.trainer.task.at(round_number)
         self.state: dict[str, Tensor] = dict(kept or {})
         self.changed: set[str] = set()
         self.steps = torch.zeros(len(ids), dtype=torch.int64)
@@ -90,9 +92,10 @@ class Cohort:
         return self.task.federation.points[torch.tensor(self.ids)]
 
     def classes(self) -> Tensor:
-        """How many training samples of each class each client has: B×classes."""
+        """How many training samples of each class each client has: B×classes; samples without a label do not count."""
         lists, classes = self.task.federation.train, self.task.federation.classes
-        return torch.stack([self.task.targets(lists[client]).bincount(minlength=classes) for client in self.ids])
+        targets = (self.task.targets(lists[client]) for client in self.ids)
+        return torch.stack([y[y != IGNORED].bincount(minlength=classes) for y in targets])
 
     @property
     def lr(self) -> float:

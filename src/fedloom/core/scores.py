@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+
+def divisor(counts: Tensor) -> Tensor:
+    """What sums are divided by to be means: the counts, and 1 where nothing counts, such as in a batch without labels.
+
+    Args:
+        counts: Sums of what losses count.
+    """
+    return torch.where(counts > 0, counts, 1)
 
 
 @dataclass

@@ -20,7 +20,7 @@ TARGET_KINDS: dict[TargetKind, str] = {
 }
 
 IGNORED = -100
-"""A target that does not count: padding of a sequence."""
+"""A target that does not count: padding of a sequence, or the class of a sample without a label."""
 
 
 def target_kind(y: Tensor) -> TargetKind:
@@ -30,3 +30,8 @@ def target_kind(y: Tensor) -> TargetKind:
     if y.dim() == 1:
         return "classes"
     return "labels" if y.dtype == torch.uint8 else "tokens"
+
+
+def labelled(targets: Tensor) -> Tensor:
+    """1 for each target that counts, and 0 for each that is ``IGNORED``."""
+    return (targets != IGNORED).float()

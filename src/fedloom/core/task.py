@@ -18,6 +18,7 @@ from fedloom.core.architectures import Architectures
 from fedloom.core.arguments import argument_error
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
+from fedloom.core.growing_head import GrowingHead, with_growing_head
 from fedloom.core.inputs import (
     PREFIX,
     Augment,
@@ -61,6 +62,18 @@ class FederationView(Protocol):
     def global_test(self) -> Tensor: ...
     @property
     def communal(self) -> Tensor: ...
+    @property
+    def communal_labelled(self) -> bool: ...
+    @property
+    def server(self) -> Tensor: ...
+    @property
+    def server_labelled(self) -> bool: ...
+    @property
+    def server_classes(self) -> int: ...
+    @property
+    def seen(self) -> Tensor | None: ...
+    @property
+    def tasks(self) -> Sequence[tuple[int, ...]]: ...
     @property
     def points(self) -> Tensor: ...
     @property
@@ -131,6 +144,7 @@ class Task:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", in_single_precision(self.model, self.name))
+        object.__setattr__(self, "objective", with_growing_head(self.objective, self.federation.seen))
         if self.augment is not None and "x" not in self.federation.columns:
             raise FedloomError(
                 f"task {self.name}: augment changes one input column, but there are several: leave it off."
@@ -176,10 +190,12 @@ class Task:
 
     def predictions(self, outputs: Tensor) -> Tensor:
         """The model's outputs in the units of the targets, which metrics compare with them."""
+        if isinstance(self.objective, GrowingHead):
+            return self.objective.mask(outputs)
         return self.objective.in_units(outputs) if isinstance(self.objective, Standardised) else outputs
 
     def at(self, round_number: int) -> Task:
-        """The task as it stands in a round: clients' data may drift."""
+        """The task as it stands in a round: clients' data may drift, or new classes may have come."""
         federation = self.federation.at(round_number)
         return self if federation is self.federation else replace(self, federation=federation)
 

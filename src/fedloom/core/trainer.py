@@ -136,6 +136,9 @@ class Trainer(Protocol):
     def layout(self) -> Layout:
         """The layout of the rows."""
 
+    def at(self, round_number: int) -> Trainer:
+        """The trainer of a round: in a stream, of the classes seen so far."""
+
     def train(self, request: TrainingRequest) -> TrainingResult:
         """Train each row on its client's samples."""
 

@@ -3,7 +3,8 @@
 from typing import NoReturn
 
 from fedloom.core.renamed import refuse_renamed
-from fedloom.data.communal_set import with_communal
+from fedloom.data.class_stream import ClassStream, with_class_stream
+from fedloom.data.communal_set import Communal, with_communal, with_communal_set
 from fedloom.data.datasets.registry import DATASETS, Dataset, dataset, load
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
@@ -11,6 +12,7 @@ from fedloom.data.federation_figure import describe, plot_federation
 from fedloom.data.folder import data_folder
 from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
+from fedloom.data.label_share import with_label_share
 from fedloom.data.partition.base import Partition, Partitioner
 from fedloom.data.partition.feature_skew import with_feature_skew
 from fedloom.data.partition.registry import (
@@ -26,16 +28,20 @@ from fedloom.data.partition.registry import (
     shards,
 )
 from fedloom.data.read import read
+from fedloom.data.server_set import ServerSet, with_server_set
 
 __all__ = [
     "DATASETS",
     "PARTITIONS",
+    "ClassStream",
+    "Communal",
     "Dataset",
     "Federation",
     "Partition",
     "Partitioner",
     "Ragged",
     "Samples",
+    "ServerSet",
     "classes_per_client",
     "data_folder",
     "dataset",
@@ -54,8 +60,12 @@ __all__ = [
     "quantities",
     "read",
     "shards",
+    "with_class_stream",
     "with_communal",
+    "with_communal_set",
     "with_feature_skew",
+    "with_label_share",
+    "with_server_set",
 ]
 
 RENAMED = {"own": "read", "picture": "plot_federation", "partition_summary": "PARTITIONS[name].__doc__"}

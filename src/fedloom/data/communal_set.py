@@ -1,19 +1,89 @@
-"""A communal set taken from the test set: a few labelled samples per class that the server and all clients may see.
+"""The communal set: samples that the server and all clients may see.
 
-Methods that use public data need one (FedSeq for its confidences). Samples that one method has seen must not be used to
-evaluate any of the compared methods, so this is a setting of the task (``task.communal_per_class``), not of a method.
+Methods that exchange outputs need one, and so does FedSeq for its confidences. Samples that one method has seen must
+not be used to train or evaluate any of the compared methods, so it is a setting of the task and not of a method:
+``task.communal`` takes a share of all clients' training data, or a user's file; ``task.communal_per_class`` takes a few
+samples of each class from the test set.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import generator
 from fedloom.core.targets import target_kind
+from fedloom.data.carve import carve
 from fedloom.data.federation import Federation, Ragged
+from fedloom.data.public_samples import append_samples, read_public_file, without_targets
+
+SETTING = "communal"
+
+
+@dataclass(frozen=True)
+class Communal:
+    """The settings of a communal set, as a task's configuration holds them (``task.communal``).
+
+    Args:
+        share: The share of each client's training samples that is set aside.
+        path: A file of samples instead: an NPZ file, or a table if the task's data are one.
+        labelled: Whether the samples keep their labels.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    share: float | None = None
+    path: str | None = None
+    labelled: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.share is None) == (self.path is None):
+            raise FedloomError("communal: give the share of the training data, or the path of a file: one of both.")
+
+
+def share_as_table(value: object) -> object:
+    """The table of settings that a number is short for: ``0.2`` is ``{share = 0.2}``."""
+    return {"share": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def with_communal_set(
+    federation: Federation,
+    communal: Communal,
+    seed: int = 0,
+    *,
+    target: str = "label",
+    client_column: str = "client",
+    ignore: Sequence[str] = (),
+) -> Federation:
+    """A federation with a communal set: a share of all clients' training data, or the samples of a file.
+
+    Args:
+        federation: The federation; it must have no communal set yet.
+        communal: Where the samples come from, and whether they keep their labels.
+        seed: The seed of the choice.
+        target: The column of a table that holds the label.
+        client_column: A column of a table that may name a client; it is left out.
+        ignore: Columns of a table that are left out.
+    """
+    if len(federation.communal):
+        raise FedloomError("communal: these data have a communal set already: leave out communal or the other setting.")
+    if communal.share is not None:
+        left, chosen = carve(federation, communal.share, SETTING, seed)
+        source = f"{communal.share:.4g} of every client's training samples"
+    else:
+        path = Path(str(communal.path)).expanduser()
+        samples = read_public_file(path, federation, communal.labelled, target, client_column, ignore)
+        left, chosen = append_samples(federation, samples, SETTING, path.name)
+        source = path.name
+    if not communal.labelled:
+        left = without_targets(left, chosen, SETTING)
+    note = f"communal: {len(chosen):,} samples that everyone may see, {source}"
+    notes = (*left.notes, f"{note}{'' if communal.labelled else ', without labels'}.")
+    return replace(left, communal=chosen, communal_labelled=communal.labelled, notes=notes)
 
 
 def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Federation:

@@ -20,7 +20,7 @@ from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
 from fedloom.core.seeds import numpy_generator
-from fedloom.core.targets import target_kind
+from fedloom.core.targets import IGNORED, target_kind
 from fedloom.data.column_plan import ColumnPlan
 from fedloom.data.leak_groups import Units
 
@@ -123,6 +123,13 @@ class Federation:
         group: Numbers of samples that share raw material. The communal set shares no group with the test sets.
         plan: What is done to the columns of a user's table.
         notes: What was made of a user's own data, in sentences: the kind of target, what is done to each column.
+        communal_labelled: Whether the communal samples have targets; otherwise these are ``IGNORED``.
+        server: The positions of the server's own samples, which no client holds.
+        server_labelled: Whether these have targets; otherwise these are ``IGNORED``.
+        server_classes: How many classes their targets name, in a numbering of their own if they are of another data
+            set.
+        seen: The classes of all tasks of a stream so far, sorted; None where there is no stream.
+        tasks: The classes of each task of a stream.
     """
 
     columns: Mapping[str, Tensor]
@@ -142,6 +149,12 @@ class Federation:
     group: Tensor | None = None
     notes: Sequence[str] = ()
     plan: ColumnPlan | None = None
+    communal_labelled: bool = True
+    server: Tensor = field(default_factory=_nothing)
+    server_labelled: bool = True
+    server_classes: int = 0
+    seen: Tensor | None = None
+    tasks: Sequence[tuple[int, ...]] = ()
     read_with: Mapping[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
     """The arguments of ``fl.read`` that read it; None if it was made or changed otherwise. ``replace`` drops them."""
 
@@ -149,7 +162,7 @@ class Federation:
         if len(self.train) == 0:
             raise FedloomError("clients=0: a federation needs at least one client.")
         empty = (self.train.sizes == 0).nonzero()
-        if len(empty):
+        if len(empty) and self.seen is None:  # in a stream, a client may lack the classes of a task
             raise FedloomError(
                 f"client {self.name(int(empty[0]))} has no training sample: use fewer clients or a milder partition."
             )
@@ -208,7 +221,7 @@ class Federation:
         return self.names[client] if self.names else str(client)
 
     def counts(self) -> np.ndarray:
-        """Training samples per client and class, as a clients × classes table.
+        """Training samples per client and class, as a clients × classes table; those without a label do not count.
 
         Targets that are sequences (next-word tasks), numbers or several labels have no class; they are counted in one
         column.
@@ -216,8 +229,9 @@ class Federation:
         labels = self.columns["y"]
         if target_kind(labels) != "classes":
             return self.train.sizes.numpy()[:, None].copy()
-        cell = self.train.owners * self.classes + labels[self.train.order]
-        table = torch.bincount(cell, minlength=self.clients * self.classes)
+        own = labels[self.train.order]
+        cell = self.train.owners * self.classes + own
+        table = torch.bincount(cell[own != IGNORED], minlength=self.clients * self.classes)
         return table.reshape(self.clients, self.classes).numpy()
 
     def at(self, round_number: int) -> Federation:

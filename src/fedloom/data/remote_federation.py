@@ -34,6 +34,7 @@ def remote_federation(
     sizes: Mapping[int, ClientSizes],
     communal: SampleColumns | None,
     global_test: SampleColumns | None,
+    server_set: SampleColumns | None = None,
 ) -> RemoteFederation:
     """The server's federation of column data.
 
@@ -42,11 +43,12 @@ def remote_federation(
         sizes: The announced sizes by client; a client that is missing counts as having one training sample.
         communal: The samples that everyone may see.
         global_test: The server's test set.
+        server_set: The server's own samples.
     """
     everyone = sizes_of_all(sizes, len(schema.sites))
     zeros = {column.full_name: column.zeros(1) for column in schema.input_columns}
     zeros["y"] = torch.zeros(1, *schema.target_shape, dtype=schema.target_type)
-    columns, (first, second) = join_columns(zeros, [communal, global_test])
+    columns, (first, second, third) = join_columns(zeros, [communal, global_test, server_set])
     return RemoteFederation(
         columns=columns,
         train=placeholder_lists([one.train for one in everyone]),
@@ -55,6 +57,7 @@ def remote_federation(
         classes=schema.classes,
         global_test=second,
         communal=first,
+        server=third,
         names=schema.sites,
         class_names=schema.labels if schema.classes > 1 else (),
         title="sites",

@@ -123,7 +123,7 @@ def _for_prediction(blueprint: Blueprint) -> Blueprint:
     trained = {kind.key: getattr(usual, kind.key) for kind in PARTS}
     trained |= {"method": {"name": "fedavg"}, "task": config.task.model_copy(update={"metrics": metrics})}
     config = config.model_copy(update=trained)
-    return replace(blueprint, config=config, communal=None, global_test=None)
+    return replace(blueprint, config=config, communal=None, global_test=None, server_set=None)
 
 
 def whole_model(folder: Path) -> tuple[Path, About]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import Loss
-from fedloom.core.targets import IGNORED
+from fedloom.core.targets import IGNORED, labelled
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -39,7 +39,8 @@ class OwnLoss(Loss):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """What the function returns, summed over the tokens that count."""
-        values = self.function(outputs, targets)
+        has_class = targets.dim() == 1 and not targets.is_floating_point()
+        values = self.function(outputs, targets.clamp(min=0) if has_class else targets)
         found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
         if targets.dim() == 2 and found == tuple(targets.shape) and targets.dtype != torch.uint8:
             counts = targets != IGNORED
@@ -49,7 +50,10 @@ class OwnLoss(Loss):
                 f"loss {function_name(self.function)} returned {_form(found)} for {len(targets)} samples: return one "
                 "loss per sample (reduction='none' in torch)."
             )
-        return values, torch.ones(len(targets))
+        if not has_class:
+            return values, torch.ones(len(targets))
+        counts = labelled(targets)
+        return torch.where(counts > 0, values, 0.0), counts
 
     def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The score of each sample."""

@@ -28,6 +28,7 @@ from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network, feature_width
+from fedloom.core.targets import IGNORED, labelled
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_equal_features, require_features
 
@@ -83,8 +84,9 @@ class FedProto(Algorithm):
 
         def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
-            apart = (net.at({}).features(x).flatten(1) - goals[y]).square().mean(1)
-            return values + self.lam * known[y] * apart, counts
+            label = y.clamp(min=0)  # a sample without a label has no prototype
+            apart = (net.at({}).features(x).flatten(1) - goals[label]).square().mean(1)
+            return values + self.lam * (known[label] * labelled(y)) * apart, counts
 
         rows = cohort.train(self.weights_for(message, cohort), loss=loss)
         cohort.keep("row", rows)
@@ -95,7 +97,8 @@ class FedProto(Algorithm):
 
     def _sums(self, cohort: Cohort, row: Tensor, place: int, classes: int) -> Tensor:
         features, labels = cohort.features(row, place)
-        return torch.zeros(classes, features.shape[1]).index_add_(0, labels, features)
+        known = labels != IGNORED
+        return torch.zeros(classes, features.shape[1]).index_add_(0, labels[known], features[known])
 
     def aggregate(self, server: State, replies: Replies) -> State:
         most = replies.samples.unsqueeze(1)  # no class has more samples than the client

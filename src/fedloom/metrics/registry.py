@@ -20,6 +20,7 @@ from fedloom.metrics.micro_f1 import MicroF1
 from fedloom.metrics.r2 import R2
 from fedloom.metrics.recall import Recall
 from fedloom.metrics.rmse import RMSE
+from fedloom.metrics.task_accuracy import TaskAccuracy
 
 METRICS: dict[str, type[Metric]] = {
     "accuracy": Accuracy,
@@ -76,8 +77,13 @@ def complete_metrics(specs: MetricSpecs) -> tuple[Metric | dict[str, Any], ...]:
 
 
 def with_metrics(task: Task, specs: MetricSpecs) -> Task:
-    """The task with these metrics, or the usual ones of its targets; a metric that it cannot have is refused."""
-    metrics = make_metrics(specs or USUAL[task.kind])
+    """The task with these metrics, or the usual ones of its targets; a metric that it cannot have is refused.
+
+    A stream has the accuracy on each of its tasks beside them.
+    """
+    tasks = enumerate(task.federation.tasks, start=1)
+    of_tasks = [TaskAccuracy(number, classes) for number, classes in tasks]
+    metrics = make_metrics(specs or (("accuracy",) if of_tasks else USUAL[task.kind])) + of_tasks
     for metric in metrics:
         metric.check(task)
     return replace(task, metrics=tuple(metric.fit(task) for metric in metrics))

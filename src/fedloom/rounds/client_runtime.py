@@ -81,7 +81,7 @@ class ClientRuntime:
     def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
         """Do one job."""
         if job.kind == "global":
-            return self._score_shared_row(message["row"], slice(*job.ids))
+            return self._score_shared_row(self.scoring.at(job.round), message["row"], slice(*job.ids))
         return self.of_client(job.ids[0], job.kind == "update")._do(job, message, kept)
 
     def of_client(self, client: int, trains: bool = False) -> ClientRuntime:
@@ -207,7 +207,7 @@ class ClientRuntime:
         federation = cohort.task.federation
         counts = MetricSums((ConfusionCounts(federation.classes),), len(cohort))
         lists = [federation.test[client] for client in cohort.ids]
-        self.scoring.scores(cohort.spread(self.prediction_rows(cohort, message)), lists, counts)
+        self._trainer_of(cohort).scores(cohort.spread(self.prediction_rows(cohort, message)), lists, counts)
         nothing = torch.zeros(federation.classes**2, dtype=torch.float64)
         return sum(counts.sums["confusion_counts"].values(), nothing)
 
@@ -216,7 +216,7 @@ class ClientRuntime:
         positions = cohort.task.federation.global_test
         different = rows.unsqueeze(0) if rows.dim() == 1 else rows
         metrics = MetricSums(self.metrics, len(different)) if self.metrics else None
-        scores = self.scoring.scores(different, [positions] * len(different), metrics)
+        scores = self._trainer_of(cohort).scores(different, [positions] * len(different), metrics)
         result = {"global": scores.mean_score.expand(len(cohort))}
         values = metric_values(self.metrics, self.sums(metrics, different[0]), scores.counts)
         return result | {f"global/{name}": column.expand(len(cohort)) for name, column in values.items()}
@@ -232,16 +232,16 @@ class ClientRuntime:
         owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor(sizes))
         metrics = MetricSums(self.metrics, len(lists)) if self.metrics else None
         watch = None if metrics is None else metrics.in_order(sizes)
-        columns = self.scoring.sample_scores(rows, torch.cat(lists), watch)
+        columns = self._trainer_of(cohort).sample_scores(rows, torch.cat(lists), watch)
         totals = [torch.zeros(len(lists), dtype=torch.float64).index_add_(0, owner, column) for column in columns]
         return dict(zip(("loss", "score", "counts"), totals, strict=True)) | _named_sums(self.sums(metrics, rows))
 
-    def _score_shared_row(self, row: Tensor, part: slice) -> Tensors:
+    def _score_shared_row(self, scoring: LocalTrainer, row: Tensor, part: slice) -> Tensors:
         """Sums over a part of the global test set."""
-        positions = self.scoring.task.federation.global_test[part]
+        positions = scoring.task.federation.global_test[part]
         metrics = MetricSums(self.metrics, 1) if self.metrics else None
         watch = None if metrics is None else metrics.of_client(0)
-        totals = [values.sum() for values in self.scoring.sample_scores(row, positions, watch)]
+        totals = [values.sum() for values in scoring.sample_scores(row, positions, watch)]
         return dict(zip(("loss", "score", "counts"), totals, strict=True)) | _named_sums(self.sums(metrics, row))
 
     @property
@@ -260,7 +260,8 @@ class ClientRuntime:
 
     def _trainer_of(self, cohort: Cohort) -> LocalTrainer:
         """The trainer of a cohort."""
-        return self.training if cohort.trainer is self.training else self.scoring
+        training = self.training.at(cohort.round)
+        return training if cohort.trainer is training else self.scoring.at(cohort.round)
 
     def sums(self, metrics: MetricSums | None, row: Tensor) -> Tensors:
         """The sums of each metric by its name, a row per client."""

@@ -127,6 +127,9 @@ class Composition:
             if self.new_clients and federation.clients == state.clients:
                 held_out = set(self.new_clients)
                 clients = [client for client in clients if client not in held_out]
+            if state.seen is not None:  # who has no sample of a stream's task does not take part in it
+                sizes = federation.train.sizes.tolist()
+                clients = [client for client in clients if sizes[client]]
             self._participants[id(state)] = Participants(federation, clients, self.weigh)
         return self._participants[id(state)]
 
@@ -221,14 +224,14 @@ class Composition:
         """What the server half of the method may use in a round."""
         setting, clients = self.setting, self.participants(round_number).clients
         return ServerContext(
-            self.trainer,
+            self.trainer.at(round_number),
             setting.work,
             setting.seed,
             round_number,
             setting.rounds,
             clients,
             self.weigh,
-            trainers=self.trainers,
+            trainers=tuple(trainer.at(round_number) for trainer in self.trainers),
         )
 
     @property

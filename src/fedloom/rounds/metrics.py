@@ -101,11 +101,9 @@ def over_clients(
         return {}
     kept = values[there].double()
     weight = sizes[there].double()
-    named = {
-        "mean": kept.mean(),
-        "std": kept.std(correction=0),
-        "weighted": (kept * weight).sum() / weight.sum(),
-    }
+    named = {"mean": kept.mean(), "std": kept.std(correction=0)}
+    if bool(weight.any()):  # in a stream, who has test samples may have no sample to train on
+        named["weighted"] = (kept * weight).sum() / weight.sum()
     if higher_is_better is not None:
         named["worst_decile"] = kept.sort(descending=not higher_is_better).values[: max(1, len(kept) // 10)].mean()
     chosen = [group for group, keep in zip(groups, there.tolist(), strict=True) if keep] if groups else []

@@ -23,7 +23,10 @@ from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.sub_models import FederatedDropout
 from fedloom.core.validation import validate
+from fedloom.data.class_stream import ClassStream
+from fedloom.data.communal_set import Communal, share_as_table
 from fedloom.data.concept_drift import Drift
+from fedloom.data.server_set import ServerSet
 from fedloom.data.withheld_class import Withhold
 from fedloom.engines import ENGINES
 from fedloom.metrics.registry import metric_list
@@ -57,6 +60,14 @@ class TaskConfig(Strict):
     test_share: float = TaskSettings.test_share
     valid_share: float = TaskSettings.valid_share
     communal_per_class: int = TaskSettings.communal_per_class
+    communal: Annotated[Communal | None, BeforeValidator(share_as_table)] = None
+    """Samples that the server and all clients may see: a share of the training data, or a file."""
+    server_set: ServerSet | None = None
+    """Samples that only the server has: a share of the training data, another data set, or a file."""
+    label_share: float | None = None
+    """The share of each client's training samples that have a label."""
+    stream: ClassStream | None = None
+    """The tasks in which clients meet the classes."""
     model: str | None = None
     model_options: dict[str, Any] = {}
     models: dict[str, Any] = {}

@@ -41,6 +41,11 @@ def fingerprint(task: Task) -> str:
         digest.update(repr([one.layout.slots for one in each]).encode())
         constants = [tensor for one in each for tensor in one.layout.constants(one.model).values()]
         numbers += [task.architectures.of_client, *(one.initial_row() for one in each), *constants]
+    if len(federation.server):
+        numbers.append(federation.server)
+    if federation.seen is not None:  # the tasks of a stream differ in more than the clients' parts
+        numbers += [t for state in states if state.seen is not None for t in (state.seen, state.global_test)]
+        numbers += [state.communal for state in states]
     numbers += (*federation.fingerprint_tensors, *task.fingerprint_tensors)  # the edges of graphs, the tables of flows
     for tensor in numbers:
         hash_tensor(digest, tensor)

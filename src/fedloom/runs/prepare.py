@@ -116,7 +116,8 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         )
     late = [since for since, _ in task.federation.later if since > config.rounds]
     if late:
-        log.warning("the drift of round %s does not happen: the run has only %s rounds", late[0], config.rounds)
+        change = "drift" if task.federation.seen is None else "new task"
+        log.warning("the %s of round %s does not happen: the run has only %s rounds", change, late[0], config.rounds)
     for number, stage in enumerate(config.prediction):
         stage.check(algorithm, task, tuple(config.prediction[:number]))
     _check_updates(algorithm, config, task)

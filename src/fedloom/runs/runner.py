@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedloom import engines as engine
 from fedloom.core.code_consent import remember_notes
 from fedloom.core.errors import Abandoned, FedloomError, Stopped, unwritable
@@ -36,6 +38,7 @@ from fedloom.runs.folder.full_disk import explain_full_disk
 from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
 from fedloom.runs.folder.metrics_file import METRICS, TIMINGS, append_record, append_stop, compact_json
 from fedloom.runs.folder.recover import keep_records, recover
+from fedloom.runs.forgetting import forgetting
 from fedloom.runs.history import History
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
@@ -200,7 +203,7 @@ def _run_rounds(
                 last = is_over(run, state)
                 if is_scored(run, state.round, last):
                     metrics, history.clients = score_models(run, cores, state)
-                    record["metrics"] |= metrics
+                    record["metrics"] |= metrics | forgetting(metrics, history.records)
                     chosen = len(record["selected"]) + len(record.get("lost", ()))
                     record["metrics"] |= _efficiency(run, metrics, chosen)
                 _record_exclusions(cores, record)
@@ -278,6 +281,9 @@ def partition_counts(task: Task) -> dict[str, Any]:
     if federation.clients > PICTURED_CLIENTS:
         return notes
     counts, names = federation.counts(), list(federation.class_names)
+    if federation.seen is not None:  # of all tasks of the stream, or of the last where it has the others' samples too
+        stages = [federation.counts(), *(state.counts() for _, state in federation.later)]
+        counts = np.maximum.reduce(stages)
     return {
         "counts": counts.tolist(),
         "class_names": ["all classes"] if names and counts.shape[1] == 1 else names,

@@ -20,15 +20,18 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.metric import Metric
-from fedloom.core.named_part import is_named
+from fedloom.core.named_part import is_named, without_none
 from fedloom.core.objective import Loss
 from fedloom.core.spec import split_spec
 from fedloom.core.task import FederationView, Task
 from fedloom.core.user_classes import resolve_user_file, user_class_name
 from fedloom.core.validation import validate
+from fedloom.data.class_stream import ClassStream
+from fedloom.data.communal_set import Communal, share_as_table
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
+from fedloom.data.server_set import ServerSet
 from fedloom.data.withheld_class import Withhold
 from fedloom.losses.registry import LossSpec, complete_loss
 from fedloom.metrics.registry import MetricSpecs, complete_metrics
@@ -37,6 +40,24 @@ from fedloom.tasks.architectures import ModelTable, complete_models
 
 if TYPE_CHECKING:
     from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
+
+
+TABLES: Mapping[str, type[Any]] = {
+    "withhold": Withhold,
+    "drift": Drift,
+    "communal": Communal,
+    "server_set": ServerSet,
+    "stream": ClassStream,
+}
+"""The settings that are tables of settings."""
+OF_COLUMNS = ("communal_per_class", "communal", "server_set", "label_share", "stream")
+"""The settings that only tasks whose samples are entries of columns have."""
+
+
+def with_absolute_path(table: Any) -> Any:
+    """A table of settings whose path, if it has one, is absolute."""
+    path = getattr(table, "path", None)
+    return table if path is None else replace(table, path=str(Path(path).expanduser().resolve()))
 
 
 @dataclass(frozen=True)
@@ -55,6 +76,14 @@ class TaskSettings:
     valid_share: float = 0.0
     communal_per_class: int = 0
     """Test samples of each class that are set aside for everyone to see."""
+    communal: float | Communal | Mapping[str, Any] | None = None
+    """A share of all clients' training data, or a file, that everyone may see."""
+    server_set: ServerSet | Mapping[str, Any] | None = None
+    """Samples that only the server has."""
+    label_share: float | None = None
+    """The share of each client's training samples that have a label."""
+    stream: ClassStream | Mapping[str, Any] | None = None
+    """The tasks in which clients meet the classes."""
     augment: bool = False
     withhold: Withhold | Mapping[str, Any] | None = None
     """A class that some clients lack in their training data."""
@@ -101,10 +130,10 @@ class TaskSettings:
             **others: The complete values of settings whose defaults depend on the kind of task.
         """
         others["path"] = self.path and str(Path(self.path).resolve())
-        if self.withhold is not None:
-            others["withhold"] = validate(Withhold, self.withhold, "withhold")
-        if self.drift is not None:
-            others["drift"] = validate(Drift, self.drift, "drift")
+        for key, kind in TABLES.items():
+            value = getattr(self, key)
+            if value is not None:
+                others[key] = with_absolute_path(validate(kind, share_as_table(value), f"task.{key}"))
         others["metrics"] = complete_metrics(self.metrics)
         others["loss"] = complete_loss(self.loss)
         others["models"] = models = complete_models(self.models)
@@ -125,7 +154,7 @@ class TaskSettings:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         usual = TaskSettings(self.name)
         section = {key: value for key, value in values.items() if value != getattr(usual, key)}
-        section |= {key: asdict(section[key]) for key in ("withhold", "drift") if key in section}
+        section |= {key: without_none(asdict(section[key])) for key in TABLES if key in section}
         counted = {} if clients is None else {"clients": clients}
         return {"name": self.name, **counted, **section, "seed": self.seed}
 
@@ -203,8 +232,9 @@ class TaskDeployment(Protocol):
         sizes: Mapping[int, ClientSizes],
         communal: SampleColumns | None,
         global_test: SampleColumns | None,
+        server_set: SampleColumns | None = None,
     ) -> Task:
-        """The server's task: sizes of the clients' data, the global test set and the communal samples."""
+        """The server's task: sizes of the clients' data, the global test set, the communal samples and its own."""
         ...
 
     def site_task(

@@ -10,13 +10,12 @@ from torch import nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.data.changes import with_changes
-from fedloom.data.communal_set import with_communal
 from fedloom.data.datasets.registry import dataset, default_clients, load
 from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.models import build, default_for
 from fedloom.tasks.architectures import build_architectures
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
+from fedloom.tasks.data_settings import with_data_settings
 from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.input_columns import fit_inputs
 from fedloom.tasks.transforms import CropFlip, normalisation, tokens
@@ -72,8 +71,7 @@ class DatasetBuilder:
             test_share=settings.test_share,
             valid_share=settings.valid_share,
         )
-        federation = with_communal(federation, settings.communal_per_class, settings.seed)
-        federation = with_changes(federation, settings.withhold, settings.drift, settings.seed)
+        federation = with_data_settings(federation, settings)
         model = settings.model or self.default_model
         if not isinstance(model, nn.Module):
             model = build(model, entry.shape, entry.classes, settings.seed, **settings.model_options)

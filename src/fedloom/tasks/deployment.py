@@ -15,15 +15,20 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, Transform, input_names, transform_of
 from fedloom.core.seeds import key
 from fedloom.core.task import FederationView, Task
+from fedloom.data.communal_set import Communal
 from fedloom.data.federate import Samples, federate
-from fedloom.data.federation import Federation
+from fedloom.data.federation import Federation, Ragged
+from fedloom.data.label_share import with_label_share
 from fedloom.data.partition.iid import Iid
+from fedloom.data.public_samples import copies
 from fedloom.data.readers.under_schema import read_under_schema
 from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
 from fedloom.data.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
+from fedloom.data.server_set import ServerSet
 from fedloom.data.target_units import target_units
 from fedloom.models import build
 from fedloom.tasks.architectures import build_architectures
@@ -109,9 +114,11 @@ class ColumnDeployment:
         sizes: Mapping[int, ClientSizes],
         communal: SampleColumns | None,
         global_test: SampleColumns | None,
+        server_set: SampleColumns | None = None,
     ) -> Task:
         """The model over a federation whose clients have sizes and a single sample of zeros."""
-        return self._task(settings, schema, remote_federation(schema, sizes, communal, global_test))
+        federation = remote_federation(schema, sizes, communal, global_test, server_set)
+        return self._task(settings, schema, federation)
 
     def site_task(
         self, settings: TaskSettings, schema: DataSchema, site: SiteSource, communal: SampleColumns | None
@@ -121,8 +128,12 @@ class ColumnDeployment:
             samples = read_under_schema(
                 site.path, schema, site.target, settings.client_column, site.ignore, settings.group_column
             )
+            if settings.communal is not None and communal is not None:
+                samples = _without_copies(samples, communal)
             federation = _split(samples, settings, schema, site)
-        columns, (seen,) = join_columns(samples.columns, [communal])
+            if settings.label_share is not None:
+                federation = _with_label_share(federation, settings, site.client)
+        columns, (seen,) = join_columns(federation.columns, [communal])
         return self._task(settings, schema, replace(federation, columns=columns, communal=seen, title=site.path.name))
 
     def prediction_error(self, name: str) -> str | None:
@@ -132,6 +143,13 @@ class ColumnDeployment:
     def _task(self, settings: TaskSettings, schema: DataSchema, federation: Federation) -> Task:
         options = with_vocabulary(str(settings.model), settings.model_options, schema.plan)
         model = build(str(settings.model), schema.shapes, schema.classes, settings.seed, **options)
+        known, own = cast(Communal | None, settings.communal), cast(ServerSet | None, settings.server_set)
+        federation = replace(
+            federation,
+            communal_labelled=known is None or known.labelled,
+            server_labelled=own is None or own.labelled,
+            server_classes=0 if own is None else own.classes(schema.classes),
+        )
         task = Task(
             settings.name,
             federation,
@@ -170,3 +188,19 @@ def _split(samples: Samples, settings: TaskSettings, schema: DataSchema, site: S
         names=names,
         class_names=schema.class_names,
     )
+
+
+def _without_copies(samples: Samples, communal: SampleColumns) -> Samples:
+    """A site's samples without those that everyone may see."""
+    stays = ~copies(samples.columns, communal)
+    if not bool(stays.any()):
+        raise FedloomError("every sample is a communal one: give the site data of its own.")
+    group = None if samples.group is None else samples.group[stays.numpy()]
+    return replace(samples, columns={name: column[stays] for name, column in samples.columns.items()}, group=group)
+
+
+def _with_label_share(federation: Federation, settings: TaskSettings, client: int) -> Federation:
+    """A site's federation in which a share of its training samples have labels."""
+    own = replace(federation, train=Ragged.of([federation.train[client]]), names=())
+    made = with_label_share(own, settings.label_share or 1.0, key(settings.seed, "site labels", client))
+    return replace(federation, columns=made.columns, notes=made.notes)

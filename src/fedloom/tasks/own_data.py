@@ -17,9 +17,7 @@ from fedloom.core.objective import Objective
 from fedloom.core.spec import split_spec
 from fedloom.core.targets import target_kind
 from fedloom.core.task import Task
-from fedloom.data.changes import with_changes
 from fedloom.data.column_plan import ColumnPlan
-from fedloom.data.communal_set import with_communal
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
@@ -31,6 +29,7 @@ from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
 from fedloom.tasks.architectures import ModelTable, build_architectures, complete_models
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
+from fedloom.tasks.data_settings import with_data_settings
 from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.input_columns import fit_inputs
 from fedloom.tasks.tagging import TAGGER, with_vocabulary
@@ -80,8 +79,7 @@ class OwnDataBuilder:
             test_share=settings.test_share,
             valid_share=settings.valid_share,
         )
-        federation = with_communal(federation, settings.communal_per_class, settings.seed)
-        federation = with_changes(federation, settings.withhold, settings.drift, settings.seed)
+        federation = with_data_settings(federation, settings)
         model = settings.model or DEFAULT_MODEL
         options = settings.model_options
         task = task_of(federation, model, seed=settings.seed, model_options=options, models=settings.models)

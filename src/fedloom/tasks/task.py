@@ -15,10 +15,13 @@ from torch import nn
 from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
+from fedloom.data.class_stream import ClassStream
+from fedloom.data.communal_set import Communal
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.registry import dirichlet
 from fedloom.data.read import refuse_unclear_alpha
+from fedloom.data.server_set import ServerSet
 from fedloom.data.target_units import target_units
 from fedloom.data.withheld_class import Withhold
 from fedloom.losses.registry import LossSpec, make_objective
@@ -59,6 +62,10 @@ def task(
     test_share: float = TaskSettings.test_share,
     valid_share: float = TaskSettings.valid_share,
     communal_per_class: int = TaskSettings.communal_per_class,
+    communal: float | Communal | Mapping[str, Any] | None = None,
+    server_set: ServerSet | Mapping[str, Any] | None = None,
+    label_share: float | None = None,
+    stream: ClassStream | Mapping[str, Any] | None = None,
     augment: bool = TaskSettings.augment,
     withhold: Withhold | Mapping[str, Any] | None = None,
     drift: Drift | Mapping[str, Any] | None = None,
@@ -89,6 +96,13 @@ def task(
         test_share: The share of each client's samples that is kept for testing.
         valid_share: The share of each client's samples that is kept for validation.
         communal_per_class: Test samples of each class that are set aside for everyone to see.
+        communal: A share of all clients' training data that everyone may see (0.2), ``{"share": 0.2, "labelled":
+            False}``, or ``{"path": "public.npz"}``. These samples are in no other part.
+        server_set: Samples that only the server has: ``{"share": 0.1}`` of the training data, ``{"data": "cifar10",
+            "labelled": False}`` for another data set with inputs of the same shape, or ``{"path": "server.npz"}``.
+        label_share: The share of each client's training samples that have a label; the others' do not count.
+        stream: ``{"tasks": 5, "rounds": 6}`` lets clients meet the classes in five tasks of six rounds each, in an
+            order drawn by the seed or given as ``order``. With ``"cumulative": True`` they keep earlier tasks' samples.
         augment: Whether training images are shifted and mirrored at random.
         withhold: ``{"label": 3, "clients": 2}`` removes a class from some clients' training data.
         drift: ``{"rounds": [10]}`` lets clients exchange their data in round 10.
@@ -128,6 +142,10 @@ def task(
         test_share=test_share,
         valid_share=valid_share,
         communal_per_class=communal_per_class,
+        communal=communal,
+        server_set=server_set,
+        label_share=None if label_share is None else real_number("label_share", label_share),
+        stream=stream,
         augment=augment,
         withhold=withhold,
         drift=drift,

@@ -20,6 +20,7 @@ from fedloom.core.inputs import Inputs
 from fedloom.core.network import Loss
 from fedloom.core.objective import Objective
 from fedloom.core.pull import Affine, Pull
+from fedloom.core.scores import divisor
 from fedloom.core.trainer import GivenToLoss, TrainingRequest
 from fedloom.training.batches import Assignment, lockstep
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
@@ -134,8 +135,7 @@ def _loss(objective: Objective, outputs: Tensor, y: Tensor, mask: Tensor) -> Ten
 def _mean(losses: Tensor, counts: Tensor, mask: Tensor) -> Tensor:
     """The sum over clients of each one's mean over the samples that count."""
     losses, counts = losses.view(mask.shape) * mask, counts.view(mask.shape) * mask
-    total = counts.sum(1)
-    return (losses.sum(1) / torch.where(total > 0, total, 1)).sum()
+    return (losses.sum(1) / divisor(counts.sum(1))).sum()
 
 
 def _chain_step(

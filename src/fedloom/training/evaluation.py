@@ -150,7 +150,7 @@ class Evaluator:
                 for name, gradient in zip(parameters, gradients, strict=True):
                     views[name] += gradient
                 total += float(counts.sum())
-            out[place] /= total
+            out[place] /= total or 1.0
         if work.clip is not None:
             clip_([out], work.clip)
         decay, trained = work.weight_decay * rows, layout.trained_columns

@@ -7,6 +7,7 @@ the dropout and the augmentation it would get alone. With the privacy of samples
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import torch
@@ -36,6 +37,22 @@ class LocalTrainer(Evaluator):
         self.counters = {name: b.clone() for name, b in whole.items() if not name.endswith("noise_key")}
         self.compiled: dict[Any, Any] = {}
         self._until: dict[int, frozenset[str]] = {}
+        self.of_tasks: dict[int, LocalTrainer] = {}
+        """The trainers of the later tasks of a stream, by the number of classes seen."""
+
+    def at(self, round_number: int) -> LocalTrainer:
+        """The trainer of a round: in a stream, of the classes seen so far."""
+        task = self.task.at(round_number)
+        if task is self.task or task.federation.seen is None:  # drift changes lists of positions, and no objective
+            return self
+        number = len(task.federation.seen)
+        if number not in self.of_tasks:
+            graph = self._graph_or_reason  # computed once for all
+            trainer = copy(self)
+            trainer.task, trainer.compiled, trainer.of_tasks = task, {}, {}
+            trainer.__dict__["_graph_or_reason"] = graph
+            self.of_tasks[number] = trainer
+        return self.of_tasks[number]
 
     def keys(self, request: TrainingRequest) -> Tensor:
         """A noise key per client, where the model drops units."""

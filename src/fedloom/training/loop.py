@@ -12,6 +12,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.model_output import chosen_output
+from fedloom.core.scores import divisor
 from fedloom.core.trainer import TrainingRequest, given_of
 from fedloom.training.batches import Assignment
 from fedloom.training.cycle_memory import CycleMemory
@@ -100,7 +101,7 @@ def _train_one(
                         losses, counts = trainer.task.objective.losses(chosen_output(model, model(x)), y)
                     else:
                         losses, counts = aim.loss(FunctionalNetwork(model, named, torch.ones(len(y))), x, y, seen)
-                    gradients = gradients_of(losses.sum() / counts.sum(), values)
+                    gradients = gradients_of(losses.sum() / divisor(counts.sum()), values)
                     with torch.no_grad():
                         if fixed:
                             gradients = add_affine_pull(request, gradients, values, [fixed[name] for name in moving])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedloom.core.adapted_model import AdaptedModel
 from fedloom.core.inputs import Inputs
 from fedloom.core.network import Loss
+from fedloom.core.scores import divisor
 from fedloom.core.trainer import GivenToLoss, TrainingRequest, given_of
 from fedloom.training.batches import Assignment, interleave
 from fedloom.training.cycle_memory import CycleMemory
@@ -96,7 +97,7 @@ def _step(
         losses, counts = losses.view(y.shape[:2]), counts.view(y.shape[:2])
         if mask is not None:
             losses, counts = losses * mask, counts * mask
-        return (losses.sum(1) / counts.sum(1)).sum()
+        return (losses.sum(1) / divisor(counts.sum(1))).sum()
 
     def task_loss(outputs: Tensor) -> Tensor:
         return loss_of(*trainer.task.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1)))

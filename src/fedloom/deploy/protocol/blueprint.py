@@ -56,7 +56,7 @@ from fedloom.training.execution import decide
 from fedloom.training.local_trainer import LocalTrainer
 
 CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
-COMMUNAL, GLOBAL = "communal.safetensors", "global.safetensors"
+COMMUNAL, GLOBAL, SERVER = "communal.safetensors", "global.safetensors", "server.safetensors"
 ARCHITECTURE = "architecture/"
 """Before the number of an architecture and the names of its initial model's tensors in ``initial.safetensors``."""
 NOT_SHARED = ("workers", "engine", "ray_address", "made_by", "checkpoint_every")
@@ -77,6 +77,8 @@ class Blueprint:
     """What the initial model has beside its row: frozen parameters, masks and tables, by name."""
     architectures: tuple[InitialModel, ...] = ()
     """The initial models of the sites, where they differ."""
+    server_set: SampleColumns | None = None
+    """The server's own samples; for the server only."""
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -108,7 +110,8 @@ class Blueprint:
         communal = samples_at(federation, federation.communal)
         first = InitialModel.of(task)
         others = () if task.architectures is None else tuple(map(InitialModel.of, task.by_architecture))
-        return Blueprint(resolve(plain), schema, first.row, communal, global_test, first.constants, others)
+        server = None if schema.rehearsal_only else samples_at(federation, federation.server)
+        return Blueprint(resolve(plain), schema, first.row, communal, global_test, first.constants, others, server)
 
     def save(self, folder: Path, server: bool, paths: bool = True) -> None:
         """Write the files of a participant.
@@ -121,14 +124,15 @@ class Blueprint:
         folder.mkdir(parents=True, exist_ok=True)
         plain = copy_user_files(self._plain(), folder)
         if not paths:
-            plain["task"].pop("path", None)
+            plain["task"] = _without_places(plain["task"])
         write_atomic(folder / CONFIG, to_toml(plain))
         write_atomic(folder / SCHEMA, self.schema.model_dump_json(indent=1).encode())
         tensors = InitialModel(self.initial, self.constants).tensors()
         for number, model in enumerate(self.architectures):
             tensors |= {f"{ARCHITECTURE}{number}/{name}": tensor for name, tensor in model.tensors().items()}
         write_atomic(folder / INITIAL, save(tensors))
-        for name, columns in ((COMMUNAL, self.communal), (GLOBAL, self.global_test if server else None)):
+        of_server = ((GLOBAL, self.global_test), (SERVER, self.server_set)) if server else ()
+        for name, columns in ((COMMUNAL, self.communal), *of_server):
             if columns is not None:
                 write_atomic(folder / name, save({key: column.contiguous().clone() for key, column in columns.items()}))
 
@@ -151,7 +155,9 @@ class Blueprint:
         for part in ("task", "method", "selection"):
             if part not in plain:
                 raise FedloomError(f"{folder / CONFIG} has no [{part}]: the file is incomplete; copy it again.")
-        tensors = {name: load_tensors(folder / name) for name in (COMMUNAL, GLOBAL) if (folder / name).is_file()}
+        tensors = {
+            name: load_tensors(folder / name) for name in (COMMUNAL, GLOBAL, SERVER) if (folder / name).is_file()
+        }
         initial = load_tensors(folder / INITIAL)
         model = InitialModel.read(initial)
         return Blueprint(
@@ -162,6 +168,7 @@ class Blueprint:
             global_test=tensors.get(GLOBAL),
             constants=model.constants,
             architectures=initial_models(initial, ARCHITECTURE),
+            server_set=tensors.get(SERVER),
         )
 
     @property
@@ -172,7 +179,7 @@ class Blueprint:
         """
         plain = with_relative_files(self._plain())
         shared = {key: value for key, value in plain.items() if key not in NOT_SHARED}
-        shared["task"] = {key: value for key, value in plain["task"].items() if key != "path"}
+        shared["task"] = _without_places(plain["task"])
         text = json.dumps([shared, self.schema.model_dump(mode="json")], sort_keys=True)
         hashed = hashlib.blake2b(text.encode(), digest_size=16)
         for file in user_files(self._plain()):  # server and site must run the same code
@@ -210,7 +217,7 @@ class Blueprint:
             return self._rehearsal_task()
         settings = task_settings(self.config)
         return self._with_initial_model(
-            self._deployment.server_task(settings, self.schema, sizes, self.communal, self.global_test)
+            self._deployment.server_task(settings, self.schema, sizes, self.communal, self.global_test, self.server_set)
         )
 
     def site_task(self, settings: SiteSettings, folder: Path) -> Task:
@@ -302,6 +309,14 @@ class Blueprint:
             model.fill(task.of_architecture(number))
         goal = make_objective(self.config.task.loss, task.federation, self.schema.units)
         return with_metrics(replace(task, objective=goal), tuple(self.config.task.metrics))
+
+
+def _without_places(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The section of a task without where the operator's data are; of public files the name is left."""
+    named = {key: dict(task[key]) for key in ("communal", "server_set") if "path" in task.get(key, ())}
+    for table in named.values():
+        table["path"] = Path(table["path"]).name
+    return {key: value for key, value in {**task, **named}.items() if key != "path"}
 
 
 def _data_path(settings: SiteSettings, folder: Path) -> Path:

@@ -22,6 +22,10 @@ def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites:
         sites: The names of the training sites, by client number.
     """
     federation = task.federation
+    if federation.seen is not None:
+        raise FedloomError(
+            "task.stream decides which classes clients meet when, but real sites meet their own: leave it out."
+        )
     if federation.later:
         raise FedloomError("task.drift lets clients exchange data, but real sites keep theirs: leave it out.")
     if algorithm.trains_on(federation, ()) is not federation:

@@ -32,8 +32,8 @@ from fedloom.runs.folder.atomic_write import write_atomic
 
 SIGNATURE = SIGNATURE_FILE
 COVERED = (
-    "config.toml", "schema.json", "initial.safetensors", "communal.safetensors", "global.safetensors", "*.py",
-    "start.sh", "ca.crt", "server.pem", "client.pem", "keys/*.pub", "keys/*.pem",
+    "config.toml", "schema.json", "initial.safetensors", "communal.safetensors", "global.safetensors",
+    "server.safetensors", "*.py", "start.sh", "ca.crt", "server.pem", "client.pem", "keys/*.pub", "keys/*.pem",
 )  # fmt: skip
 """Which files are covered, if they are there: what a participant gets and does not edit."""
 

@@ -76,3 +76,8 @@ def check_approximator(kind: str, task: Task) -> None:
             "approximator=conf needs communal samples, but this task has none: set task.communal_per_class, for "
             "instance to 10 (they leave the test set), or use approximator=clf."
         )
+    if kind == "conf" and not task.federation.communal_labelled:
+        raise FedloomError(
+            "approximator=conf needs communal samples with labels, but these have none: set labelled = true in "
+            "task.communal, or use approximator=clf."
+        )

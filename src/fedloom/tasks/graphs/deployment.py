@@ -88,6 +88,7 @@ class GraphDeployment:
         sizes: Mapping[int, ClientSizes],
         communal: SampleColumns | None,
         global_test: SampleColumns | None,
+        server_set: SampleColumns | None = None,
     ) -> Task:
         """The model over the whole graph that is tested on, and a single node for each client."""
         everyone, (width,) = sizes_of_all(sizes, len(schema.sites)), schema.shape

@@ -18,7 +18,7 @@ from fedloom.data.changes import with_changes
 from fedloom.models import Maker
 from fedloom.models.gcn import GCN
 from fedloom.models.graph import Graphs
-from fedloom.tasks.builder import TaskDeployment, TaskSettings
+from fedloom.tasks.builder import OF_COLUMNS, TaskDeployment, TaskSettings
 from fedloom.tasks.graphs.deployment import GraphDeployment
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph, with_parts
@@ -88,9 +88,7 @@ class GraphBuilder:
 
     def build(self, settings: TaskSettings) -> Task:
         """A named graph task."""
-        settings.refuse(
-            ("partition", "communal_per_class", "augment", "group_column"), "it divides its graph by community"
-        )
+        settings.refuse(("partition", "augment", "group_column", *OF_COLUMNS), "it divides its graph by community")
         settings.refuse(("models",), "all its clients have one model")
         settings = self.complete(settings)
         name, seed, options = settings.name, settings.seed, _options(settings)

@@ -62,6 +62,7 @@ class FlowDeployment:
         sizes: Mapping[int, ClientSizes],
         communal: SampleColumns | None,
         global_test: SampleColumns | None,
+        server_set: SampleColumns | None = None,
     ) -> Task:
         """The model over a federation of sizes, in which every sample is the smallest flow."""
         words, dialect = _words(schema), _dialect(schema)

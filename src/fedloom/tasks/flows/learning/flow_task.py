@@ -20,7 +20,7 @@ from fedloom.data.changes import with_changes
 from fedloom.data.concept_drift import Drift
 from fedloom.data.withheld_class import Withhold
 from fedloom.models import Maker
-from fedloom.tasks.builder import TaskDeployment, TaskSettings
+from fedloom.tasks.builder import OF_COLUMNS, TaskDeployment, TaskSettings
 from fedloom.tasks.flows.corpus import Corpus
 from fedloom.tasks.flows.learning.data_points import FlowInputs
 from fedloom.tasks.flows.learning.flow_deployment import FlowDeployment
@@ -60,9 +60,7 @@ class FlowBuilder:
 
     def build(self, settings: TaskSettings) -> Task:
         """A named flow task."""
-        settings.refuse(
-            ("partition", "communal_per_class", "augment", "group_column"), "it divides its data by organisation"
-        )
+        settings.refuse(("partition", "augment", "group_column", *OF_COLUMNS), "it divides its data by organisation")
         if (settings.path is not None) != self.source.takes_path:
             why = (
                 "needs a path: a folder of flows"

@@ -1,0 +1,161 @@
+"""Samples that are no client's: of a user's file, or of another data set, appended to the columns of a federation.
+
+They have the federation's input shape and type, and are prepared as its own samples are. A sample whose inputs are
+those of a test or validation sample, byte for byte, is left out: nobody is measured on what a server has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import input_names
+from fedloom.core.targets import IGNORED, target_kind
+from fedloom.data.federate import Samples
+from fedloom.data.federation import Federation
+from fedloom.data.folder import read_arrays
+from fedloom.data.from_arrays import samples_from_arrays
+from fedloom.data.readers.tables import is_table, read_table
+from fedloom.data.readers.under_schema import check_columns, conforming_inputs, read_under_schema
+from fedloom.data.remote_federation import join_columns
+from fedloom.data.schema import DataSchema, InputColumn, SampleColumns, dtype_name
+
+
+def append_samples(
+    federation: Federation, samples: SampleColumns, setting: str, title: str
+) -> tuple[Federation, Tensor]:
+    """The federation with further samples in its columns, and their positions; copies of test samples are left out.
+
+    Args:
+        federation: The federation.
+        samples: The further samples: its input columns, and ``y``.
+        setting: The setting that asks for them, for errors.
+        title: What notes call them.
+    """
+    names = input_names(federation.columns)
+    tested = torch.cat([federation.test.order, federation.valid.order, federation.global_test])
+    fresh = ~copies(samples, {name: federation.columns[name][tested] for name in names})
+    if not bool(fresh.any()):
+        raise FedloomError(f"{setting}: every sample of {title} is also a test or validation sample: give others.")
+    kept = {name: samples[name][fresh] for name in (*names, "y")}
+    columns, (positions,) = join_columns({name: federation.columns[name] for name in (*names, "y")}, [kept])
+    group = federation.group
+    if group is not None:  # each of them is a group of its own
+        group = torch.cat([group, int(group.max()) + 1 + torch.arange(len(positions))])
+    notes, known = federation.notes, int((~fresh).sum())
+    if known:
+        notes = (*notes, f"{setting}: {known:,} samples of {title} are test or validation samples too and left out.")
+    return replace(federation, columns=columns, group=group, notes=notes), positions
+
+
+def copies(samples: SampleColumns, others: SampleColumns) -> Tensor:
+    """Which samples have the same inputs as one of some others, byte for byte.
+
+    Args:
+        samples: The samples.
+        others: The others, with the same input columns.
+    """
+    known = set(_input_digests(others))
+    return torch.tensor([one in known for one in _input_digests(samples)], dtype=torch.bool)
+
+
+def _input_digests(columns: SampleColumns) -> list[bytes]:
+    """A hash of each sample's inputs."""
+    inputs = [np.ascontiguousarray(columns[name].numpy()) for name in input_names(columns)]
+    return [
+        blake2b(b"".join(column[sample].tobytes() for column in inputs), digest_size=16).digest()
+        for sample in range(len(inputs[0]))
+    ]
+
+
+def without_targets(federation: Federation, positions: Tensor, setting: str) -> Federation:
+    """The federation with the targets of some samples left out.
+
+    Args:
+        federation: The federation.
+        positions: The samples.
+        setting: The setting that asks for it, for errors.
+    """
+    y = federation.columns["y"].clone()
+    if target_kind(y) not in ("classes", "tokens"):
+        raise FedloomError(f"{setting}: only classes can be left out, and these targets are no classes.")
+    y[positions] = IGNORED
+    return replace(federation, columns={**federation.columns, "y": y})
+
+
+def read_public_file(
+    path: Path,
+    federation: Federation,
+    labelled: bool,
+    target: str = "label",
+    client_column: str = "client",
+    ignore: Sequence[str] = (),
+) -> SampleColumns:
+    """The samples of a file, with the federation's input columns and classes; without labels, targets are ``IGNORED``.
+
+    Args:
+        path: An NPZ file with the task's input columns and ``y``, or a table if the task's data are one.
+        federation: The data of the task.
+        labelled: Whether the file's targets are read.
+        target: The column of a table that holds the label.
+        client_column: A column of a table that may name a client; it is left out.
+        ignore: Columns of a table that are left out.
+    """
+    if not path.is_file():
+        raise FedloomError(f"{path} does not exist: give an .npz file, or a table if the task's data are one.")
+    schema = _schema(federation)
+    if labelled:
+        return read_under_schema(path, schema, target, client_column, ignore).columns
+    return _inputs_under_schema(path, schema, {*target.split(","), client_column, *ignore})
+
+
+def _inputs_under_schema(path: Path, schema: DataSchema, others: set[str]) -> SampleColumns:
+    """The inputs of a file under a schema, with targets that do not count."""
+    if is_table(path):
+        if schema.table_plan is None:
+            raise FedloomError(f"{path.name} is a table, but the task's data are none: give an .npz file.")
+        table, plan = read_table(path, schema.table_plan.texts, ()), schema.table_plan
+        check_columns([name for name in table.columns if name not in others], plan, path.name)
+        x: dict[str, np.ndarray] | np.ndarray = plan.encode(table)
+    else:
+        arrays = read_arrays(path, [column.name for column in schema.input_columns], [])
+        x = arrays if schema.inputs else arrays["x"]
+    count = len(next(iter(x.values()))) if isinstance(x, dict) else len(x)
+    plain: Samples = samples_from_arrays(x, np.zeros(count, dtype=np.int64), where=path.name)
+    columns = {
+        column.full_name: conforming_inputs(plain.columns[column.full_name], column, schema, path.name)
+        for column in schema.input_columns
+    }
+    return columns | {"y": torch.full((count, *schema.target_shape), IGNORED, dtype=schema.target_type)}
+
+
+def _schema(federation: Federation) -> DataSchema:
+    """What samples must look like to be appended to a federation's columns."""
+    y, plan = federation.columns["y"], federation.plan
+    columns = tuple(
+        InputColumn(
+            name=name.removeprefix("x/"),
+            shape=tuple(federation.columns[name].shape[1:]),
+            dtype=dtype_name(federation.columns[name]),
+        )
+        for name in input_names(federation.columns)
+    )
+    one = columns[0].model_dump(include={"shape", "dtype"}) if "x" in federation.columns else {"inputs": columns}
+    return DataSchema(
+        kind="columns",
+        sites=(),
+        classes=federation.classes,
+        class_names=tuple(federation.class_names),
+        target_shape=tuple(y.shape[1:]),
+        target_dtype=dtype_name(y),
+        features=() if plan is None else tuple(column.name for column in plan.inputs),
+        plan=None if plan is None or plan.is_plain else plan,
+        **one,
+    )

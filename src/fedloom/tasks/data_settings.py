@@ -1,0 +1,54 @@
+"""What the settings of a task make of its data, in this order: samples for everyone and for the server leave the
+clients, a class is withheld, labels are left out, and then the data change: in concept drift, or task by task."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import Tensor
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.targets import IGNORED
+from fedloom.data.changes import with_changes
+from fedloom.data.class_stream import ClassStream, with_class_stream
+from fedloom.data.communal_set import Communal, with_communal, with_communal_set
+from fedloom.data.federation import Federation
+from fedloom.data.label_share import with_label_share
+from fedloom.data.server_set import ServerSet, with_server_set
+from fedloom.tasks.builder import TaskSettings
+
+
+def with_data_settings(federation: Federation, settings: TaskSettings) -> Federation:
+    """The federation as complete settings ask for it.
+
+    Args:
+        federation: The clients' data.
+        settings: The settings of the task, with every default written out.
+    """
+    if settings.communal_per_class and settings.communal is not None:
+        raise FedloomError("communal and communal_per_class both set samples aside for everyone: give one.")
+    if settings.stream is not None and settings.drift is not None:
+        raise FedloomError("stream and drift both change clients' data in some rounds: give one.")
+    seed, labels = settings.seed, federation.columns["y"]
+    table: dict[str, Any] = {"target": settings.target, "client_column": settings.client_column}
+    table["ignore"] = settings.ignore
+    federation = with_communal(federation, settings.communal_per_class, seed)
+    if settings.communal is not None:
+        federation = with_communal_set(federation, cast(Communal, settings.communal), seed, **table)
+    if settings.server_set is not None:
+        federation = with_server_set(federation, cast(ServerSet, settings.server_set), seed, **table)
+    federation = with_changes(federation, settings.withhold, None, seed)
+    if settings.label_share is not None:
+        federation = with_label_share(federation, settings.label_share, seed)
+    if settings.stream is not None:
+        known = _known_labels(federation, labels)
+        return with_class_stream(federation, cast(ClassStream, settings.stream), seed, known)
+    return with_changes(federation, None, settings.drift, seed)
+
+
+def _known_labels(federation: Federation, labels: Tensor) -> Tensor:
+    """The class of each sample as it was read; of samples that came later, as far as they have one."""
+    now = federation.columns["y"].clone()
+    first = now[: len(labels)]
+    first[first == IGNORED] = labels[first == IGNORED]
+    return now
