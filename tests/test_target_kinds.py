@@ -19,7 +19,7 @@ GRAPHS = {"fedgala", "fedgalap"}
 """Methods for clients whose graphs overlap, which refuse all of these tasks."""
 HYBRIDS = {"fedhybridavglg", "fedhybridavglgdual"}
 """Methods whose usual threshold is for larger clients than these."""
-REFUSED = {"classes": GRAPHS, "number": GRAPHS | {"fedproto"}, "labels": GRAPHS | {"fedproto"}}
+REFUSED = {"classes": GRAPHS, "number": GRAPHS | {"fedproto", "fedfmrl"}, "labels": GRAPHS | {"fedproto", "fedfmrl"}}
 REFUSED |= {"tokens": REFUSED["labels"] | {"moon"}}
 STAGES = {"fedpredict": set(KINDS), "finetune": set(KINDS), "lastlocalmodel": set(KINDS), "recalibrate": {"classes"}}
 """Stages, and the kinds of targets that they are for."""

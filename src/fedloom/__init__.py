@@ -129,6 +129,7 @@ _WHERE = {
     "fedloom.methods.ditto": ("Ditto",),
     "fedloom.methods.moon": ("MOON",),
     "fedloom.methods.fedproto": ("FedProto",),
+    "fedloom.methods.distillation.fedfmrl": ("FedFMRL",),
     "fedloom.methods.distillation.fld": ("FLD",),
     "fedloom.methods.fedseq.fedseq": ("FedSeq",),
     "fedloom.methods.fedseq.fedseqinter": ("FedSeqInter",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedloom.methods.centralised import Centralised
 from fedloom.methods.cfl import CFL
+from fedloom.methods.distillation.fedfmrl import FedFMRL
 from fedloom.methods.distillation.fld import FLD
 from fedloom.methods.ditto import Ditto
 from fedloom.methods.fedadagrad import FedAdagrad
@@ -45,6 +46,6 @@ register(
     *(CFL, FeSEM, IFCA),
     *(FedSeq, FedSeqInter),
     *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
-    *(FLD,),
+    *(FLD, FedFMRL),
     *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
 )

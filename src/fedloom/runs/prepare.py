@@ -263,6 +263,6 @@ def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerS
         return algorithm.server
     if algorithm.server is not None:
         raise FedloomError(f"{name} has its own server optimiser: drop server_optimizer, or use fedavg with it.")
-    if "row" not in algorithm.start(task):
+    if not algorithm.aggregates or "row" not in algorithm.start(task):
         raise FedloomError(f"{name} has no shared model that a server optimiser could update: drop server_optimizer.")
     return config.server_optimizer

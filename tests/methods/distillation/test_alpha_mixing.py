@@ -68,6 +68,22 @@ def test_alpha_learned_without_its_norm_ends_at_the_smaller_of_both_outputs_what
         assert torch.allclose(mix(anchor, partner, found), torch.minimum(anchor, partner), atol=1e-5)
 
 
+@pytest.mark.slow  # torch.optim loads the compiler
+def test_steps_of_adam_are_those_of_torch():
+    anchor, partner = random(6, 4), random(6, 4, seed=1)
+    teachers, rates = [random(6, 4, seed=seed).log_softmax(1) for seed in range(2, 6)], [0.02, 0.02, 0.02, 0.002]
+    alpha = torch.full((6, 4), 0.5, requires_grad=True)
+    adam = torch.optim.Adam([alpha])
+    for teacher, rate in zip(teachers, rates, strict=True):
+        adam.param_groups[0]["lr"] = rate
+        adam.zero_grad()
+        alpha_loss(mix(anchor, partner, alpha), teacher, alpha, 0.01).backward()
+        adam.step()
+    start = torch.full((6, 4), 0.5)
+    found = learn_alpha(start, lambda a: mix(anchor, partner, a), teachers, rates, c_n=0.01)
+    assert torch.allclose(found, alpha.detach(), atol=1e-6)
+
+
 def test_plain_sgd_hardly_moves_alpha_on_many_samples_and_adam_does():
     anchor, partner, teacher = random(1000, 10), random(1000, 10, seed=1), random(1000, 10, seed=2).log_softmax(1)
     start, rates = torch.full((1000, 10), 0.5), alpha_rates(5, 0.1, 0.01)

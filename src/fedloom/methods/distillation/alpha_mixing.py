@@ -28,6 +28,9 @@ SMALLEST = 1e-8
 """The least alpha that is drawn, as in the code of ALFA-Mix."""
 BELOW_ONE = 1 - 2**-24
 """The largest float32 below one: alpha lies in [0, 1)."""
+BETA_1, BETA_2 = 0.9, 0.999
+"""The usual decays of Adam (Kingma and Ba, ICLR 2015). It is written out here: torch's own loads its compiler first,
+for two seconds."""
 
 
 def mix(anchor: Tensor, partner: Tensor, alpha: Tensor) -> Tensor:
@@ -108,14 +111,12 @@ def learn_alpha(
         c_n: The weight of the norm of alpha.
         optimizer: What makes a step of a gradient.
     """
-    alpha = alpha.clone().requires_grad_()
-    kinds: dict[str, type[torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    steps = kinds[optimizer]([alpha], lr=0.0)  # type: ignore[call-arg]
-    for log_probabilities, rate in zip(teachers, rates, strict=True):
-        steps.param_groups[0]["lr"] = rate
-        steps.zero_grad()
-        alpha_loss(mixture(alpha), log_probabilities, alpha, c_n).backward()  # type: ignore[no-untyped-call]
-        steps.step()
-        with torch.no_grad():
-            alpha.clamp_(0, BELOW_ONE)
-    return alpha.detach()
+    first, second = torch.zeros_like(alpha), torch.zeros_like(alpha)
+    for count, (log_probabilities, rate) in enumerate(zip(teachers, rates, strict=True), start=1):
+        alpha = alpha.detach().requires_grad_()
+        (step,) = torch.autograd.grad(alpha_loss(mixture(alpha), log_probabilities, alpha, c_n), alpha)
+        if optimizer == "adam":
+            first, second = BETA_1 * first + (1 - BETA_1) * step, BETA_2 * second + (1 - BETA_2) * step.square()
+            step = first / (1 - BETA_1**count) / ((second / (1 - BETA_2**count)).sqrt() + SMALLEST)
+        alpha = (alpha.detach() - rate * step).clamp(0, BELOW_ONE)
+    return alpha

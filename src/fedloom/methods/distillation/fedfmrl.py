@@ -1,0 +1,241 @@
+"""FedFMRL: federated distillation whose server mixes clients' outputs, with a model of its own that judges the mixing.
+
+A round is one of FLD: clients train on their own data, send their outputs and strips for the communal set, and distil
+what comes back. Strips are averaged. Outputs are mixed (``anchor_aggregation``: scheme A, B or C) with ratios alpha
+(``alpha_mixing``: drawn, learned or in closed form). In each mixing step (N-1 in scheme C, one in the others) the
+server trains its own model for ``server_epochs`` epochs of cross-entropy on the communal labels (equation 6.5), with
+gradients divided by ``o_diff`` (6.7), and alpha makes a step down L(alpha) (6.6) after each of them.
+
+Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no public link known), chapter 6.
+
+- **The server's model learns nothing from clients**: by equation 6.5 it sees communal labels only, and clients' outputs
+  touch only alpha. It is scored as the global model because the thesis does so. Where there is nothing to mix (the
+  plain mean, one client) it trains as in one mixing step, so that it is the same model without any client.
+- After two thirds of its epochs the rate of alpha is "increased to 10" in the thesis, which would end at 0 or 1 in one
+  step; ALFA-Mix divides it by 10 instead, and so does ``alpha_lr_late``. The thesis' word is ``alpha_lr_late=10``.
+- Weights are the run's (``weight_by``) for strips and the plain mean; mixing has no weights. The thesis' are uniform.
+
+The thesis' whole method is ``multi_loss=B``. With ``scheme=mean`` clients get what FLD's get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import State
+from fedloom.core.declarations import Declared, Statistic
+from fedloom.core.errors import FedloomError
+from fedloom.core.inputs import Inputs
+from fedloom.core.local_work import LocalWork
+from fedloom.core.message import Replies
+from fedloom.core.network import Network
+from fedloom.core.server_context import ServerContext
+from fedloom.core.task import Task
+from fedloom.methods.distillation.alpha_mixing import (
+    AlphaOptimizer,
+    alpha_rates,
+    closed_form_alpha,
+    draw_alpha,
+    learn_alpha,
+    mix,
+)
+from fedloom.methods.distillation.anchor_aggregation import (
+    means_of_others,
+    mix_with_others,
+    normalised_average,
+    weighted_average,
+)
+from fedloom.methods.distillation.fld import FLD
+from fedloom.methods.requirements import require_classes
+
+
+@dataclass
+class CommunalTeacher:
+    """The server's model while it trains on the communal labels: equations 6.5 and 6.7.
+
+    Args:
+        row: Its weights; they change with every epoch.
+        context: What the server may use in this round.
+        work: An epoch of its training.
+        o_diff: What gradients are divided by.
+    """
+
+    row: Tensor
+    context: ServerContext
+    work: LocalWork
+    o_diff: float
+
+    def train(self, epochs: int) -> None:
+        """Train for some epochs.
+
+        Args:
+            epochs: How many.
+        """
+        task = self.context.task
+        communal, objective = task.federation.communal, task.objective
+        labels = task.targets(communal)
+
+        def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+            values, counts = objective.losses(net(x), labels[y])
+            return values / self.o_diff, counts
+
+        for _ in range(epochs):
+            self.row = self.context.train(self.row, communal, work=self.work, loss=loss)
+
+    def log_probabilities(self) -> Tensor:
+        """The log of its probabilities for the communal samples, samples×classes."""
+
+        def outputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:  # noqa: ARG001
+            return {"outputs": net(x)}
+
+        communal = self.context.task.federation.communal
+        return self.context.collect(self.row, communal, outputs)["outputs"].log_softmax(1)
+
+    def lectures(self, epochs: int) -> Iterator[Tensor]:
+        """The log of its probabilities after each of some epochs.
+
+        Args:
+            epochs: How many.
+        """
+        for _ in range(epochs):
+            self.train(1)
+            yield self.log_probabilities()
+
+
+@dataclass(frozen=True)
+class FedFMRL(FLD):
+    """Clients distil a mixture of what all models say of the communal set; the server trains a model of its own.
+
+    Args:
+        common: There is always a communal set.
+        layer: What is distilled is always the outputs.
+        multi_loss: How strips of the model's stages are distilled too, as in FLD; the thesis' method has ``B``.
+        m_c: The weight of the strips' distance.
+        epochs: Passes over the communal set when clients distil.
+        scheme: How outputs become one anchor: ``A`` (as printed: its weights do not sum to one), ``A-normalised``,
+            ``B``, ``C``, or the plain ``mean``.
+        alpha: Where the ratios come from: ``learned`` (drawn, then learned), ``gaussian`` (drawn) or ``closed-form``.
+        a_cap: The largest ratio that is drawn, and the length of the move in closed form.
+        c_n: The weight of the norm of alpha while it is learned.
+        alpha_lr: The learning rate of alpha.
+        alpha_lr_late: The same in the last third of a mixing step's epochs.
+        alpha_optimizer: What makes a step of alpha's gradient: ``adam`` or ``sgd``, which hardly moves it.
+        o_diff: What the gradients of the server's model are divided by.
+        server_epochs: Epochs of the server's model in each mixing step.
+        server_lr: Its learning rate; batch size, optimiser and momentum are those of the local work.
+        server_weight_decay: The L2 penalty on its weights.
+    """
+
+    aggregates: ClassVar[bool] = False
+    receives: ClassVar[Declared] = {
+        "outputs": Statistic("a mixture of the outputs of all sites' models for the communal samples"),
+        "strips": Statistic("mean strips of the stages of all sites' models for the communal samples"),
+    }
+    sends: ClassVar[Declared] = {
+        "outputs": Statistic("its model's outputs for the communal samples", single=True, coded=True),
+        "strips": Statistic("the strips of its model's stages for the communal samples", coded=True),
+    }
+
+    scheme: Literal["A", "A-normalised", "B", "C", "mean"] = "C"
+    alpha: Literal["learned", "gaussian", "closed-form"] = "learned"
+    a_cap: float = 0.8
+    c_n: float = 0.01
+    alpha_lr: float = 0.1
+    alpha_lr_late: float = 0.01
+    alpha_optimizer: AlphaOptimizer = "adam"
+    o_diff: float = 20.0
+    server_epochs: int = 5
+    server_lr: float = 0.1
+    server_weight_decay: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.common or self.layer != "output":
+            raise FedloomError("fedfmrl mixes outputs for the communal set: leave out common and layer, or use fld.")
+        if not 0 < self.a_cap <= 1:
+            raise FedloomError(f"a_cap={self.a_cap}: the largest ratio must be above 0 and at most 1.")
+        if not self.o_diff > 0:
+            raise FedloomError(f"o_diff={self.o_diff}: what gradients are divided by must be positive.")
+        if self.server_epochs < 1:
+            raise FedloomError(f"server_epochs={self.server_epochs}: the server trains for one epoch at least.")
+        for name in ("server_lr", "alpha_lr", "alpha_lr_late"):
+            if not getattr(self, name) > 0:
+                raise FedloomError(f"{name}={getattr(self, name)}: it must be a positive number.")
+        for name in ("c_n", "server_weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise FedloomError(f"{name}={getattr(self, name)}: it must not be negative.")
+
+    def check(self, task: Task, work: LocalWork) -> None:
+        super().check(task, work)
+        require_classes("fedfmrl", task)
+        if work.optimizer == "adam" and self.o_diff != 1:
+            raise FedloomError(
+                f"o_diff={self.o_diff:g} divides gradients, and Adam's steps do not depend on their size: use "
+                "local.optimizer=sgd, or o_diff=1."
+            )
+
+    def start(self, task: Task) -> State:
+        return {"row": task.initial_row()}
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        work = replace(
+            replies.context.work,
+            epochs=1,
+            steps=None,
+            lr=self.server_lr,
+            weight_decay=self.server_weight_decay,
+            partial=0.0,
+        )
+        teacher = CommunalTeacher(server["row"], replies.context, work, self.o_diff)
+        state = {"outputs": self.anchor(replies, teacher), "row": teacher.row}
+        return state | {name: replies.mean(name) for name in replies.tensors if name != "outputs"}
+
+    def anchor(self, replies: Replies, teacher: CommunalTeacher) -> Tensor:
+        """What clients shall say of the communal samples: samples×classes. The teacher trains meanwhile.
+
+        Args:
+            replies: What the clients sent.
+            teacher: The server's model.
+        """
+        outputs, generator = replies["outputs"], replies.context.generator("alpha")
+        if self.scheme == "mean" or len(outputs) == 1:
+            teacher.train(self.server_epochs)
+            return replies.mean("outputs")
+        if self.scheme == "C":
+            anchor = outputs[0]
+            for partner in outputs[1:]:
+                anchor = self._mix(anchor, partner, partial(mix, anchor, partner), teacher, generator)
+            return anchor
+        if self.scheme == "B":
+            partners, mixture = means_of_others(outputs), partial(mix_with_others, outputs)
+        else:
+            partners, mixture = torch.zeros_like(outputs), partial(normalised_average, outputs)
+            if self.scheme == "A":
+                mixture = partial(weighted_average, outputs, a_cap=self.a_cap)
+        return self._mix(outputs, partners, mixture, teacher, generator)
+
+    def _mix(
+        self,
+        anchor: Tensor,
+        partner: Tensor,
+        mixture: Callable[[Tensor], Tensor],
+        teacher: CommunalTeacher,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """One mixing step: the mixture that the ratios of ``anchor`` and ``partner`` make."""
+        if self.alpha == "closed-form":
+            teacher.train(self.server_epochs)
+            return mixture(closed_form_alpha(anchor, partner, teacher.log_probabilities(), self.a_cap))
+        alpha = draw_alpha(anchor.shape, self.a_cap, generator)
+        if self.alpha == "gaussian":
+            teacher.train(self.server_epochs)
+            return mixture(alpha)
+        lectures = teacher.lectures(self.server_epochs)
+        rates = alpha_rates(self.server_epochs, self.alpha_lr, self.alpha_lr_late)
+        return mixture(learn_alpha(alpha, mixture, lectures, rates, c_n=self.c_n, optimizer=self.alpha_optimizer))
