@@ -17,9 +17,14 @@ from fedloom.runs.runner import execute
 KINDS = ("classes", "number", "labels", "tokens")
 GRAPHS = {"fedgala", "fedgalap"}
 """Methods for clients whose graphs overlap, which refuse all of these tasks."""
-HYBRIDS = {"fedhybridavglg", "fedhybridavglgdual"}
-"""Methods whose usual threshold is for larger clients than these."""
-REFUSED = {"classes": GRAPHS, "number": GRAPHS | {"fedproto", "fedfmrl"}, "labels": GRAPHS | {"fedproto", "fedfmrl"}}
+SETTINGS = {
+    "fedhybridavglg": "threshold=10",
+    "fedhybridavglgdual": "threshold=10",
+    "fedharm": "a=1",
+}
+"""Thresholds for clients as small as these, and no comparison of stages, which these models have not."""
+BY_CLASS = {"fedproto", "fedfmrl", "fedharm"}
+REFUSED = {"classes": GRAPHS, "number": GRAPHS | BY_CLASS, "labels": GRAPHS | BY_CLASS}
 REFUSED |= {"tokens": REFUSED["labels"] | {"moon"}}
 STAGES = {"fedpredict": set(KINDS), "finetune": set(KINDS), "lastlocalmodel": set(KINDS), "recalibrate": {"classes"}}
 """Stages, and the kinds of targets that they are for."""
@@ -70,7 +75,7 @@ def refusal(made: fl.Task, spec: str, **settings) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_trains_or_is_refused_in_a_sentence(name, kind, tasks):
-    said = refusal(tasks[kind], f"{name}:threshold=10" if name in HYBRIDS else name)
+    said = refusal(tasks[kind], f"{name}:{SETTINGS[name]}" if name in SETTINGS else name)
     assert bool(said) == (name in REFUSED[kind]), said
     assert "\n" not in said
 

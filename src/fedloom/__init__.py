@@ -131,6 +131,8 @@ _WHERE = {
     "fedloom.methods.fedproto": ("FedProto",),
     "fedloom.methods.distillation.fedfmrl": ("FedFMRL",),
     "fedloom.methods.distillation.fld": ("FLD",),
+    "fedloom.methods.fedharm.fedharm": ("FedHARM",),
+    "fedloom.methods.fedharm.block_alignment": ("align_blocks",),
     "fedloom.methods.fedseq.fedseq": ("FedSeq",),
     "fedloom.methods.fedseq.fedseqinter": ("FedSeqInter",),
     "fedloom.methods.fedavgexit": ("FedAvgExit",),

@@ -105,6 +105,8 @@ from fedloom.methods.fedbabu import FedBABU as FedBABU
 from fedloom.methods.feddyn import FedDyn as FedDyn
 from fedloom.methods.fedgala.fedgala import FedGala as FedGala
 from fedloom.methods.fedgala.fedgalap import FedGalaP as FedGalaP
+from fedloom.methods.fedharm.block_alignment import align_blocks as align_blocks
+from fedloom.methods.fedharm.fedharm import FedHARM as FedHARM
 from fedloom.methods.fedhybridavglg import FedHybridAvgLG as FedHybridAvgLG
 from fedloom.methods.fedhybridavglgdual import FedHybridAvgLGDual as FedHybridAvgLGDual
 from fedloom.methods.fedper import FedPer as FedPer

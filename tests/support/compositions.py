@@ -16,6 +16,7 @@ SETTINGS = {
     "fedseq": "min_samples=30,max_clients=3,pretrain_epochs=1",
     "fedseqinter": "min_samples=30,max_clients=3,pretrain_epochs=1",
     "cfl": "warmup=0",
+    "fedharm": "k=2",
 }
 SELECTION = {"random": {"number": 2}, "powerofchoice": {"number": 2}}
 
@@ -39,7 +40,9 @@ def six_clients() -> Task:
     made = federation([36, 18, 30, 18, 24, 24], shape=(6,), classes=3)
     valid = Ragged.of([part[:4] for part in (made.train[k] for k in range(6))])
     train = Ragged.of([made.train[k][4:] for k in range(6)])
-    return Task("t", replace(made, train=train, valid=valid, communal=torch.arange(0, 150, 10)), mlp(6, 5, 3))
+    model = mlp(6, 5, 3)
+    model.stages = ("2",)  # type: ignore[assignment]
+    return Task("t", replace(made, train=train, valid=valid, communal=torch.arange(0, 150, 10)), model)
 
 
 TASK = six_clients()

@@ -42,6 +42,7 @@ def labelled_task() -> Task:
     with torch.random.fork_rng():
         torch.manual_seed(4)
         model = nn.Sequential(nn.Linear(FEATURES, 5), nn.ReLU(), nn.Linear(5, CLASSES))
+    model.stages = ("1",)  # type: ignore[assignment]
     return Task("labelled", federation, model)
 
 

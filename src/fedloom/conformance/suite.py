@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from fedloom.conformance.any_method import GENERAL
 from fedloom.conformance.claim import Claim, ClaimResult
+from fedloom.conformance.descriptors import DESCRIPTORS
 from fedloom.conformance.distillation import DISTILLATION
 from fedloom.conformance.overlapping_graphs import GRAPHS
 from fedloom.conformance.partial_sharing import DECOUPLED
@@ -18,13 +19,14 @@ from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.user_errors import describe_error
 from fedloom.methods.registry import METHODS, canonical_method
 
-FAMILIES = (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, DISTILLATION, GRAPHS)
+FAMILIES = (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, DISTILLATION, DESCRIPTORS, GRAPHS)
 SPECIFIC = {name: tuple(claim for family in FAMILIES for claim in family.get(name, ())) for name in METHODS}
 """The claims about a single method."""
 SUITE_SETTINGS: dict[str, dict[str, float]] = {
     "fedavgexit": {"tolerance": 0},
     "fedproxexit": {"tolerance": 0, "adaptive": False},
     "feddyn": {"alpha": 1.0},
+    "fedharm": {"k": 3},
     "fedhybridavglg": {"threshold": 0},
     "fedhybridavglgdual": {"threshold": 0},
     "fedseq": {"max_clients": 2, "pretrain_epochs": 1},

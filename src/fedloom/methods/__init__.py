@@ -16,6 +16,7 @@ from fedloom.methods.fedbabu import FedBABU
 from fedloom.methods.feddyn import FedDyn
 from fedloom.methods.fedgala.fedgala import FedGala
 from fedloom.methods.fedgala.fedgalap import FedGalaP
+from fedloom.methods.fedharm.fedharm import FedHARM
 from fedloom.methods.fedhybridavglg import FedHybridAvgLG
 from fedloom.methods.fedhybridavglgdual import FedHybridAvgLGDual
 from fedloom.methods.fedper import FedPer
@@ -47,5 +48,6 @@ register(
     *(FedSeq, FedSeqInter),
     *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
     *(FLD, FedFMRL),
+    *(FedHARM,),
     *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
 )

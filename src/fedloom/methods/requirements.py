@@ -61,6 +61,15 @@ def require_communal(name: str, task: Task) -> None:
         )
 
 
+def require_labels_of_communal(name: str, task: Task) -> None:
+    """Refuse a communal set without labels."""
+    if not task.federation.communal_labelled:
+        raise FedloomError(
+            f"{name} trains on the classes of the communal samples, but those of task {task.name} have no labels: set "
+            "task.communal.labelled = true."
+        )
+
+
 def require_classes(name: str, task: Task) -> None:
     """Refuse a task whose targets are not one class per sample."""
     if not task.classifies:
