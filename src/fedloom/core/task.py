@@ -126,6 +126,7 @@ class Task:
         metrics: What its models are measured by beside the objective's score; the first metric is the task's score.
         architectures: The models of the clients, where they differ; ``model`` is then the server's.
         architecture: The architecture of ``model``, in the task of clients of one architecture.
+        server_model: The server's model, in the task of clients of one architecture.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Task:
     metrics: tuple[Metric, ...] = ()
     architectures: Architectures | None = None
     architecture: int = 0
+    server_model: nn.Module | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", in_single_precision(self.model, self.name))
@@ -207,7 +209,13 @@ class Task:
         """
         if self.architectures is None:
             return self
-        return replace(self, model=self.architectures.models[number], architecture=number)
+        server = self.server_model or self.model
+        return replace(self, model=self.architectures.models[number], architecture=number, server_model=server)
+
+    @cached_property
+    def server_layout(self) -> Layout:
+        """The layout of the server's model, which is that of all clients unless theirs differ."""
+        return self.layout if self.server_model is None else Layout.of(self.server_model)
 
     @property
     def by_architecture(self) -> tuple[Task, ...]:

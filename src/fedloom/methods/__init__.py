@@ -30,6 +30,7 @@ from fedloom.methods.fedsgd import FedSGD
 from fedloom.methods.fedu import FedU
 from fedloom.methods.fedyogi import FedYogi
 from fedloom.methods.fesem import FeSEM
+from fedloom.methods.heterofl import HeteroFL
 from fedloom.methods.ifca import IFCA
 from fedloom.methods.lgfedavg import LGFedAvg
 from fedloom.methods.local import Local
@@ -42,6 +43,7 @@ from fedloom.methods.scaffold import SCAFFOLD
 register(
     *(Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi),
     *(SCAFFOLD, FedDyn),
+    *(HeteroFL,),
     *(FedPer, LGFedAvg, FedRep, FedBABU),
     *(FedHybridAvgLG, FedHybridAvgLGDual),
     *(CFL, FeSEM, IFCA),
