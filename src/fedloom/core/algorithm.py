@@ -100,6 +100,11 @@ class Algorithm:
         return self.communicates and any(isinstance(one, Model | Update) for one in self.sends.values())
 
     @property
+    def predicts_with_received(self) -> bool:
+        """Whether clients predict with nothing but the shared model that they receive."""
+        return type(self).weights_for is Algorithm.weights_for
+
+    @property
     def sends_coded(self) -> bool:
         """Whether clients reply with statistics on which steps of a channel may act."""
         return any(isinstance(one, Statistic) and one.coded for one in self.sends.values())

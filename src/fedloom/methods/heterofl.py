@@ -50,6 +50,10 @@ class HeteroFL(Algorithm):
     def mixes_models(self) -> bool:
         return True
 
+    @property
+    def predicts_with_received(self) -> bool:
+        return True
+
     def check(self, task: Task, work: LocalWork) -> None:
         if self.masked and not task.classifies:
             raise FedloomError("heterofl: masked=true leaves out classes, but this task has none: leave it out.")

@@ -45,7 +45,7 @@ class Recalibrate(PredictionStage):
                 f"recalibrate needs a whole shared model to mix in, but {name} sends none: drop recalibrate, or use a "
                 "method that shares a whole model and lets clients keep a part, such as fedhybridavglgdual."
             )
-        if not before and type(algorithm).weights_for is Algorithm.weights_for:
+        if not before and algorithm.predicts_with_received:
             raise FedloomError(
                 f"recalibrate mixes the model a client receives into its own, but in {name} clients predict with the "
                 "model they receive: drop recalibrate, or put a stage before it that changes the model."

@@ -80,9 +80,11 @@ class FLD(CommunalDistillation):
         "known": Statistic("the classes that any site has"),
     }
     sends: ClassVar[Declared] = {
-        "outputs": Statistic("its model's outputs for the communal samples, or their mean for each of its classes"),
-        "features": Statistic("the inputs of its model's head for the communal samples"),
-        "strips": Statistic("the strips of its model's stages for the communal samples"),
+        "outputs": Statistic(
+            "its model's outputs for the communal samples, or their mean for each of its classes", coded=True
+        ),
+        "features": Statistic("the inputs of its model's head for the communal samples", coded=True),
+        "strips": Statistic("the strips of its model's stages for the communal samples", coded=True),
         "counts": Statistic("number of its samples of each class", single=True, counts=True),
     }
 
