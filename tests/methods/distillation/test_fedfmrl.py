@@ -173,6 +173,13 @@ def test_impossible_settings_are_refused(settings, says):
         FedFMRL(**settings)
 
 
+def test_a_communal_set_without_labels_is_refused():
+    task = communal_task("mlp")
+    unlabelled = replace(task, federation=replace(task.federation, communal_labelled=False))
+    with pytest.raises(FedloomError, match=r"fedfmrl trains on the classes of the communal samples"):
+        fl.run(unlabelled, FedFMRL(multi_loss="none"), rounds=1)
+
+
 def test_adam_and_other_aggregators_and_server_optimisers_are_refused():
     task, method = communal_task("mlp"), FedFMRL(multi_loss="none")
     with pytest.raises(FedloomError, match="Adam"):

@@ -52,7 +52,7 @@ from fedloom.methods.distillation.anchor_aggregation import (
     weighted_average,
 )
 from fedloom.methods.distillation.fld import FLD
-from fedloom.methods.requirements import require_classes
+from fedloom.methods.requirements import require_classes, require_labels_of_communal
 
 
 @dataclass
@@ -174,6 +174,7 @@ class FedFMRL(FLD):
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)
         require_classes("fedfmrl", task)
+        require_labels_of_communal("fedfmrl", task)
         if work.optimizer == "adam" and self.o_diff != 1:
             raise FedloomError(
                 f"o_diff={self.o_diff:g} divides gradients, and Adam's steps do not depend on their size: use "

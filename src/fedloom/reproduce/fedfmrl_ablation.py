@@ -1,0 +1,180 @@
+"""FedFMRL beside its document: what mixing outputs and multi-scale distillation are worth, and what they cost.
+
+The document never compares mixing with the plain mean under equal terms, and reports the server's model without a model
+that was trained on the communal labels alone. This study does both.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+from fedloom.reproduce.fedfmrl_study_runs import (
+    CLASSES,
+    COMMUNAL,
+    DISTILS,
+    EPOCHS,
+    IMAGES,
+    MIXES,
+    MIXING_STEPS,
+    SERVER_EPOCHS,
+    Results,
+    accuracy_text,
+    bytes_text,
+    client_finding,
+    clients_of,
+    data_of,
+    equal_clients,
+    fmrl_member,
+    plain_results,
+    run_results,
+    servers_of,
+    setting_text,
+)
+from fedloom.reproduce.study import StudyFinding, StudyOutcome, StudyRequest, StudyTable, ahead_finding, mean_text
+from fedloom.runs.plans.plan import Member
+
+ISOLATED, FEDAVG, MEAN, MEAN_MS, MIX, MIX_MS = (
+    "isolated",
+    "FedAvg",
+    "mean (FLD)",
+    "mean, multi-scale",
+    "mix",
+    "mix, multi-scale (FedFMRL)",
+)
+SERVER, PLAIN_SERVER = "server only", "server only, O_diff 1"
+REPORTED = {
+    "cifar100": {
+        ISOLATED: "23.29 / –",
+        FEDAVG: "– / 34.17",
+        MEAN: "30.45 / –",
+        MEAN_MS: "38.06 / – (chapter 7)",
+        MIX: "30.41 / 20.88",
+        MIX_MS: "37.87 / 49.04",
+    },
+    "cifar10": {ISOLATED: "70.12 / –", FEDAVG: "– / 75.56", MEAN: "75.46 / –", MIX_MS: "77.01 / 78.11"},
+}
+"""What the document prints, clients / global model."""
+DOCUMENT_SAMPLES, RESNET_56, RESNET_56_STAGES = 10_000, 850_000, ((16, 32), (32, 16), (64, 8))
+"""The document's communal samples, the parameters of its model, and maps and edge of each of its stages."""
+
+
+def ablation_members(data: str) -> list[Member]:
+    """The runs of ``fedfmrl-ablation``; the server that is alone trains as often as that of FedFMRL.
+
+    Args:
+        data: The data set.
+    """
+    task = equal_clients(data)
+    alone = {"name": "fedfmrl", "scheme": "mean", "server_epochs": MIXING_STEPS * SERVER_EPOCHS}
+    methods: dict[str, dict[str, Any]] = {
+        ISOLATED: {"name": "local"},
+        FEDAVG: {"name": "fedavg"},
+        MEAN: {"name": "fld", **DISTILS},
+        MEAN_MS: {"name": "fld", "multi_loss": "B", **DISTILS},
+        MIX: {"name": "fedfmrl", **MIXES},
+        MIX_MS: {"name": "fedfmrl", "multi_loss": "B", **MIXES},
+        SERVER: alone,
+        PLAIN_SERVER: {**alone, "o_diff": 1.0},
+    }
+    idle = (SERVER, PLAIN_SERVER)
+    return [fmrl_member(label, task, method, 0 if label in idle else EPOCHS) for label, method in methods.items()]
+
+
+def ablation_table(data: str, results: Results) -> StudyTable:
+    """A row per method: accuracy of clients and server, what the document prints, and bytes.
+
+    Args:
+        data: The data set.
+        results: What the runs measured.
+    """
+    rows = []
+    for label, some in results.items():
+        idle = label in (SERVER, PLAIN_SERVER)
+        has_server = label not in (ISOLATED, MEAN, MEAN_MS)
+        rows.append(
+            (
+                label,
+                "–" if idle else accuracy_text(some, clients_of(some)),
+                accuracy_text(some, servers_of(some)) if has_server else "–",
+                REPORTED[data].get(label, "–"),
+                "–" if idle else bytes_text(fmean(one.bytes for one in some)),
+            )
+        )
+    columns = ("method", "clients", "server's model", "document: clients / global", "per client and round")
+    return StudyTable(f"{data}: accuracy (%) on the test set, and bytes up and down", columns, tuple(rows))
+
+
+def document_bytes() -> StudyTable:
+    """What one client sends in a round at the document's own sizes, by arithmetic."""
+    weights = 4 * RESNET_56
+    strips = 4 * DOCUMENT_SAMPLES * sum(maps * 2 * edge for maps, edge in RESNET_56_STAGES)
+    rows = []
+    for data, classes in CLASSES.items():
+        outputs = 4 * DOCUMENT_SAMPLES * classes
+        for what, number in (("outputs", outputs), ("outputs and strips", outputs + strips)):
+            rows.append((data, what, bytes_text(number), f"{number / weights:.1f}"))
+    title = f"the document's sizes: bytes that a client sends in a round (ResNet-56 itself: {bytes_text(weights)})"
+    return StudyTable(title, ("data", "what is sent", "bytes", "times the model"), tuple(rows))
+
+
+def ablation_findings(results: Results) -> list[StudyFinding]:
+    """The document's claims, the controls that it lacks, and what holds here.
+
+    Args:
+        results: What the runs measured.
+    """
+
+    found = [
+        client_finding(results, "FedFMRL is above FedAvg.", MIX_MS, FEDAVG),
+        client_finding(results, "FedAvg is above FLD.", FEDAVG, MEAN),
+        client_finding(results, "FLD is above isolated clients.", MEAN, ISOLATED),
+        client_finding(results, "FedFMRL is above FLD.", MIX_MS, MEAN),
+        client_finding(results, "Multi-scale distillation is above plain FLD (chapter 7).", MEAN_MS, MEAN),
+        client_finding(results, "Control: mixing is above the plain mean, without multi-scale.", MIX, MEAN),
+        client_finding(results, "Control: mixing is above the plain mean, with multi-scale.", MIX_MS, MEAN_MS),
+    ]
+    ours, alone = servers_of(results[MIX_MS]), servers_of(results[SERVER])
+    clients = clients_of(results[MIX_MS])
+    same = " (equal to the last digit)" if list(ours) == list(alone) else ""
+    found.append(
+        ahead_finding(
+            "The server's model is above the clients' models.",
+            f"{mean_text(ours)} and {mean_text(clients)}",
+            ours,
+            clients,
+        )
+    )
+    found.append(
+        StudyFinding(
+            "Control: the server's model gains from clients.",
+            f"{mean_text(ours)} with them, {mean_text(alone)} without any{same}.",
+            fmean(ours) > fmean(alone),
+        )
+    )
+    for label in (MIX, MIX_MS):
+        sent, model = (fmean(one.bytes for one in results[name]) for name in (label, FEDAVG))
+        found.append(
+            StudyFinding(
+                f"{label} sends fewer bytes per round than FedAvg.",
+                f"{bytes_text(sent)} and {bytes_text(model)} per client: {sent / model:.1f} times.",
+                sent < model,
+            )
+        )
+    return found
+
+
+def run_ablation(request: StudyRequest) -> StudyOutcome:
+    """Run the study.
+
+    Args:
+        request: How it is run.
+    """
+    data = data_of(request)
+    results = run_results(request, ablation_members(data))
+    note = setting_text(request, f"{IMAGES} images each", EPOCHS, COMMUNAL)
+    tables = (ablation_table(data, results), document_bytes())
+    title = "FedFMRL: mixing and multi-scale distillation apart, and the server alone"
+    return StudyOutcome(
+        "fedfmrl-ablation", title, tables, tuple(ablation_findings(results)), (note,), plain_results(results)
+    )
