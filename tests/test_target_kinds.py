@@ -23,7 +23,7 @@ SETTINGS = {
     "fedharm": "a=1",
 }
 """Thresholds for clients as small as these, and no comparison of stages, which these models have not."""
-BY_CLASS = {"fedproto", "fedfmrl", "fedharm"}
+BY_CLASS = {"fedproto", "fedfmrl", "fedharm", "fdfaug", "dsfl", "feddf"}
 REFUSED = {"classes": GRAPHS, "number": GRAPHS | BY_CLASS, "labels": GRAPHS | BY_CLASS}
 REFUSED |= {"tokens": REFUSED["labels"] | {"moon"}}
 STAGES = {"fedpredict": set(KINDS), "finetune": set(KINDS), "lastlocalmodel": set(KINDS), "recalibrate": {"classes"}}

@@ -93,7 +93,11 @@ from fedloom.losses.huber import Huber as Huber
 from fedloom.losses.mse import MSE as MSE
 from fedloom.methods.centralised import Centralised as Centralised
 from fedloom.methods.cfl import CFL as CFL
+from fedloom.methods.distillation.dsfl import DSFL as DSFL
+from fedloom.methods.distillation.fdfaug import FDFAug as FDFAug
+from fedloom.methods.distillation.feddf import FedDF as FedDF
 from fedloom.methods.distillation.fedfmrl import FedFMRL as FedFMRL
+from fedloom.methods.distillation.fedmd import FedMD as FedMD
 from fedloom.methods.distillation.fld import FLD as FLD
 from fedloom.methods.ditto import Ditto as Ditto
 from fedloom.methods.fedadagrad import FedAdagrad as FedAdagrad

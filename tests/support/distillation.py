@@ -41,3 +41,8 @@ def replies_of(tensors: dict[str, torch.Tensor], weights: tuple[float, ...] = (0
     share, samples = torch.tensor(weights), torch.tensor([1, 3])
     context = SimpleNamespace()
     return Replies([0, 1], tensors, samples, samples, share, share, Mean(), 2, context)  # type: ignore[arg-type]
+
+
+def unlabelled(task: Task) -> Task:
+    """A task whose communal samples have no labels."""
+    return replace(task, federation=replace(task.federation, communal_labelled=False))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from fedloom.methods.centralised import Centralised
 from fedloom.methods.cfl import CFL
+from fedloom.methods.distillation.dsfl import DSFL
+from fedloom.methods.distillation.fdfaug import FDFAug
+from fedloom.methods.distillation.feddf import FedDF
 from fedloom.methods.distillation.fedfmrl import FedFMRL
+from fedloom.methods.distillation.fedmd import FedMD
 from fedloom.methods.distillation.fld import FLD
 from fedloom.methods.ditto import Ditto
 from fedloom.methods.fedadagrad import FedAdagrad
@@ -49,7 +53,7 @@ register(
     *(CFL, FeSEM, IFCA),
     *(FedSeq, FedSeqInter),
     *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
-    *(FLD, FedFMRL),
+    *(FLD, FedMD, FDFAug, DSFL, FedDF, FedFMRL),
     *(FedHARM,),
     *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
 )

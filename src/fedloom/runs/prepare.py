@@ -263,6 +263,7 @@ def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerS
         return algorithm.server
     if algorithm.server is not None:
         raise FedloomError(f"{name} has its own server optimiser: drop server_optimizer, or use fedavg with it.")
-    if not algorithm.aggregates or "row" not in algorithm.start(task):
+    own = algorithm.has_personal_models and "row" not in algorithm.receives  # a model that no client gets
+    if not algorithm.aggregates or own or "row" not in algorithm.start(task):
         raise FedloomError(f"{name} has no shared model that a server optimiser could update: drop server_optimizer.")
     return config.server_optimizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -13,16 +13,17 @@ from fedloom.core.message import Replies
 from fedloom.core.network import Network
 
 
-def class_means(cohort: Cohort, rows: Tensor) -> Tensor:
+def class_means(cohort: Cohort, rows: Tensor, of: Callable[..., Tensor] | None = None) -> Tensor:
     """Mean outputs by class, B × classes × outputs; zeros for a class of which a client has no sample.
 
     Args:
         cohort: The clients.
         rows: A row per client.
+        of: ``of(outputs, dim=1)``, what is averaged instead of the outputs (``torch.softmax``).
     """
 
     def outputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:  # noqa: ARG001
-        return {"outputs": net(x)}
+        return {"outputs": net(x) if of is None else of(net(x), dim=1)}
 
     counts, means = cohort.classes(), []
     for place, client in enumerate(cohort.ids):

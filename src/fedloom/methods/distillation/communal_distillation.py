@@ -30,7 +30,7 @@ class CommunalDistillation(Algorithm):
 
     has_personal_models: ClassVar[bool] = True
     receives: ClassVar[Declared] = {"outputs": Statistic("mean outputs of all sites' models for the communal samples")}
-    sends: ClassVar[Declared] = {"outputs": Statistic("its model's outputs for the communal samples")}
+    sends: ClassVar[Declared] = {"outputs": Statistic("its model's outputs for the communal samples", coded=True)}
     keeps: ClassVar[Kept] = {"row": "the site's own model"}
 
     def check(self, task: Task, work: LocalWork) -> None:

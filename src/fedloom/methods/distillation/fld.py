@@ -36,6 +36,7 @@ from fedloom.core.loss_step import LossStep
 from fedloom.core.message import Message, Replies
 from fedloom.core.network import Loss, Network
 from fedloom.core.stages import stage_names
+from fedloom.core.targets import labelled
 from fedloom.core.task import Task
 from fedloom.methods.distillation.class_means import class_means, mean_by_class
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation
@@ -175,12 +176,13 @@ class FLD(CommunalDistillation):
         goal, known = message[self.taught], message.get("known")
 
         def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-            apart = distances(self._shown(net, x), goal[y])
+            label = y if known is None else y.clamp(min=0)  # of classes; a sample without a label has none
+            apart = distances(self._shown(net, x), goal[label])
             if self.multi_loss == "A":
                 of_stages = strip_distances(net.at({}).stages(x)[1], message["strips"][y])
                 apart = apart + self.m_c * sum(of_stages) / len(of_stages)
-            if known is not None:  # y are classes, and those of samples without a label are negative
-                apart = apart * known[y] * (y >= 0)
+            if known is not None:
+                apart = apart * known[label] * labelled(y)
             return apart, torch.ones_like(apart)
 
         return loss
