@@ -138,6 +138,8 @@ _WHERE = {
     "fedloom.methods.distillation.fdfaug": ("FDFAug",),
     "fedloom.methods.distillation.dsfl": ("DSFL",),
     "fedloom.methods.distillation.feddf": ("FedDF",),
+    "fedloom.methods.incremental.fedavgexemplars": ("FedAvgExemplars",),
+    "fedloom.methods.incremental.fedrcil": ("FedRCIL",),
     "fedloom.methods.fedseq.fedseq": ("FedSeq",),
     "fedloom.methods.fedseq.fedseqinter": ("FedSeqInter",),
     "fedloom.methods.fedavgexit": ("FedAvgExit",),

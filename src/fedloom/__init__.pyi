@@ -126,6 +126,8 @@ from fedloom.methods.fedyogi import FedYogi as FedYogi
 from fedloom.methods.fesem import FeSEM as FeSEM
 from fedloom.methods.heterofl import HeteroFL as HeteroFL
 from fedloom.methods.ifca import IFCA as IFCA
+from fedloom.methods.incremental.fedavgexemplars import FedAvgExemplars as FedAvgExemplars
+from fedloom.methods.incremental.fedrcil import FedRCIL as FedRCIL
 from fedloom.methods.lgfedavg import LGFedAvg as LGFedAvg
 from fedloom.methods.local import Local as Local
 from fedloom.methods.moon import MOON as MOON

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -16,6 +17,8 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.message import Message
 from fedloom.core.task import Task
+from fedloom.data.class_stream import ClassStream, with_class_stream
+from fedloom.data.federation import Federation
 from fedloom.methods.distillation.dsfl import DSFL
 from fedloom.methods.distillation.fdfaug import FDFAug
 from fedloom.methods.distillation.feddf import FedDF
@@ -109,11 +112,29 @@ def to_untaught_server(method: Algorithm) -> float:
     return relative(rows[0], rows[1].double().numpy())
 
 
+def to_fld_without_contrast(method: Algorithm) -> float:
+    """The distance between clients' models under FLD and under FedRCIL without its contrast, on a stream of classes."""
+    task = labelled_task()
+    stream = ClassStream(tasks=2, rounds=1, order=list(range(CLASSES)))
+    task = replace(task, federation=with_class_stream(cast(Federation, task.federation), stream))
+    plain = replace(method, m_u=0.0, exemplars=0)  # type: ignore[call-arg]
+    rows = [run_method(task, one, 2, WORK).prediction_rows() for one in (plain, FLD())]
+    return relative(rows[0], rows[1].double().numpy())
+
+
+def to_fedavg_without_stream(method: Algorithm) -> float:
+    """The distance between the shared models of FedAvg with exemplars and of FedAvg, where no class comes later."""
+    rows = [run_method(labelled_task(), one, 2, WORK).row for one in (method, FedAvg())]
+    return relative(rows[0], rows[1].double().numpy())
+
+
 DISTILLATION = {
+    "fedavgexemplars": (Claim("without a stream is FedAvg", to_fedavg_without_stream, within=0.0),),
     "fedfmrl": (
         Claim("with the plain mean is FLD", to_fld),
         Claim("has a server model that no client changes", to_untaught_server, within=0.0),
     ),
+    "fedrcil": (Claim("without its contrast (m_u = 0) is FLD, also on a stream", to_fld_without_contrast, within=0.0),),
     "fld": (Claim("has the outputs of FedAvg's model as mean outputs of linear models", to_mean_model),),
     "fedmd": (Claim("with one client is self-distillation", to_self_distillation),),
     "fdfaug": (Claim("without its term (gamma = 0) is local training", without_teachers),),

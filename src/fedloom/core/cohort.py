@@ -180,6 +180,7 @@ class Cohort:
         loss: Loss | None = None,
         only: Tensor | None = None,
         on: Tensor | None = None,
+        also: Tensor | None = None,
         augment: Augment | None = None,
         steps: Sequence[LossStep] = (),
     ) -> Tensor:
@@ -198,11 +199,12 @@ class Cohort:
             on: Sorted positions of samples that all clients train on instead of their own, such as the communal set.
                 The task's augmentation is not applied to them. A loss of the method's own gets their places in ``on``
                 (0 to n-1) as ``y``, and looks up there what it knows of them.
+            also: Positions of samples that all clients train on beside their own, such as exemplars of earlier tasks.
             augment: ``augment(x, generator)`` replaces the task's augmentation of prepared inputs, client by client. It
                 may return several views of each sample, along a new second axis.
             steps: What is done with each batch, if it is used for several optimiser steps; they replace ``loss``.
         """
-        return self._train(rows, work, part, pull, given, loss, only, on=on, augment=augment, steps=tuple(steps))[0]
+        return self._train(rows, work, part, pull, given, loss, only, None, on, also, augment, tuple(steps))[0]
 
     def train_in_cycles(
         self,
@@ -235,6 +237,7 @@ class Cohort:
         only: Tensor | None,
         cycle: Cycle | None = None,
         on: Tensor | None = None,
+        also: Tensor | None = None,
         augment: Augment | None = None,
         steps: tuple[LossStep, ...] = (),
     ) -> tuple[Tensor, Tensor]:
@@ -251,10 +254,11 @@ class Cohort:
         if not len(places):
             return rows, rows
         clients, train = [self.ids[place] for place in places.tolist()], self.task.federation.train
+        own = [train[client] if on is None else on for client in clients]
         request = TrainingRequest(
             rows=rows if only is None else rows[places],
             clients=clients,
-            positions=[train[client] if on is None else on for client in clients],
+            positions=own if also is None else [torch.cat([positions, also]) for positions in own],
             work=work,
             lr=work.lr_at(self.round, self.setting.rounds),
             seed=seed,

@@ -243,6 +243,14 @@ class Federation:
         changed = [federation for since, federation in self.later if since <= round_number]
         return changed[-1] if changed else self
 
+    def with_communal_samples(self, positions: Tensor) -> Federation:
+        """The same federation with other communal samples, such as the exemplars among them.
+
+        Args:
+            positions: Their sorted positions.
+        """
+        return replace(self, communal=positions)
+
     def with_validation_as_test(self) -> Federation:
         """The same clients with their validation parts in the place of their test parts, and no global test set.
 

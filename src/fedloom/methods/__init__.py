@@ -36,6 +36,8 @@ from fedloom.methods.fedyogi import FedYogi
 from fedloom.methods.fesem import FeSEM
 from fedloom.methods.heterofl import HeteroFL
 from fedloom.methods.ifca import IFCA
+from fedloom.methods.incremental.fedavgexemplars import FedAvgExemplars
+from fedloom.methods.incremental.fedrcil import FedRCIL
 from fedloom.methods.lgfedavg import LGFedAvg
 from fedloom.methods.local import Local
 from fedloom.methods.moon import MOON
@@ -55,5 +57,6 @@ register(
     *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
     *(FLD, FedMD, FDFAug, DSFL, FedDF, FedFMRL),
     *(FedHARM,),
+    *(FedRCIL, FedAvgExemplars),
     *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
 )

@@ -174,10 +174,14 @@ class FLD(CommunalDistillation):
             message: The lesson.
         """
         goal, known = message[self.taught], message.get("known")
+        seen = cohort.task.federation.seen if self.layer == "output" else None
+
+        def of_seen(outputs: Tensor) -> Tensor:
+            return outputs if seen is None else outputs.index_select(1, seen)  # the head of a stream grows
 
         def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
             label = y if known is None else y.clamp(min=0)  # of classes; a sample without a label has none
-            apart = distances(self._shown(net, x), goal[label])
+            apart = distances(of_seen(self._shown(net, x)), of_seen(goal[label]))
             if self.multi_loss == "A":
                 of_stages = strip_distances(net.at({}).stages(x)[1], message["strips"][y])
                 apart = apart + self.m_c * sum(of_stages) / len(of_stages)
