@@ -16,7 +16,7 @@ from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, m
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
 
-CLIENTS, IMAGES, ROUNDS, EPOCHS, DISTILLATION_EPOCHS, SERVER_EPOCHS = 5, 800, 2, 6, 3, 2
+CLIENTS, IMAGES, ROUNDS, EPOCHS, DISTILLATION_EPOCHS, SERVER_EPOCHS = 5, 600, 2, 6, 3, 2
 COMMUNAL, SKEWED_COMMUNAL = 0.2, 0.1
 CLASSES = {"cifar100": 100, "cifar10": 10}
 CLIENT_SCORE = "client_model/global_test/accuracy/mean"
@@ -92,6 +92,7 @@ def fmrl_member(label: str, task: Mapping[str, Any], method: Mapping[str, Any], 
         "method": dict(method),
         "local": {"epochs": epochs, "batch_size": 32, "lr": 0.03, "momentum": 0.9},
         "weight_by": "uniform",
+        "execution": "vectorised",
         "rounds": ROUNDS,
         "eval_every": ROUNDS,
         "checkpoint_every": ROUNDS,

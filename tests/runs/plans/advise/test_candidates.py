@@ -41,6 +41,15 @@ def test_every_method_plays_once_before_any_plays_twice():
     ]
 
 
+def test_distillation_plays_where_clients_have_a_communal_set():
+    more = c.families(communal=True)
+    assert [line for line in more if line not in c.families()] == [("fld", "fld:epochs=5"), ("fedmd",), ("fedfmrl",)]
+    assert c.families(["fld"]) == [("local",), ("fld", "fld:epochs=5")]
+    for line in more:
+        for spec in line:
+            assert method_from_config(resolve(with_method({}, spec)))
+
+
 def test_named_methods_bring_their_settings_and_local_along():
     assert c.families(["FedProx"]) == [("local",), ("fedprox:mu=0.1", "fedprox:mu=1")]
     assert c.families(["fedavg", "local"]) == [("local",), ("fedavg",)]

@@ -36,6 +36,8 @@ CANDIDATES: tuple[tuple[str, ...], ...] = (
     ("fedyogi",),
 )
 """A line per method: its main setting first, then others. All are tried with the task's learning rate."""
+WITH_COMMUNAL_SET: tuple[tuple[str, ...], ...] = (("fld", "fld:epochs=5"), ("fedmd",), ("fedfmrl",))
+"""More lines, for tasks whose clients have a communal set to compare their models on."""
 RATES = (3.0, 1 / 3)
 """Factors of the task's learning rate with which each main setting is also tried."""
 
@@ -53,11 +55,16 @@ class Candidate:
         return f"{self.spec} lr={self.lr:g}"
 
 
-def families(methods: Sequence[str] | None = None) -> list[tuple[str, ...]]:
-    """The lines of the table whose methods are registered, or those of the given methods, always with ``local``."""
-    table = [line for line in CANDIDATES if _exists(line[0])]
+def families(methods: Sequence[str] | None = None, communal: bool = False) -> list[tuple[str, ...]]:
+    """The lines of the table whose methods are registered, or those of the given methods, always with ``local``.
+
+    Args:
+        methods: Specs of methods; None for all that suit the task.
+        communal: Whether the task has a communal set.
+    """
+    table = [line for line in CANDIDATES + WITH_COMMUNAL_SET if _exists(line[0])]
     if methods is None:
-        return table
+        return [line for line in table if communal or line not in WITH_COMMUNAL_SET]
     chosen: list[tuple[str, ...]] = [line for line in table if line[0] == ANCHOR]
     for text in methods:
         _check_method(text)
