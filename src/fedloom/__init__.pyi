@@ -134,6 +134,12 @@ from fedloom.methods.moon import MOON as MOON
 from fedloom.methods.perfedavg import PerFedAvg as PerFedAvg
 from fedloom.methods.pfedme import PFedMe as PFedMe
 from fedloom.methods.scaffold import SCAFFOLD as SCAFFOLD
+from fedloom.methods.selfsupervised.fedca import FedCA as FedCA
+from fedloom.methods.selfsupervised.fedcon import FedCon as FedCon
+from fedloom.methods.selfsupervised.fedlid import FedLID as FedLID
+from fedloom.methods.selfsupervised.fedsimclr import FedSimCLR as FedSimCLR
+from fedloom.methods.selfsupervised.fedsimsiam import FedSimSiam as FedSimSiam
+from fedloom.methods.selfsupervised.perfcl import PerFCL as PerFCL
 from fedloom.methods.size_threshold import curve_of as curve_of
 from fedloom.metrics.accuracy import Accuracy as Accuracy
 from fedloom.metrics.auc import AUC as AUC
@@ -146,6 +152,7 @@ from fedloom.metrics.rmse import RMSE as RMSE
 from fedloom.prediction.fedpredict import FedPredict as FedPredict
 from fedloom.prediction.finetune import FineTune as FineTune
 from fedloom.prediction.last_local_model import LastLocalModel as LastLocalModel
+from fedloom.prediction.linear_probe import LinearProbe as LinearProbe
 from fedloom.prediction.recalibrate import Recalibrate as Recalibrate
 from fedloom.runs.history import History as History
 from fedloom.runs.plans.advise.advice import Advice as Advice

@@ -45,7 +45,8 @@ def same(one: torch.Tensor, two: torch.Tensor) -> bool:
 
 def check_executions_and_workers_agree(folder: Path, method: Any, task: Task | None = None) -> None:
     """A method trains alike in both executions, and leaves the same bytes with two workers."""
-    settings = {"selection": {"number": 3}, "rounds": 3, "eval_every": 1}
+    number = 3 if task is None else task.federation.clients
+    settings = {"selection": {"number": number}, "rounds": 3, "eval_every": 1}
     whole, loop, spread = (
         final(folder / name, method, task, **how, **settings)
         for name, how in {

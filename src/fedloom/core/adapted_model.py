@@ -77,6 +77,17 @@ def add_modules(task: Task, build: Callable[[], Mapping[str, nn.Module]]) -> Tas
         return replace(task, model=AdaptedModel(task.model, build()))
 
 
+def model_columns(task: Task) -> Tensor:
+    """A mask over a row's columns that is true for the task's own model and false for added modules.
+
+    Args:
+        task: The task as the run has it.
+    """
+    adapted = isinstance(task.model, AdaptedModel)
+    own = [torch.full((s.stop - s.start,), not adapted or s.name.startswith("model.")) for s in task.layout.slots]
+    return torch.cat(own)
+
+
 def model_row(task: Task, row: Tensor) -> Tensor:
     """The numbers of the task's own model in a row, without those of added modules.
 
@@ -84,10 +95,7 @@ def model_row(task: Task, row: Tensor) -> Tensor:
         task: The task as the run has it.
         row: A row of its model.
     """
-    if not isinstance(task.model, AdaptedModel):
-        return row
-    views = task.layout.views(row)
-    return torch.cat([views[f"model.{slot.name}"].reshape(-1) for slot in Layout.of(task.model.model).slots])
+    return row[model_columns(task)] if isinstance(task.model, AdaptedModel) else row
 
 
 def without_added_modules(task: Task) -> Task:

@@ -45,6 +45,12 @@ from fedloom.methods.perfedavg import PerFedAvg
 from fedloom.methods.pfedme import PFedMe
 from fedloom.methods.registry import register
 from fedloom.methods.scaffold import SCAFFOLD
+from fedloom.methods.selfsupervised.fedca import FedCA
+from fedloom.methods.selfsupervised.fedcon import FedCon
+from fedloom.methods.selfsupervised.fedlid import FedLID
+from fedloom.methods.selfsupervised.fedsimclr import FedSimCLR
+from fedloom.methods.selfsupervised.fedsimsiam import FedSimSiam
+from fedloom.methods.selfsupervised.perfcl import PerFCL
 
 register(
     *(Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi),
@@ -59,4 +65,5 @@ register(
     *(FedHARM,),
     *(FedRCIL, FedAvgExemplars),
     *(FedAvgExit, FedProxExit, FedGala, FedGalaP),
+    *(FedSimCLR, FedSimSiam, FedCA, FedCon, PerFCL, FedLID),
 )

@@ -7,10 +7,11 @@ from fedloom.core.prediction_stage import PredictionStage
 from fedloom.prediction.fedpredict import FedPredict
 from fedloom.prediction.finetune import FineTune
 from fedloom.prediction.last_local_model import LastLocalModel
+from fedloom.prediction.linear_probe import LinearProbe
 from fedloom.prediction.recalibrate import Recalibrate
 
 STAGES: dict[str, type[PredictionStage]] = {
-    stage.__name__.lower(): stage for stage in (FedPredict, FineTune, LastLocalModel, Recalibrate)
+    stage.__name__.lower(): stage for stage in (FedPredict, FineTune, LastLocalModel, LinearProbe, Recalibrate)
 }
 STAGE_ALIASES = {"own": "lastlocalmodel"}
 

@@ -28,7 +28,7 @@ def with_projection(name: str, task: Task, width: int) -> Task:
         width: How many numbers a projection has.
     """
     features = _features(name, task, width)
-    return add_modules(task, lambda: {PROJECTION: _head(features, features, width)})
+    return add_modules(task, lambda: {PROJECTION: projection_head(features, width)})
 
 
 def with_predictor(name: str, task: Task, width: int) -> Task:
@@ -47,6 +47,16 @@ def with_predictor(name: str, task: Task, width: int) -> Task:
             PREDICTOR: _head(width, bottleneck, width, norm=True),
         },
     )
+
+
+def projection_head(inputs: int, width: int) -> nn.Sequential:
+    """SimCLR's projection head.
+
+    Args:
+        inputs: How many features the model has.
+        width: How many numbers a projection has.
+    """
+    return _head(inputs, inputs, width)
 
 
 def _features(name: str, task: Task, width: int) -> int:

@@ -1,0 +1,43 @@
+"""FedSimCLR: FedAvg of encoders that clients train without labels, by SimCLR.
+
+A client minimises NT-Xent between two random views of each of its images (``methods/selfsupervised/contrast.py``),
+through the model's body and a projection head; the server takes the weighted mean of both. With one client this is
+SimCLR.
+
+Chen et al., A Simple Framework for Contrastive Learning of Visual Representations, ICML 2020,
+https://arxiv.org/abs/2002.05709. As a federated baseline: Zhang et al., Federated Unsupervised Representation Learning,
+2020, https://arxiv.org/abs/2010.08982.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedloom.core.network import Loss
+from fedloom.methods.selfsupervised.encoder_averaging import EncoderAveraging
+from fedloom.methods.selfsupervised.two_views import check_temperature, simclr_loss
+
+
+@dataclass(frozen=True)
+class FedSimCLR(EncoderAveraging):
+    """FedAvg of bodies and projection heads that clients train without labels, by SimCLR.
+
+    Args:
+        projection: How many numbers the projection head makes of an image.
+        crop: The smallest share of the image that a view shows; 1 does not crop.
+        flip: How often a view is mirrored.
+        jitter: Strength of colour changes; 0 leaves colours as they are.
+        grayscale: How often a view is grey.
+        blur: How often a view is blurred.
+        temperature: The temperature of NT-Xent.
+    """
+
+    temperature: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_temperature(self.temperature)
+
+    @property
+    def local_loss(self) -> Loss:
+        return simclr_loss(self.temperature)

@@ -1,0 +1,57 @@
+"""Several parts of a model are averaged under one name; the rest stays with clients, or as it was.
+
+The base of the methods whose models have more parts than a body and a head. ``methods/partial_sharing.py`` is the same
+for two parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm, State
+from fedloom.core.cohort import Cohort
+from fedloom.core.message import Message, Replies
+from fedloom.core.task import Task
+
+
+@dataclass(frozen=True)
+class SharedColumns(Algorithm):
+    """The columns of a row that ``columns`` names travel and are averaged, as the tensor ``shared``."""
+
+    shared: ClassVar[str] = "encoder"
+    averaged: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    def columns(self, task: Task) -> Tensor:
+        """A mask over a row's columns that is true for what travels: all but the model's head.
+
+        Args:
+            task: The task.
+        """
+        return ~task.layout.columns("head")
+
+    def start(self, task: Task) -> State:
+        return {"row": task.initial_row(), "columns": self.columns(task)}
+
+    def broadcast(self, server: State, ids: list[int]) -> Message:
+        return Message({self.shared: server["row"][server["columns"]]})
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        row = server["row"].clone()
+        row[server["columns"]] = replies.mean(self.shared)
+        return {**server, "row": row}
+
+    def own_rows(self, cohort: Cohort) -> Tensor:
+        """What clients have of the columns that do not travel: the initial model's, unless a method says otherwise.
+
+        Args:
+            cohort: The clients.
+        """
+        return cohort.spread(cohort.task.initial_row())
+
+    def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
+        rows = self.own_rows(cohort).clone()
+        rows[:, self.columns(cohort.task)] = message[self.shared]
+        return rows
