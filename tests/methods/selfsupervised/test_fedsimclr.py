@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 import fedloom as fl
+from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Network
+from fedloom.training.local_trainer import LocalTrainer
 from support.checkpoints import check_executions_and_workers_agree, final
 from support.small_images import ONE_STEP, SEED, adapted, nt_xent_by_hand, project, two_clients, views
 from support.synthetic import distance, small_task
@@ -38,14 +41,10 @@ def test_with_one_client_it_is_simclr_on_all_images(tmp_path):
     task = two_clients(6)
     alone = replace(task, federation=task.federation.as_one_client())
     state = final(tmp_path, METHOD, alone, rounds=2, local={**ONE_STEP, "epochs": 2, "steps": None, "batch_size": 4})
-    from fedloom.core.cohort import Cohort, RunSetting
-    from fedloom.core.local_work import LocalWork
-    from fedloom.training.local_trainer import LocalTrainer
-
     adapted_task = METHOD.adapt_task(alone)
     work, row = LocalWork(epochs=2, batch_size=4, lr=0.1), adapted_task.initial_row()
 
-    def simclr(net: Network, x: Tensor, y: Tensor, given: object) -> tuple[Tensor, Tensor]:
+    def simclr(net: Network, x: Tensor, y: Tensor, _: object) -> tuple[Tensor, Tensor]:
         one, two = (net.apply("projection", net.features(x[:, k])) for k in range(2))
         return nt_xent_by_hand(one, two, 0.7).expand(len(y)), torch.ones(len(y))
 
@@ -72,6 +71,7 @@ def test_what_it_learns_without_labels_is_better_for_a_probe_than_where_it_start
     assert after < before
 
 
+@pytest.mark.slow
 def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
     check_executions_and_workers_agree(tmp_path, METHOD, two_clients(7))
 

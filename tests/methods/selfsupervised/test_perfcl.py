@@ -66,6 +66,7 @@ def test_classifiers_and_personal_heads_stay_with_their_clients(tmp_path):
     assert not torch.equal(*state.client_states.rows["row"][:, own])
 
 
+@pytest.mark.slow
 def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
     check_executions_and_workers_agree(tmp_path, METHOD)
 
@@ -77,5 +78,7 @@ def test_impossible_settings_and_models_are_refused_with_a_sentence():
         fl.PerFCL(projection=0)
     model = nn.Sequential(nn.Linear(20, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 5))
     model.parts = {"head": ["4"], "middle": ["2"]}
-    with pytest.raises(FedloomError, match="perfcl needs a model with a body and a head, but this one has body, middle"):
+    with pytest.raises(
+        FedloomError, match="perfcl needs a model with a body and a head, but this one has body, middle"
+    ):
         fl.run(Task("t", federation([9, 9]), model), "perfcl", rounds=1)

@@ -125,10 +125,7 @@ class FedLID(TwoViews):
         return {**state, "row": row}
 
     def _train_at_server(self, row: Tensor, context: ServerContext) -> Tensor:
-        own = context.task.federation.server
-        if self.share < 1:
-            order = torch.randperm(len(own), generator=generator(context.seed, "fedlid share"))
-            own = own[order[: max(1, round(self.share * len(own)))].sort().values]
+        own = share_of(context.task.federation.server, self.share, context.seed)
         work = replace(
             context.work.for_epochs(self.server_epochs),
             batch_size=self.server_batch,
@@ -145,6 +142,20 @@ class FedLID(TwoViews):
             augment=self.augmentation.two_views,
             purpose="fedlid",
         )
+
+
+def share_of(positions: Tensor, share: float, seed: int) -> Tensor:
+    """Some of the positions, sorted: the same ones in every round, and among those of any larger share.
+
+    Args:
+        positions: Positions of samples.
+        share: The share of them.
+        seed: The seed of the run.
+    """
+    if share == 1:
+        return positions
+    order = torch.randperm(len(positions), generator=generator(seed, "fedlid share"))
+    return positions[order[: max(1, round(share * len(positions)))].sort().values]
 
 
 def _classify(labels: Tensor) -> Loss:
