@@ -24,9 +24,13 @@ SETTINGS = {
 }
 """Thresholds for clients as small as these, and no comparison of stages, which these models have not."""
 BY_CLASS = {"fedproto", "fedfmrl", "fedharm", "fdfaug", "dsfl", "feddf"}
-REFUSED = {"classes": GRAPHS, "number": GRAPHS | BY_CLASS, "labels": GRAPHS | BY_CLASS}
-REFUSED |= {"tokens": REFUSED["labels"] | {"moon"}}
+IMAGES = {name for name, method in METHODS.items() if method.on_images}
+"""Methods on images, which these samples are not."""
+ALWAYS = GRAPHS | IMAGES
+REFUSED = {"classes": ALWAYS, "number": ALWAYS | BY_CLASS, "labels": ALWAYS | BY_CLASS}
+REFUSED |= {"tokens": REFUSED["labels"] | {"moon", "perfcl"}}
 STAGES = {"fedpredict": set(KINDS), "finetune": set(KINDS), "lastlocalmodel": set(KINDS), "recalibrate": {"classes"}}
+STAGES |= {"linearprobe": {"classes"}}
 """Stages, and the kinds of targets that they are for."""
 SELECTORS = {"random": set(KINDS), "powerofchoice": set(KINDS), "oort": set(KINDS), "rawcs": {"classes", "tokens"}}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from fedloom.conformance.overlapping_task import overlapping_task
@@ -17,6 +19,10 @@ SETTINGS = {
     "fedseqinter": "min_samples=30,max_clients=3,pretrain_epochs=1",
     "cfl": "warmup=0",
     "fedharm": "k=2",
+    **dict.fromkeys(("fedsimclr", "fedsimsiam", "perfcl"), "projection=4"),
+    "fedca": "projection=4,dictionary=3,base_epochs=1",
+    "fedcon": "projection=4",
+    "fedlid": "projection=4,server_epochs=1",
 }
 SELECTION = {"random": {"number": 2}, "powerofchoice": {"number": 2}}
 
@@ -30,13 +36,11 @@ def task_for(method: str) -> tuple[Task, dict[str, object]]:
     """The task on which a method is tried, and the local work there."""
     if METHODS[method].on_graphs:
         return GRAPHS, {"batch_size": 0, "lr": 0.05}
-    return TASK, {"batch_size": 8, "lr": 0.05}
+    return IMAGES if METHODS[method].on_images else TASK, {"batch_size": 8, "lr": 0.05}
 
 
 def six_clients() -> Task:
     """Six clients of two sizes with a validation part and a communal set."""
-    from dataclasses import replace
-
     made = federation([36, 18, 30, 18, 24, 24], shape=(6,), classes=3)
     valid = Ragged.of([part[:4] for part in (made.train[k] for k in range(6))])
     train = Ragged.of([made.train[k][4:] for k in range(6)])
@@ -45,5 +49,13 @@ def six_clients() -> Task:
     return Task("t", replace(made, train=train, valid=valid, communal=torch.arange(0, 150, 10)), model)
 
 
+def as_images(task: Task) -> Task:
+    """The same task with its six features as the pixels of small images, and images of the server."""
+    made = task.federation
+    columns = {**made.columns, "x": made.columns["x"].view(-1, 1, 2, 3)}
+    return replace(task, federation=replace(made, columns=columns, server=torch.arange(5, 150, 10), server_classes=3))
+
+
 TASK = six_clients()
+IMAGES = as_images(TASK)
 GRAPHS = overlapping_task()

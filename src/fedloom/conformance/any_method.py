@@ -6,7 +6,9 @@ They need no closed form. No result of a method that fails one of them can be tr
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -38,7 +40,17 @@ def labelled_task() -> Task:
     train, valid, test = (Ragged.of([part[i::4] if i else part[3:] for part in lists]) for i in (0, 1, 2))
     columns = {"x": torch.from_numpy(inputs).float(), "y": torch.from_numpy(labels)}
     everything = torch.arange(total)
-    federation = Federation(columns, train, test, valid, CLASSES, global_test=everything, communal=everything[::2])
+    federation = Federation(
+        columns,
+        train,
+        test,
+        valid,
+        CLASSES,
+        global_test=everything,
+        communal=everything[::2],
+        server=everything[::3],
+        server_classes=CLASSES,
+    )
     with torch.random.fork_rng():
         torch.manual_seed(4)
         model = nn.Sequential(nn.Linear(FEATURES, 5), nn.ReLU(), nn.Linear(5, CLASSES))
@@ -46,9 +58,19 @@ def labelled_task() -> Task:
     return Task("labelled", federation, model)
 
 
+def image_task() -> Task:
+    """The same problem with its features as the pixels of small images."""
+    made = labelled_task()
+    columns = {**made.federation.columns, "x": made.federation.columns["x"].view(-1, 1, 2, 3)}
+    federation = replace(cast(Federation, made.federation), columns=columns)
+    return replace(made, federation=federation, model=nn.Sequential(nn.Flatten(), *made.model.children()))
+
+
 def task_for(method: Algorithm) -> tuple[Task, dict[str, object]]:
     """A small problem that suits the method, and local work that suits the problem."""
-    return (overlapping_task(), WHOLE) if method.on_graphs else (labelled_task(), WORK)
+    if method.on_graphs:
+        return overlapping_task(), WHOLE
+    return image_task() if method.on_images else labelled_task(), WORK
 
 
 def between_executions(method: Algorithm) -> float:

@@ -54,6 +54,8 @@ class Algorithm:
     """Whether clients train a model between a message and their reply (in FedSGD they do not)."""
     on_graphs: ClassVar[bool] = False
     """Whether the method needs clients that hold graphs."""
+    on_images: ClassVar[bool] = False
+    """Whether the method needs samples that are images."""
     depends_on_rounds: ClassVar[bool] = False
     """Whether a round depends on how many rounds the run has in all; a run of such a method cannot be prolonged."""
     aggregates: ClassVar[bool] = True

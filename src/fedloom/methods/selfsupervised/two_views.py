@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ class TwoViews(SharedColumns):
         grayscale: How often a view is grey.
         blur: How often a view is blurred.
     """
+
+    on_images: ClassVar[bool] = True
 
     projection: int = 128
     crop: float = 0.2
