@@ -64,9 +64,12 @@ def test_words_without_a_list_cannot_be_numbered_by_a_site() -> None:
     assert own_data_error(config, characters) is None
 
 
+EVERYTHING = {"valid_share": 0.1, "communal_per_class": 1, "server_set": {"share": 0.1}}
+
+
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_either_takes_sites_own_data_or_says_why_not(method: str) -> None:
-    run = resolve({**TINY, "task": {**DIGITS, "valid_share": 0.1, "communal_per_class": 1}, "method": {"name": method}})
+    run = resolve({**TINY, "task": {**DIGITS, **EVERYTHING}, "method": {"name": method}})
     if method in REFUSED:
         with pytest.raises(FedloomError, match=REFUSED[method]):
             Blueprint.of(run, NAMES)

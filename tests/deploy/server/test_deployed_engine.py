@@ -121,6 +121,9 @@ SEAMS: dict[str, Any] = {
 QUICK = ("fedavg", "scaffold", "fedrep", "ifca", "fedseq")
 PARTLY = {"fedu": ("channel", "adversary"), "fedproto": ("aggregation",)}
 """The parts that a method does not refuse (docs/composition.md); all others take all three."""
+SERVER_SET = {"server_set": {"share": 0.1}}
+MORE_DATA = {"fedca": {"communal": 0.1}, "fedcon": SERVER_SET, "fedlid": SERVER_SET}
+"""What some methods need beside clients' samples."""
 
 
 @pytest.mark.parametrize(
@@ -137,6 +140,8 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(meth
         save_graph(clubs(), tmp_path / "clubs.npz")
         task = {"name": "own-graph", "path": str(tmp_path / "clubs.npz"), "clients": 3, "model_options": {"hidden": 4}}
         seams |= {"task": task, "local": {"epochs": 1, "batch_size": 0, "lr": 0.1}}
+    if method in MORE_DATA:
+        seams["task"] = {**TINY["task"], **MORE_DATA[method]}
     made = Plan.of(spec_of(method), **seams)
     local = Local(made, tmp_path, max_norm=1e6, max_share=1.0)  # one of the graphs has more than half of the nodes
     history, expected = local.play(), simulate(made)
