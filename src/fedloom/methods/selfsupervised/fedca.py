@@ -2,7 +2,7 @@
 
 Two terms change what clients minimise. The dictionary holds representations of some images of the clients of the last
 round; they are more negatives of NT-Xent. The base model is trained by SimCLR on the communal set before the first
-round; ``alignment * |z / |z| - b / |b||^2`` keeps projections z near the base model's projections b of the same view.
+round; ``+ alignment * |z / |z| - b / |b||^2`` keeps projections z near the base model's projections b of the same view.
 With both off this is FedSimCLR.
 
 Zhang et al., Federated Unsupervised Representation Learning, 2020, https://arxiv.org/abs/2010.08982. Here a client

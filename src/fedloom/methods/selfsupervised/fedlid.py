@@ -1,13 +1,13 @@
 """FedLID: clients train with labels, and after each mean the server trains the body without labels, by SimCLR.
 
-A round is FedAvg's; then the server replaces the classifier by a projection head of its own, minimises NT-Xent on
-its unlabelled set, and sends the new body with the averaged classifier. The projection head stays at the server and
-goes on in the next round. ``server_loss = "supervised"`` is the baseline that the study compares with: the server has a
-classifier of its own in the projection head's place and trains by the labels of its set, of which it uses ``share``.
-With ``server_epochs = 0`` this is FedAvg.
+A round is FedAvg's, ``w <- sum_k p_k w_k``; then the server replaces the classifier by a projection head of its own,
+minimises NT-Xent on its unlabelled set, and sends the new body with the averaged classifier. The projection head stays
+at the server and goes on in the next round. ``server_loss = "supervised"`` is the baseline that the study compares
+with: the server has a classifier of its own in the projection head's place and trains by the labels of its set, of
+which it uses ``share``. With ``server_epochs = 0`` this is FedAvg.
 
-Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024), chapter 8. The thesis does not say what
-becomes of the two heads: averaging body and classifier and keeping the classifier aside while the server trains is
+Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (a thesis, 2024; no public link known), chapter 8. It does not
+say what becomes of the two heads: averaging body and classifier and keeping the classifier aside while the server trains is
 ours. Its equation 8.2 lacks the minus of NT-Xent. It trains 60 epochs at the server and projects to 126 numbers.
 """
 

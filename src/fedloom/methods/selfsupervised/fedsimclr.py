@@ -1,8 +1,8 @@
 """FedSimCLR: FedAvg of encoders that clients train without labels, by SimCLR.
 
-A client minimises NT-Xent between two random views of each of its images (``methods/selfsupervised/contrast.py``),
-through the model's body and a projection head; the server takes the weighted mean of both. With one client this is
-SimCLR.
+A client minimises NT-Xent between two random views of each of its images, the mean over views i with the other view j
+of ``-log(exp(s_ij / t) / sum_{k != i} exp(s_ik / t))``, where s are cosines of projections. The server takes the
+weighted mean of the model's body and its projection head: ``w <- sum_k p_k w_k``. With one client this is SimCLR.
 
 Chen et al., A Simple Framework for Contrastive Learning of Visual Representations, ICML 2020,
 https://arxiv.org/abs/2002.05709. As a federated baseline: Zhang et al., Federated Unsupervised Representation Learning,

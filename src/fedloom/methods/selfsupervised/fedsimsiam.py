@@ -2,7 +2,7 @@
 
 As FedSimCLR, with a predictor behind the projection head and the loss
 ``-(cos(p_1, sg(z_2)) + cos(p_2, sg(z_1))) / 2`` of two views' projections z and predictions p, where sg stops the
-gradient. It compares no image with another one, so that small batches are enough.
+gradient; ``w <- sum_k p_k w_k``. It compares no image with another one, so that small batches are enough.
 
 Chen and He, Exploring Simple Siamese Representation Learning, CVPR 2021, https://arxiv.org/abs/2011.10566. The paper's
 heads normalise by statistics of the batch; here a layer normalises each sample alone, as models of clients that differ

@@ -2,13 +2,13 @@
 
 A model is a shared part (the body and a projection head, averaged) and a personalised part (the classifier and a second
 projection head, which stay with the client). Of each sample, u is the shared projection and v the personal one; u_w
-is the shared projection under the received model, v_l the personal one under the client's last model. To the loss
-is added: ``mu * c(u; u_w, v)`` pulls the shared part to the received model and away from the personal one, and
-``mu * c(v; v_l, u_w)`` pushes the personal part away from the received model, where c is MOON's contrast
-(``methods/selfsupervised/contrast.py``). With mu = 0 this is FedPer.
+is the shared projection under the received model, v_l the personal one under the client's last model. The loss is
+``CE + mu * c(u; u_w, v) + mu * c(v; v_l, u_w)``, where c is MOON's contrast (``methods/selfsupervised/contrast.py``).
+The second term pulls the shared part to the received model and away from the personal one, and the third pushes the
+personal part away from the received model. With mu = 0 this is FedPer.
 
-Zhang et al., Personalized Federated Contrastive Learning, IEEE Big Data 2022. It is implemented as the thesis of
-FedHARM describes it in a sentence; two heads behind one body, instead of two encoders, are ours, so that a client's
+Zhang et al., Personalized Federated Contrastive Learning, IEEE Big Data 2022 (no public link known). It is
+implemented as the thesis of FedHARM describes it in a sentence; two heads behind one body, instead of two encoders, are ours, so that a client's
 saved model is the task's.
 """
 
