@@ -6,9 +6,10 @@ at the server and goes on in the next round. ``server_loss = "supervised"`` is t
 with: the server has a classifier of its own in the projection head's place and trains by the labels of its set, of
 which it uses ``share``. With ``server_epochs = 0`` this is FedAvg.
 
-Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (a thesis, 2024; no public link known), chapter 8. It does not
-say what becomes of the two heads: averaging body and classifier and keeping the classifier aside while the server trains is
-ours. Its equation 8.2 lacks the minus of NT-Xent. It trains 60 epochs at the server and projects to 126 numbers.
+Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (a thesis, 2024; no public link known), chapter 8. It
+does not say what becomes of the two heads: averaging body and classifier and keeping the classifier aside while the
+server trains is ours. Its equation 8.2 lacks the minus of NT-Xent. It trains 60 epochs at the server and projects to
+126 numbers.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ The second term pulls the shared part to the received model and away from the pe
 personal part away from the received model. With mu = 0 this is FedPer.
 
 Zhang et al., Personalized Federated Contrastive Learning, IEEE Big Data 2022 (no public link known). It is
-implemented as the thesis of FedHARM describes it in a sentence; two heads behind one body, instead of two encoders, are ours, so that a client's
-saved model is the task's.
+implemented as the thesis of FedHARM describes it in a sentence; two heads behind one body, instead of two encoders,
+are ours, so that a client's saved model is the task's.
 """
 
 from __future__ import annotations
