@@ -57,6 +57,7 @@ bench: setup
 	$(BIN)/python bench/state.py
 	$(BIN)/python bench/graphs.py
 	$(BIN)/python bench/trust.py
+	$(BIN)/python bench/models.py
 	$(BIN)/python bench/deploy.py
 
 # The benchmarks with a bar, in small: fails where a ratio is below 0.6 of its bar.

@@ -62,6 +62,13 @@ SEAMS: dict[str, Any] = {
     "channel": [{"name": "topk", "fraction": 0.2}],
     "adversary": {"name": "signflipping", "clients": [1]},
 }
+THREE_MODELS: dict[str, Any] = {
+    "task": {
+        **{"name": "digits", "clients": 3, "seed": 1, "communal": 0.2},
+        "models": {"mlp:hidden=[16]": [0], "mlp:hidden=[32,16]": [1], "cnn-small": [2]},
+    },
+    "channel": [{"name": "qsgd", "bits": 8}],
+}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +80,7 @@ SEAMS: dict[str, Any] = {
         pytest.param("scaffold", SEAMS, id="scaffold-channel-aggregator-adversary"),
         pytest.param("scaffold", {"channel": [{"name": "securesum"}]}, id="scaffold-secure-sums"),
         pytest.param("fedavg", {"channel": [{"name": "ckks"}]}, id="fedavg-homomorphic-sums"),
+        pytest.param("fld", THREE_MODELS, id="fld-three-architectures-quantised-outputs"),
     ],
 )
 def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, method: str, more: dict[str, Any]) -> None:

@@ -107,23 +107,26 @@ class Evaluator:
     @torch.no_grad()
     def collect(self, rows: Tensor, positions: Tensor, function: Collect) -> dict[str, Tensor]:
         """What a function finds of every row's network on the same samples, by name: B×n×..."""
-        together = self.execution != "loop"
-        size = EVALUATION_CHUNK if together else EVALUATION_BATCH
+        stacks = None if self.execution == "loop" else self.layout.stacks(rows)
         chunks: list[dict[str, Tensor]] = []
-        for places in torch.split(torch.arange(len(positions)), size):
+        for places in torch.split(torch.arange(len(positions)), EVALUATION_BATCH):
             x = self.task.inputs(positions[places])
-            find = self._found_together if together else self._found_in_turn
-            chunks.append(find(rows, x, places, function))
+            if stacks is None:
+                chunks.append(self._found_in_turn(rows, x, places, function))
+            else:
+                chunks.append(self._found_together(stacks, x, places, function))
         return {name: torch.cat([chunk[name] for chunk in chunks], dim=1) for name in chunks[0]}
 
-    def _found_together(self, rows: Tensor, x: Inputs, places: Tensor, function: Collect) -> dict[str, Tensor]:
+    def _found_together(
+        self, stacks: dict[str, Tensor], x: Inputs, places: Tensor, function: Collect
+    ) -> dict[str, Tensor]:
         mask = torch.ones(len(places))
 
         def one(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             return dict(function(FunctionalNetwork(self.model, tensors, mask), x, places))
 
         self.model.eval()
-        found: dict[str, Tensor] = torch.func.vmap(one, randomness="error")(self.layout.stacks(rows))
+        found: dict[str, Tensor] = torch.func.vmap(one, randomness="error")(stacks)
         return found
 
     def _found_in_turn(self, rows: Tensor, x: Inputs, places: Tensor, function: Collect) -> dict[str, Tensor]:
