@@ -73,6 +73,7 @@ def test_centralised_training_trains_each_architecture_on_all_data():
     assert together.total("steps") == 3 * first.total("steps")
 
 
+@pytest.mark.slow
 def test_the_same_bytes_with_workers_and_after_a_stop(tmp_path):
     settings = {"rounds": 3, "seed": 3, "local": WORK}
     fl.run(mixed(), "local", out=tmp_path / "one", **settings)

@@ -75,11 +75,16 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("execution", ["loop", "vectorised"])
 @pytest.mark.parametrize(
-    "method", ["fedavg", "local", fl.FedProx(mu=0.1, adaptive=True), "fedyogi", fl.FedSGD(theta=0.01)],
-    ids=["fedavg", "local", "adaptive fedprox", "fedyogi", "selective fedsgd"],
-)  # fmt: skip
+    ("method", "execution"),
+    [
+        ("fedavg", "loop"),
+        ("local", "vectorised"),
+        pytest.param(fl.FedProx(mu=0.1, adaptive=True), "loop", id="adaptive fedprox-loop"),
+        ("fedyogi", "vectorised"),
+        pytest.param(fl.FedSGD(theta=0.01), "vectorised", id="selective fedsgd-vectorised"),
+    ],
+)
 def test_the_number_of_workers_changes_no_byte(tmp_path, monkeypatch, method, execution):
     small = Execution(execution, "", 2)  # work for everybody
     monkeypatch.setattr(prepare_module, "decide", lambda *_, **__: small)

@@ -89,9 +89,7 @@ def descendants(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("method", "execution"), [("fedavg", "vectorised"), ("scaffold", "loop"), ("fedrep", "vectorised")]
-)
+@pytest.mark.parametrize(("method", "execution"), [("scaffold", "loop"), ("fedrep", "vectorised")])
 def test_two_ray_workers_leave_the_bytes_of_one_process(tmp_path, monkeypatch, cluster, method, execution):
     use_cohorts_of_two(monkeypatch)
     settings = {"execution": execution, "selection": {"fraction": 0.7}}
@@ -99,6 +97,14 @@ def test_two_ray_workers_leave_the_bytes_of_one_process(tmp_path, monkeypatch, c
     there = run(tmp_path / "ray", method, engine="ray", ray_address=cluster, workers=2, **settings)
     assert there == alone
     assert {"metrics.jsonl", "clients.json"} < set(alone)
+
+
+@pytest.mark.slow
+def test_clients_with_different_models_leave_the_same_bytes_on_ray(tmp_path, cluster):
+    models = {"mlp:hidden=[16]": [0, 2], "mlp:hidden=[8,8]": [1], "logistic": [3]}
+    task = fl.task("digits", clients=4, communal=0.2, models=models)
+    alone = run(tmp_path / "inline", "fld", task, engine="inline", channel=["qsgd"])
+    assert run(tmp_path / "ray", "fld", task, engine="ray", ray_address=cluster, workers=2, channel=["qsgd"]) == alone
 
 
 @pytest.mark.slow

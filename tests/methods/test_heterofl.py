@@ -93,5 +93,6 @@ def test_models_that_are_no_widths_of_one_network_are_refused():
         play(wider)
 
 
+@pytest.mark.slow
 def test_the_same_bytes_with_workers(tmp_path):
     assert torch.equal(play(mixed()).row, play(mixed(), workers=2, out=tmp_path / "run").row)

@@ -32,7 +32,7 @@ def corner_columns(wide: Layout, narrow: Layout, names: Sequence[str] = ("the wi
             there = "has none of that name" if whole is None else f"has shape {whole.shape}"
             raise FedloomError(
                 f"{names[1]} is not {names[0]} made narrower: its tensor {slot.name} has shape {slot.shape}, and the "
-                f"wide model {there}: use one kind of model with smaller widths."
+                f"wide model {there}: use one kind of model in several widths, and name the widest first."
             )
         columns = torch.arange(whole.start, whole.stop).view(whole.shape)
         found.append(columns[tuple(slice(0, size) for size in slot.shape)].reshape(-1))
