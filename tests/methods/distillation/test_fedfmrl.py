@@ -149,6 +149,15 @@ def test_only_outputs_and_strips_travel_and_their_bytes_are_counted():
     assert record["bytes_up"] == record["bytes_down"] == 3 * 12 * 4 * 5
 
 
+def test_clients_may_have_different_models_and_send_outputs_in_half_precision():
+    models = {"mlp": [0, 1], "logistic": [2, 3]}
+    task = fl.task("digits", clients=4, communal=0.05, model="mlp", models=models)
+    run = {"rounds": 1, "eval_every": 0, "channel": ["halfprecision"]}
+    record = fl.run(task, FedFMRL(**CHEAP), **run).records[-1]
+    numbers = 4 * 10 * len(task.federation.communal)
+    assert (record["bytes_up"], record["bytes_down"]) == (2 * numbers, 4 * numbers)
+
+
 def test_the_servers_model_is_scored_as_the_global_model():
     task = communal_task("mlp")
     history = fl.run(task, FedFMRL(multi_loss="none", **CHEAP), rounds=1, out=None)
