@@ -26,9 +26,15 @@ class Centralised(FedAvg):
     """All clients' training data in one place, trained by one client."""
 
     communicates: ClassVar[bool] = False
+    averaged: ClassVar[tuple[str, ...]] = ("row",)
+    sends_only_trained: ClassVar[bool] = True
 
     @property
     def mixes_models(self) -> bool:
+        return True
+
+    @property
+    def predicts_with_received(self) -> bool:
         return True
 
     def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
