@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from fedloom.reproduce import codec_studies, fedfmrl_studies, flow_studies, gala_studies, privacy_study, robust_studies
+from fedloom.reproduce import (
+    codec_studies,
+    fedfmrl_studies,
+    fedlid_studies,
+    flow_studies,
+    gala_studies,
+    privacy_study,
+    robust_studies,
+)
 from fedloom.reproduce.study import Study
 
-_GROUPS = (flow_studies, gala_studies, robust_studies, privacy_study, codec_studies, fedfmrl_studies)
+_GROUPS = (flow_studies, gala_studies, robust_studies, privacy_study, codec_studies, fedfmrl_studies, fedlid_studies)
 STUDIES: dict[str, Study] = {study.name: study for group in _GROUPS for study in group.STUDIES}
