@@ -63,7 +63,7 @@ class Optimizer:
         work, values = self.work, [v.detach() for v in self.values]
         count = self.state[-1][0]
         count += 1
-        alone = work.optimizer == "adam" and len(count) == 1
+        alone = work.optimizer == "adam" and len(count) == 1 and not torch.compiler.is_compiling()
         if work.clip is not None or work.nesterov or (work.weight_decay and not alone):
             gradients = [g.clone() for g in gradients]  # autograd may give two parameters one and the same tensor
         if work.clip is not None:

@@ -119,7 +119,12 @@ SEAMS: dict[str, Any] = {
 
 
 QUICK = ("fedavg", "scaffold", "fedrep", "ifca", "fedseq")
-PARTLY = {"fedu": ("channel", "adversary"), "fedproto": ("aggregation",)}
+PARTLY = {
+    "fedu": ("channel", "adversary"),
+    "heterofl": ("channel", "adversary"),
+    **dict.fromkeys(("fedproto", "fld", "fedmd", "dsfl", "fedharm", "fedrcil"), ("aggregation",)),
+    **dict.fromkeys(("fdfaug", "fedfmrl"), ()),
+}
 """The parts that a method does not refuse (docs/composition.md); all others take all three."""
 SERVER_SET = {"server_set": {"share": 0.1}}
 MORE_DATA = {"fedca": {"communal": 0.1}, "fedcon": SERVER_SET, "fedlid": SERVER_SET}
@@ -136,13 +141,14 @@ MORE_DATA = {"fedca": {"communal": 0.1}, "fedcon": SERVER_SET, "fedlid": SERVER_
 )
 def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(method, tmp_path):
     seams = {part: SEAMS[part] for part in PARTLY.get(method, SEAMS)}
+    seams["task"] = {**TINY["task"], "communal_per_class": 1}
     if METHODS[method].on_graphs:
         save_graph(clubs(), tmp_path / "clubs.npz")
         task = {"name": "own-graph", "path": str(tmp_path / "clubs.npz"), "clients": 3, "model_options": {"hidden": 4}}
         seams |= {"task": task, "local": {"epochs": 1, "batch_size": 0, "lr": 0.1}}
     if method in MORE_DATA:
         seams["task"] = {**TINY["task"], **MORE_DATA[method]}
-    made = Plan.of(spec_of(method), **seams)
+    made = Plan.of("fedharm:a=1" if method == "fedharm" else spec_of(method), **seams)  # its model has no stages
     local = Local(made, tmp_path, max_norm=1e6, max_share=1.0)  # one of the graphs has more than half of the nodes
     history, expected = local.play(), simulate(made)
     assert exclusions(history) == []
