@@ -6,6 +6,7 @@ from fedloom.reproduce import (
     codec_studies,
     fedfmrl_studies,
     fedlid_studies,
+    fedrcil_studies,
     flow_studies,
     gala_studies,
     privacy_study,
@@ -13,5 +14,8 @@ from fedloom.reproduce import (
 )
 from fedloom.reproduce.study import Study
 
-_GROUPS = (flow_studies, gala_studies, robust_studies, privacy_study, codec_studies, fedfmrl_studies, fedlid_studies)
+_GROUPS = (
+    *(flow_studies, gala_studies, robust_studies, privacy_study, codec_studies, fedfmrl_studies, fedlid_studies),
+    fedrcil_studies,
+)
 STUDIES: dict[str, Study] = {study.name: study for group in _GROUPS for study in group.STUDIES}

@@ -1,0 +1,242 @@
+"""The studies of FedRCIL beside its document: multi-losses without tasks, and what is kept and forgotten in a stream.
+
+The document's baselines are not incremental: its FedAvg and FLD see all classes at once. Here fine-tuning, FedAvg with
+exemplars and joint training run on the same stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedloom.reproduce.fedrcil_study_runs import (
+    DISTILLATION_EPOCHS,
+    EXEMPLARS,
+    FEW_IMAGES,
+    IMAGES,
+    METHOD,
+    TASKS,
+    StreamResults,
+    above,
+    accuracies_of,
+    bytes_per_round,
+    forgets_less,
+    forgetting_of,
+    plain_results,
+    points_text,
+    setting_sentence,
+    stream_member,
+    stream_results,
+    stream_task,
+)
+from fedloom.reproduce.study import Study, StudyFinding, StudyOutcome, StudyRequest, StudyTable
+from fedloom.runs.plans.plan import Member
+
+FINE_TUNING, REHEARSAL, JOINT = "fine-tuning (FedAvg)", "FedAvg with exemplars", "joint training"
+STREAM: Mapping[str, tuple[dict[str, Any], str]] = {
+    "m_u 0": ({"m_u": 0.0}, "10.96"),
+    "m_u 0.5, b 4": ({}, "26.79"),
+    "m_u 1, b 4": ({"m_u": 1.0}, "25.42"),
+    "m_u 0.5, b 1": ({"buffer": 1}, "15.76"),
+    "m_u 0, labels": ({"m_u": 0.0, "exemplar_epochs": 1}, "–"),
+    "m_u 0.5, b 4, labels": ({"exemplar_epochs": 1}, "–"),
+}
+"""The runs of FedRCIL on the stream, with the document's accuracy; ``labels``: the authors' code's extra pass."""
+MULTI_LOSS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "isolated": ({"name": "local"}, "23.29"),
+    "FedAvg": ({"name": "fedavg"}, "34.17"),
+    "FLD, class means": ({"name": "fld", "common": False}, "20.61"),
+    "FLD, penultimate": ({"name": "fld", "layer": "penultimate"}, "19.71"),
+    "FLD": ({"name": "fld"}, "28.41"),
+    "m_A": ({"name": "fld", "multi_loss": "A"}, "32.03"),
+    "m_B": ({"name": "fld", "multi_loss": "B"}, "38.06"),
+    "m_C": ({"name": "fld", "multi_loss": "C"}, "37.82"),
+}
+SKEWS = {0.25: ("16.45", "18.48", "10.22"), 1.0: ("22.10", "28.79", "16.62")}
+"""The document's accuracy of FLD, FLD with its multi-loss, and FedRCIL, by beta."""
+SKEW_METHODS: Mapping[str, dict[str, Any]] = {
+    "FLD": {"name": "fld", "epochs": DISTILLATION_EPOCHS},
+    "m_B": {"name": "fld", "multi_loss": "B", "epochs": DISTILLATION_EPOCHS},
+    "FedRCIL": dict(METHOD),
+}
+
+
+def stream_members(_: StudyRequest) -> list[Member]:
+    """The runs of ``fedrcil-stream``."""
+    task = stream_task()
+    baselines = [
+        stream_member(FINE_TUNING, task, {"name": "fedavg"}),
+        stream_member(REHEARSAL, task, {"name": "fedavgexemplars", "exemplars": EXEMPLARS}),
+        stream_member(JOINT, stream_task(joint=True), {"name": "centralised"}),
+    ]
+    return baselines + [stream_member(label, task, {**METHOD, **one}) for label, (one, _) in STREAM.items()]
+
+
+def multi_loss_members(_: StudyRequest) -> list[Member]:
+    """The runs of ``fedrcil-multiloss``: all classes from the beginning."""
+    task, distils = stream_task(stream=False), {"epochs": DISTILLATION_EPOCHS}
+    return [
+        stream_member(label, task, one | (distils if one["name"] == "fld" else {}))
+        for label, (one, _) in MULTI_LOSS.items()
+    ]
+
+
+def skew_members(_: StudyRequest) -> list[Member]:
+    """The runs of ``fedrcil-beta``."""
+    return [
+        stream_member(f"beta {beta:g}, {label}", stream_task(beta, stream=label == "FedRCIL"), method)
+        for beta in SKEWS
+        for label, method in SKEW_METHODS.items()
+    ]
+
+
+def stream_table(results: StreamResults) -> StudyTable:
+    """Accuracy after each task, forgetting and bytes: a row per run, with the document's final accuracy.
+
+    Args:
+        results: What the runs measured.
+    """
+    said = {label: reported for label, (_, reported) in STREAM.items()}
+    rows = []
+    for label, some in results.items():
+        after = [points_text([one.tasks[number] for one in some]) for number in range(TASKS)]
+        rows.append((label, *after, points_text(forgetting_of(some)), bytes_per_round(some), said.get(label, "–")))
+    tasks = tuple(f"task {number}" for number in range(1, TASKS + 1))
+    columns = ("run", *tasks, "forgetting", "bytes per round", "document (task 5)")
+    return StudyTable("Accuracy on all classes so far after each task (%)", columns, tuple(rows))
+
+
+def stream_findings(results: StreamResults) -> list[StudyFinding]:
+    """What the document says of contrast and buffer (T8), and how the baselines that it lacks compare.
+
+    Args:
+        results: What the runs measured.
+    """
+    none, usual, one, more = "m_u 0", "m_u 0.5, b 4", "m_u 0.5, b 1", "m_u 1, b 4"
+    return [
+        forgets_less(results, "T8: m_u = 0.5 forgets less than m_u = 0.", usual, none),
+        above(results, "m_u = 0.5 is above m_u = 0.", usual, none),
+        above(results, "m_u = 0.5 is above m_u = 1.", usual, more),
+        above(results, "T8: a buffer of 4 is above a buffer of 1.", usual, one),
+        above(results, "Control: FedRCIL is above fine-tuning.", usual, FINE_TUNING),
+        above(results, "Control: FedRCIL is above FedAvg with exemplars.", usual, REHEARSAL),
+        above(
+            results,
+            "Control: with exemplars' labels, m_u = 0.5 is above m_u = 0.",
+            f"{usual}, labels",
+            f"{none}, labels",
+        ),
+        above(results, "Control: with exemplars' labels, FedRCIL is above FedAvg.", f"{usual}, labels", REHEARSAL),
+        above(results, "Joint training is above FedRCIL.", JOINT, usual),
+    ]
+
+
+def multi_loss_table(results: StreamResults) -> StudyTable:
+    """Accuracy and bytes of each method, with the document's accuracy.
+
+    Args:
+        results: What the runs measured.
+    """
+    rows = [
+        (label, points_text(accuracies_of(some)), bytes_per_round(some), MULTI_LOSS[label][1])
+        for label, some in results.items()
+    ]
+    return StudyTable("Accuracy of clients' models (%)", ("method", "ours", "bytes per round", "document"), tuple(rows))
+
+
+def multi_loss_findings(results: StreamResults) -> list[StudyFinding]:
+    """What the document says of multi-losses (T6), and whether distillation sends less than FedAvg.
+
+    Args:
+        results: What the runs measured.
+    """
+    found = [
+        above(results, "T6: m_B is above plain FLD.", "m_B", "FLD"),
+        above(results, "T6: plain FLD is above isolated clients.", "FLD", "isolated"),
+        above(results, "m_B is above m_C.", "m_B", "m_C"),
+        above(results, "m_C is above m_A.", "m_C", "m_A"),
+        above(results, "m_A is above plain FLD.", "m_A", "FLD"),
+        above(results, "m_B is above FedAvg.", "m_B", "FedAvg"),
+        above(results, "FLD on outputs is above FLD on the penultimate layer.", "FLD", "FLD, penultimate"),
+        above(results, "FLD with a common set is above FLD with class means.", "FLD", "FLD, class means"),
+    ]
+    for label in ("FLD", "m_B"):
+        ours, theirs = results[label][0].bytes, results["FedAvg"][0].bytes
+        text = f"{bytes_per_round(results[label])} and {bytes_per_round(results['FedAvg'])} per client and round."
+        found.append(StudyFinding(f"{label} sends fewer bytes per round than FedAvg.", text, ours < theirs))
+    return found
+
+
+def skew_table(results: StreamResults) -> StudyTable:
+    """A row per method: our accuracy and the document's for each beta.
+
+    Args:
+        results: What the runs measured.
+    """
+    rows = []
+    for number, label in enumerate(SKEW_METHODS):
+        ours = [points_text(accuracies_of(results[f"beta {beta:g}, {label}"])) for beta in SKEWS]
+        rows.append((label, *ours, *(said[number] for said in SKEWS.values())))
+    betas = [f"beta {beta:g}" for beta in SKEWS]
+    columns = ("method", *betas, *(f"document, {beta}" for beta in betas))
+    return StudyTable("Accuracy of clients' models (%)", columns, tuple(rows))
+
+
+def skew_findings(results: StreamResults) -> list[StudyFinding]:
+    """What the document says of clients whose classes differ.
+
+    Args:
+        results: What the runs measured.
+    """
+    low, high = (f"beta {beta:g}" for beta in SKEWS)
+    found = [
+        above(results, f"{label}: accuracy rises with beta.", f"{high}, {label}", f"{low}, {label}")
+        for label in SKEW_METHODS
+    ]
+    return found + [above(results, f"{one}: m_B is above FLD.", f"{one}, m_B", f"{one}, FLD") for one in (low, high)]
+
+
+def _run_stream(request: StudyRequest) -> StudyOutcome:
+    results = stream_results(request, stream_members(request))
+    note = setting_sentence(request.seeds, f"{IMAGES} images of MNIST each") + f" At most {EXEMPLARS} exemplars."
+    title = "FedRCIL: what a stream of classes leaves"
+    table, found = stream_table(results), stream_findings(results)
+    return StudyOutcome("fedrcil-stream", title, (table,), tuple(found), (note,), plain_results(results))
+
+
+def _run_multi_loss(request: StudyRequest) -> StudyOutcome:
+    results = stream_results(request, multi_loss_members(request))
+    note = setting_sentence(request.seeds, f"{FEW_IMAGES} images of MNIST each") + " All classes from the beginning."
+    title = "FedRCIL: multi-losses without tasks"
+    table, found = multi_loss_table(results), multi_loss_findings(results)
+    return StudyOutcome("fedrcil-multiloss", title, (table,), tuple(found), (note,), plain_results(results))
+
+
+def _run_skew(request: StudyRequest) -> StudyOutcome:
+    results = stream_results(request, skew_members(request))
+    note = setting_sentence(request.seeds, "8x8 digits") + " FedRCIL is on the stream."
+    title = "FedRCIL: clients whose classes differ"
+    table, found = skew_table(results), skew_findings(results)
+    return StudyOutcome("fedrcil-beta", title, (table,), tuple(found), (note,), plain_results(results))
+
+
+STUDIES = (
+    Study(
+        "fedrcil-stream",
+        "FedRCIL on MNIST in 5 tasks: contrast, buffer, exemplars, forgetting, and baselines (27 runs)",
+        _run_stream,
+        stream_members,
+    ),
+    Study(
+        "fedrcil-multiloss",
+        "multi-scale distillation m_A, m_B, m_C beside FLD, FedAvg and isolated clients, on MNIST (24 runs)",
+        _run_multi_loss,
+        multi_loss_members,
+    ),
+    Study(
+        "fedrcil-beta",
+        "FLD, multi-scale FLD and FedRCIL where clients' classes differ, on digits (18 runs)",
+        _run_skew,
+        skew_members,
+    ),
+)

@@ -1,0 +1,185 @@
+"""The runs of the studies of FedRCIL: narrow networks on a few images, so that a run takes seconds.
+
+The document has ten clients with a ResNet-56, all of CIFAR-100 in 5 tasks of 20 classes, and 6 rounds of 10 epochs per
+task. Here five clients with a ResNet-8 (the stem divides the image by four) have 800 images each of MNIST, in 5 tasks
+of 2 classes; without tasks they have 300 and play 4 rounds. A fifth of the training images is communal, as in the
+document. Clients' models are measured on their own test parts, a quarter of their images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Any
+
+from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, mean_text
+from fedloom.runs.history import History
+from fedloom.runs.plans.plan import Member, folder_name
+
+CLIENTS, IMAGES, FEW_IMAGES, TASKS, ROUNDS, EPOCHS, DISTILLATION_EPOCHS = 5, 800, 300, 5, 3, 5, 2
+EXEMPLARS = 100
+COMMUNAL = 0.2
+DATA, SKEWED_DATA = "mnist", "digits"
+MODEL = {DATA: {"widths": [8, 16, 16], "stem_stride": 4}, SKEWED_DATA: {"widths": [8, 16, 16]}}
+ON_TEST = "client_model/own_test/"
+STREAM_ROUNDS, PLAIN_ROUNDS = TASKS * ROUNDS, 4
+METHOD: Mapping[str, Any] = {
+    "name": "fedrcil",
+    "multi_loss": "B",
+    "epochs": DISTILLATION_EPOCHS,
+    "exemplars": EXEMPLARS,
+}
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """What one run measured.
+
+    Args:
+        accuracy: The mean accuracy of clients' models after the last task, on all classes.
+        forgetting: The best accuracy on each earlier task minus the last, on average; NaN without a stream.
+        tasks: The accuracy on all classes so far after each task.
+        bytes: What a client sends and gets in a round.
+    """
+
+    accuracy: float
+    forgetting: float
+    tasks: tuple[float, ...]
+    bytes: float
+
+
+StreamResults = Mapping[str, Sequence[StreamResult]]
+"""The results of each run's seeds, by its label."""
+
+
+def stream_task(beta: float | None = None, *, stream: bool = True, joint: bool = False) -> dict[str, Any]:
+    """The section ``task``: some images of MNIST, or where clients' classes differ all of the small digits.
+
+    Args:
+        beta: The concentration of classes at clients; None for equally many random images.
+        stream: Whether classes come in tasks.
+        joint: Whether the images of earlier tasks stay.
+    """
+    images: dict[str, Any] = {"name": "quantities", "sizes": [IMAGES if stream else FEW_IMAGES] * CLIENTS}
+    tasks = {"stream": {"tasks": TASKS, "rounds": ROUNDS, "cumulative": joint}} if stream else {}
+    data = DATA if beta is None else SKEWED_DATA
+    return {
+        "name": data,
+        "clients": CLIENTS,
+        "partition": images if beta is None else {"name": "dirichlet", "alpha": beta},
+        "communal": COMMUNAL,
+        "test_share": 0.25,
+        "model": "resnet8",
+        "model_options": MODEL[data],
+        **tasks,
+    }
+
+
+def stream_member(label: str, task: Mapping[str, Any], method: Mapping[str, Any]) -> Member:
+    """A run of a method.
+
+    Args:
+        label: What tables call it.
+        task: The section ``task`` of its config.
+        method: The section ``method``.
+    """
+    rounds = STREAM_ROUNDS if "stream" in task else PLAIN_ROUNDS
+    values: dict[str, Any] = {
+        "task": dict(task),
+        "method": dict(method),
+        "local": {"epochs": EPOCHS, "batch_size": 64, "lr": 0.03, "momentum": 0.9},
+        "weight_by": "uniform",
+        "rounds": rounds,
+        "eval_every": ROUNDS if "stream" in task else rounds,
+        "checkpoint_every": rounds,
+    }
+    return Member(label, folder_name(label), values)
+
+
+def stream_results(request: StudyRequest, members: Sequence[Member]) -> dict[str, list[StreamResult]]:
+    """What each member of a study measured, by its label.
+
+    Args:
+        request: How the study is run.
+        members: Its runs.
+    """
+    return {label: [result_of(history) for history in runs] for label, runs in request.run(members).items()}
+
+
+def result_of(history: History) -> StreamResult:
+    """What a run measured; where clients have no models of their own, of the shared model.
+
+    Args:
+        history: The run.
+    """
+    scored = [record["metrics"] for record in history.records if f"{ON_TEST}accuracy/mean" in record["metrics"]]
+    accuracies = tuple(metrics[f"{ON_TEST}accuracy/mean"] for metrics in scored)
+    sent = (history.total("bytes_up") + history.total("bytes_down")) / CLIENTS / history.records[-1]["round"]
+    return StreamResult(accuracies[-1], scored[-1].get(f"{ON_TEST}forgetting/mean", nan), accuracies[1:], sent)
+
+
+def accuracies_of(results: Sequence[StreamResult]) -> list[float]:
+    """The last accuracy of each seed."""
+    return [one.accuracy for one in results]
+
+
+def forgetting_of(results: Sequence[StreamResult]) -> list[float]:
+    """The forgetting of each seed."""
+    return [one.forgetting for one in results]
+
+
+def points_text(values: Sequence[float]) -> str:
+    """Mean and deviation in points; – where nothing was measured."""
+    return "–" if any(map(isnan, values)) else mean_text(values)
+
+
+def bytes_per_round(results: Sequence[StreamResult]) -> str:
+    """Megabytes of a client in a round."""
+    return f"{results[0].bytes / 1e6:.3f} MB"
+
+
+def above(results: StreamResults, says: str, one: str, other: str) -> StudyFinding:
+    """The finding that clients of one run are above those of another.
+
+    Args:
+        results: What the runs measured.
+        says: The document's sentence.
+        one: The label of the run that is said to be above.
+        other: The label of the other.
+    """
+    a, b = accuracies_of(results[one]), accuracies_of(results[other])
+    return ahead_finding(says, f"{mean_text(a)} and {mean_text(b)}", a, b)
+
+
+def forgets_less(results: StreamResults, says: str, one: str, other: str) -> StudyFinding:
+    """The finding that one run forgets less than another.
+
+    Args:
+        results: What the runs measured.
+        says: The document's sentence.
+        one: The label of the run that is said to forget less.
+        other: The label of the other.
+    """
+    a, b = forgetting_of(results[one]), forgetting_of(results[other])
+    return ahead_finding(says, f"forgetting {mean_text(a)} and {mean_text(b)}", b, a)
+
+
+def plain_results(results: StreamResults) -> dict[str, Any]:
+    """The numbers behind tables as plain values."""
+    return {label: [vars(one) for one in some] for label, some in results.items()}
+
+
+def setting_sentence(seeds: int, images: str) -> str:
+    """What the runs of a study have in common.
+
+    Args:
+        seeds: How many seeds there are.
+        images: Which images clients have, in words.
+    """
+    return (
+        f"{CLIENTS} clients, {images}, of which {100 * COMMUNAL:.0f} % of the training images are communal; ResNet-8 "
+        f"with widths 8, 16, 16; {EPOCHS} local epochs and {DISTILLATION_EPOCHS} epochs of distillation in a round, "
+        f"{ROUNDS} rounds per task of a stream, {PLAIN_ROUNDS} rounds without; clients' models on their own test "
+        f"parts, mean ± standard deviation over {seeds} seeds. Bytes are what a client sends and gets in a round."
+    )

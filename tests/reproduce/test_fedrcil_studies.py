@@ -1,0 +1,86 @@
+"""The studies of FedRCIL: their runs are accepted, tables are complete, and findings follow the numbers."""
+
+from __future__ import annotations
+
+from math import nan
+
+import pytest
+
+from fedloom.reproduce import STUDIES
+from fedloom.reproduce.fedrcil_studies import (
+    FINE_TUNING,
+    JOINT,
+    MULTI_LOSS,
+    SKEWS,
+    multi_loss_findings,
+    multi_loss_members,
+    multi_loss_table,
+    skew_findings,
+    skew_members,
+    skew_table,
+    stream_findings,
+    stream_members,
+    stream_table,
+)
+from fedloom.reproduce.fedrcil_study_runs import StreamResult
+from fedloom.reproduce.study import StudyRequest, run_study
+from fedloom.runs.resolve_config import method_from_config, resolve
+
+NAMES = ("fedrcil-stream", "fedrcil-multiloss", "fedrcil-beta")
+
+
+def made_up(members, tmp_path, accuracy=0.5, forgetting=0.2):
+    one = StreamResult(accuracy, forgetting, (0.9, 0.8, 0.7, 0.6, accuracy), 2e5)
+    return {member.label: [one] * 2 for member in members(StudyRequest(1, tmp_path))}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_runs_have_names_of_their_own_and_configs_that_are_accepted(tmp_path, name):
+    members = STUDIES[name].members(StudyRequest(1, tmp_path))
+    assert len({m.folder_name for m in members}) == len({m.label for m in members}) == len(members)
+    for member in members:
+        assert method_from_config(resolve(dict(member.values))) is not None
+
+
+def test_joint_training_keeps_the_images_of_earlier_tasks(tmp_path):
+    values = {member.label: member.values for member in stream_members(StudyRequest(1, tmp_path))}
+    assert values[JOINT]["task"]["stream"]["cumulative"]
+    assert not values[FINE_TUNING]["task"]["stream"]["cumulative"]
+
+
+def test_tables_have_a_row_per_run_and_the_documents_numbers(tmp_path):
+    table = stream_table(made_up(stream_members, tmp_path))
+    row = next(row for row in table.rows if row[0] == "m_u 0.5, b 4")
+    assert row[5:] == ("50.0 ± 0.0", "20.0 ± 0.0", "0.200 MB", "26.79")
+    assert len(table.columns) == len(row)
+    flat = multi_loss_table(made_up(multi_loss_members, tmp_path, forgetting=nan))
+    assert [row[0] for row in flat.rows] == list(MULTI_LOSS)
+    assert [row[-1] for row in skew_table(made_up(skew_members, tmp_path)).rows] == list(SKEWS[1.0])
+
+
+@pytest.mark.parametrize(("better", "holds"), [(0.05, True), (-0.05, False)])
+def test_findings_follow_the_numbers(tmp_path, better, holds):
+    results = made_up(stream_members, tmp_path)
+    results["m_u 0.5, b 4"] = [StreamResult(0.5 + better, 0.2 - better, (0.9,) * 5, 2e5)] * 2
+    found = {one.says: one.holds for one in stream_findings(results)}
+    for says in ("T8: m_u = 0.5 forgets less than m_u = 0.", "T8: a buffer of 4 is above a buffer of 1."):
+        assert found[says] is holds
+    flat = made_up(multi_loss_members, tmp_path)
+    flat["m_B"] = [StreamResult(0.5 + better, nan, (0.9,) * 5, 2e5 - 1e6 * better)] * 2
+    found = {one.says: one.holds for one in multi_loss_findings(flat)}
+    assert found["T6: m_B is above plain FLD."] is holds
+    assert found["m_B sends fewer bytes per round than FedAvg."] is holds
+    skewed = made_up(skew_members, tmp_path)
+    skewed["beta 1, FLD"] = [StreamResult(0.5 + better, nan, (0.9,) * 5, 2e5)] * 2
+    assert {one.says: one.holds for one in skew_findings(skewed)}["FLD: accuracy rises with beta."] is holds
+
+
+@pytest.mark.slow
+def test_a_study_runs_from_beginning_to_end(tmp_path):
+    """Two rounds of every run on the small digits."""
+    short = ("rounds=2", "eval_every=1", "local.epochs=1")
+    members = len(STUDIES["fedrcil-beta"].members(StudyRequest(1, tmp_path)))
+    request = StudyRequest(1, tmp_path / "study", settings=short)
+    outcome = run_study(STUDIES["fedrcil-beta"], request)
+    assert len(outcome.values) == members
+    assert (tmp_path / "study/outcome.md").exists()
