@@ -204,6 +204,20 @@ def test_the_others_at_a_site_are_placeholders_and_communal_samples_are_everyone
     assert torch.equal(federation.columns["y"][federation.communal], blueprint.communal["y"])
 
 
+def test_a_site_leaves_out_what_is_communal_and_labels_that_it_shall_not_have(tmp_path):
+    blueprint = blueprint_of({"name": "digits", "model": "logistic", "communal": 0.2, "label_share": 0.5})
+    shown = {name: column[:3].numpy() for name, column in blueprint.communal.items()}
+    own = arrays()
+    both = {name: np.concatenate([own[name], shown[name]]) for name in ("x", "y")}
+    np.savez(tmp_path / "mine.npz", **both)
+    federation = blueprint.site_task(south("mine.npz"), tmp_path).federation
+    parts = torch.cat([federation.train[1], federation.valid[1], federation.test[1]])
+    assert len(parts) == len(own["y"])
+    assert not torch.isin(parts, federation.communal).any()
+    assert int((federation.columns["y"][federation.train[1]] >= 0).sum()) == len(federation.train[1]) // 2
+    assert (federation.columns["y"][federation.test[1]] >= 0).all()
+
+
 def test_an_evaluator_tests_on_everything_it_has(digits, tmp_path):
     np.savez(tmp_path / "mine.npz", **arrays())
     runtime = digits.runtime(digits.site_task(south("mine.npz", client=2), tmp_path))

@@ -8,7 +8,6 @@ samples of each class from the test set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from fedloom.core.seeds import generator
 from fedloom.core.targets import target_kind
 from fedloom.data.carve import carve
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.public_samples import append_samples, read_public_file, without_targets
+from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
 
 SETTING = "communal"
 
@@ -54,10 +53,7 @@ def with_communal_set(
     federation: Federation,
     communal: Communal,
     seed: int = 0,
-    *,
-    target: str = "label",
-    client_column: str = "client",
-    ignore: Sequence[str] = (),
+    table: TableColumns = USUAL_COLUMNS,
 ) -> Federation:
     """A federation with a communal set: a share of all clients' training data, or the samples of a file.
 
@@ -65,9 +61,7 @@ def with_communal_set(
         federation: The federation; it must have no communal set yet.
         communal: Where the samples come from, and whether they keep their labels.
         seed: The seed of the choice.
-        target: The column of a table that holds the label.
-        client_column: A column of a table that may name a client; it is left out.
-        ignore: Columns of a table that are left out.
+        table: Which columns of a table are no inputs.
     """
     if len(federation.communal):
         raise FedloomError("communal: these data have a communal set already: leave out communal or the other setting.")
@@ -76,7 +70,7 @@ def with_communal_set(
         source = f"{communal.share:.4g} of every client's training samples"
     else:
         path = Path(str(communal.path)).expanduser()
-        samples = read_public_file(path, federation, communal.labelled, target, client_column, ignore)
+        samples = read_public_file(path, federation, communal.labelled, table)
         left, chosen = append_samples(federation, samples, SETTING, path.name)
         source = path.name
     if not communal.labelled:

@@ -7,7 +7,7 @@ those of a test or validation sample, byte for byte, is left out: nobody is meas
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -26,6 +26,24 @@ from fedloom.data.readers.tables import is_table, read_table
 from fedloom.data.readers.under_schema import check_columns, conforming_inputs, read_under_schema
 from fedloom.data.remote_federation import join_columns
 from fedloom.data.schema import DataSchema, InputColumn, SampleColumns, dtype_name
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """The columns of a user's table that are no inputs.
+
+    Args:
+        target: The column that holds the label.
+        client: A column that may name a client; it is left out.
+        ignore: Further columns that are left out.
+    """
+
+    target: str = "label"
+    client: str = "client"
+    ignore: Sequence[str] = ()
+
+
+USUAL_COLUMNS = TableColumns()
 
 
 def append_samples(
@@ -94,9 +112,7 @@ def read_public_file(
     path: Path,
     federation: Federation,
     labelled: bool,
-    target: str = "label",
-    client_column: str = "client",
-    ignore: Sequence[str] = (),
+    table: TableColumns = USUAL_COLUMNS,
 ) -> SampleColumns:
     """The samples of a file, with the federation's input columns and classes; without labels, targets are ``IGNORED``.
 
@@ -104,16 +120,14 @@ def read_public_file(
         path: An NPZ file with the task's input columns and ``y``, or a table if the task's data are one.
         federation: The data of the task.
         labelled: Whether the file's targets are read.
-        target: The column of a table that holds the label.
-        client_column: A column of a table that may name a client; it is left out.
-        ignore: Columns of a table that are left out.
+        table: Which columns of a table are no inputs.
     """
     if not path.is_file():
         raise FedloomError(f"{path} does not exist: give an .npz file, or a table if the task's data are one.")
     schema = _schema(federation)
     if labelled:
-        return read_under_schema(path, schema, target, client_column, ignore).columns
-    return _inputs_under_schema(path, schema, {*target.split(","), client_column, *ignore})
+        return read_under_schema(path, schema, table.target, table.client, table.ignore).columns
+    return _inputs_under_schema(path, schema, {*table.target.split(","), table.client, *table.ignore})
 
 
 def _inputs_under_schema(path: Path, schema: DataSchema, others: set[str]) -> SampleColumns:

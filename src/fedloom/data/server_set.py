@@ -6,7 +6,6 @@ CIFAR-100), or a user's file. Labels of another data set keep their own numberin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from fedloom.core.targets import IGNORED, target_kind
 from fedloom.data.carve import carve
 from fedloom.data.datasets.registry import dataset
 from fedloom.data.federation import Federation
-from fedloom.data.public_samples import append_samples, read_public_file, without_targets
+from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
 from fedloom.data.schema import SampleColumns
 
 SETTING = "server_set"
@@ -64,10 +63,7 @@ def with_server_set(
     federation: Federation,
     server: ServerSet,
     seed: int = 0,
-    *,
-    target: str = "label",
-    client_column: str = "client",
-    ignore: Sequence[str] = (),
+    table: TableColumns = USUAL_COLUMNS,
 ) -> Federation:
     """A federation whose server has samples of its own.
 
@@ -75,9 +71,7 @@ def with_server_set(
         federation: The federation.
         server: Where the samples come from, and whether they keep their labels.
         seed: The seed of the choice.
-        target: The column of a table that holds the label.
-        client_column: A column of a table that may name a client; it is left out.
-        ignore: Columns of a table that are left out.
+        table: Which columns of a table are no inputs.
     """
     if server.data is not None:
         samples, source = _of_data_set(federation, server, seed), dataset(server.data).name
@@ -85,7 +79,7 @@ def with_server_set(
     elif server.path is not None:
         path = Path(server.path).expanduser()
         source = path.name
-        samples = read_public_file(path, federation, server.labelled, target, client_column, ignore)
+        samples = read_public_file(path, federation, server.labelled, table)
         left, chosen = append_samples(federation, samples, SETTING, source)
     else:
         left, chosen = carve(federation, server.share or 0.0, SETTING, seed)

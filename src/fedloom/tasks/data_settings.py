@@ -3,7 +3,7 @@ clients, a class is withheld, labels are left out, and then the data change: in 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from fedloom.data.class_stream import ClassStream, with_class_stream
 from fedloom.data.communal_set import Communal, with_communal, with_communal_set
 from fedloom.data.federation import Federation
 from fedloom.data.label_share import with_label_share
+from fedloom.data.public_samples import TableColumns
 from fedloom.data.server_set import ServerSet, with_server_set
 from fedloom.tasks.builder import TaskSettings
 
@@ -30,13 +31,12 @@ def with_data_settings(federation: Federation, settings: TaskSettings) -> Federa
     if settings.stream is not None and settings.drift is not None:
         raise FedloomError("stream and drift both change clients' data in some rounds: give one.")
     seed, labels = settings.seed, federation.columns["y"]
-    table: dict[str, Any] = {"target": settings.target, "client_column": settings.client_column}
-    table["ignore"] = settings.ignore
+    table = TableColumns(settings.target, settings.client_column, settings.ignore)
     federation = with_communal(federation, settings.communal_per_class, seed)
     if settings.communal is not None:
-        federation = with_communal_set(federation, cast(Communal, settings.communal), seed, **table)
+        federation = with_communal_set(federation, cast(Communal, settings.communal), seed, table)
     if settings.server_set is not None:
-        federation = with_server_set(federation, cast(ServerSet, settings.server_set), seed, **table)
+        federation = with_server_set(federation, cast(ServerSet, settings.server_set), seed, table)
     federation = with_changes(federation, settings.withhold, None, seed)
     if settings.label_share is not None:
         federation = with_label_share(federation, settings.label_share, seed)

@@ -157,6 +157,32 @@ def test_frozen_parameters_are_in_the_blueprint_and_in_no_message(tmp_path, monk
             replace(loaded, constants={**loaded.constants, **wrong}).server_task({})
 
 
+def test_the_server_set_is_with_the_server_only_and_public_files_are_named_without_their_places(tmp_path):
+    np.savez(tmp_path / "public.npz", x=np.full((4, 1, 8, 8), 0.5))
+    public = {"path": str(tmp_path / "public.npz"), "labelled": False}
+    task = {"name": "digits", "clients": 3, "communal": public, "server_set": {"share": 0.1}}
+    made = Blueprint.of(config(task={**task, "model_options": {"hidden": [8]}}), SITES)
+    made.save(tmp_path / "server", server=True, paths=False)
+    made.save(tmp_path / "north", server=False, paths=False)
+    server, site = Blueprint.load(tmp_path / "server"), Blueprint.load(tmp_path / "north")
+    assert made.digest == server.digest == site.digest
+    assert str(tmp_path) not in (tmp_path / "north" / "config.toml").read_text()
+    assert site.server_set is None
+    held = server.server_task({}).federation
+    assert torch.equal(held.columns["x"][held.server], made.server_set["x"])
+    assert (len(held.communal), held.communal_labelled, held.server_labelled, held.server_classes) == (
+        4,
+        False,
+        True,
+        10,
+    )
+
+
+def test_a_stream_is_refused():
+    with pytest.raises(FedloomError, match=r"task\.stream decides which classes clients meet when"):
+        Blueprint.of(config(task={"name": "digits", "clients": 3, "stream": {"tasks": 2, "rounds": 1}}), SITES)
+
+
 def test_a_blueprint_comes_back_from_its_folders_and_sites_get_no_test_data(tmp_path):
     made = Blueprint.of(config(), SITES)
     made.save(tmp_path / "server", server=True)
