@@ -184,14 +184,14 @@ def _run_skew(request: StudyRequest) -> StudyOutcome:
 STUDIES = (
     Study(
         "fedfmrl-ablation",
-        "mean or mix, multi-scale or not, and the server alone, on CIFAR (24 runs)",
+        "mean or mix, multi-scale or not, and the server alone, on CIFAR (24 runs, 6 minutes)",
         run_ablation,
         lambda request: ablation_members(data_of(request)),
         data=tuple(CLASSES),
     ),
     Study(
         "fedfmrl-mixing",
-        "FedFMRL's schemes, sources of alpha and a_cap, on CIFAR (30 runs)",
+        "FedFMRL's schemes, sources of alpha and a_cap, on CIFAR (30 runs, 7 minutes)",
         _run_mixing,
         lambda request: mixing_members(data_of(request)),
         data=tuple(CLASSES),
