@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedloom.core.inputs import Inputs
+from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.network import Network
 from fedloom.core.stages import stage_names
 
@@ -35,31 +35,36 @@ def influences(net: Network, x: Inputs, labels: Tensor) -> tuple[list[Tensor], l
         x: Prepared inputs.
         labels: The samples' classes.
     """
-    _, maps = net.stages(x)
+    _, single = net.stages(map_inputs(lambda column: column[:1], x))  # for the shapes of the maps
 
-    def log_odds(shifts: list[Tensor]) -> Tensor:
-        with _shifted_stages(net.model, shifts):
+    def log_odds(shifts: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        with _shifted_stages(net.model, shifts) as maps:
             outputs = net(x)
         is_true = F.one_hot(labels, outputs.shape[1]).bool()
         others = outputs.masked_fill(is_true, -torch.inf).logsumexp(1)
-        return outputs.masked_fill(~is_true, 0.0).sum() - others.sum()
+        return outputs.masked_fill(~is_true, 0.0).sum() - others.sum(), maps
 
-    slopes: list[Tensor] = torch.func.grad(log_odds)([torch.zeros_like(one) for one in maps])
+    zeros = [torch.zeros_like(one).expand(len(labels), *one.shape[1:]) for one in single]
+    slopes, maps = torch.func.grad(log_odds, has_aux=True)(zeros)
     return maps, [slope.abs() for slope in slopes]
 
 
 @contextmanager
-def _shifted_stages(model: nn.Module, shifts: Sequence[Tensor]) -> Iterator[None]:
-    """A model whose stages give their maps plus a shift: the gradient in the shift is that in the map."""
-    hooks = []
-    for name, shift in zip(stage_names(model), shifts, strict=True):
+def _shifted_stages(model: nn.Module, shifts: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """A model whose stages give their maps plus a shift: the gradient in the shift is that in the map.
 
-        def add(module: nn.Module, inputs: Any, output: Tensor, shift: Tensor = shift) -> Tensor:  # noqa: ARG001
-            return output + shift
+    The maps of the next pass are in the list, without a gradient.
+    """
+    hooks, maps = [], list(shifts)
+    for place, name in enumerate(stage_names(model)):
+
+        def add(module: nn.Module, inputs: Any, output: Tensor, place: int = place) -> Tensor:  # noqa: ARG001
+            maps[place] = output.detach()
+            return output + shifts[place]
 
         hooks.append(model.get_submodule(name).register_forward_hook(add))
     try:
-        yield
+        yield maps
     finally:
         for hook in hooks:
             hook.remove()
