@@ -30,6 +30,7 @@ from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network, feature_width
 from fedloom.core.targets import IGNORED, labelled
 from fedloom.core.task import Task
+from fedloom.methods.distillation.class_means import mean_by_class
 from fedloom.methods.requirements import require_equal_features, require_features
 
 
@@ -101,13 +102,8 @@ class FedProto(Algorithm):
         return torch.zeros(classes, features.shape[1]).index_add_(0, labels[known], features[known])
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        most = replies.samples.unsqueeze(1)  # no class has more samples than the client
-        prototypes, counts = server["prototypes"].clone(), replies["counts"].clamp(min=0).minimum(most)
-        seen = counts.sum(0) > 0
-        for label in seen.nonzero().flatten().tolist():
-            have = counts[:, label] > 0
-            shares = counts[have, label] / counts[have, label].sum()
-            prototypes[label] = replies.combine(replies["prototypes"][have, label], shares)
+        means, seen = mean_by_class(replies, "prototypes", "counts")
+        prototypes = torch.where(seen.unsqueeze(1), means, server["prototypes"])
         return {"prototypes": prototypes, "known": server["known"] | seen}
 
     def weights_for(self, message: Message, cohort: Cohort) -> Tensor:

@@ -36,7 +36,13 @@ CANDIDATES: tuple[tuple[str, ...], ...] = (
     ("fedyogi",),
 )
 """A line per method: its main setting first, then others. All are tried with the task's learning rate."""
-WITH_COMMUNAL_SET: tuple[tuple[str, ...], ...] = (("fld", "fld:epochs=5"), ("fedmd",), ("fedfmrl",))
+WITH_COMMUNAL_SET: tuple[tuple[str, ...], ...] = (
+    ("fld", "fld:epochs=5"),
+    ("fedmd",),
+    ("dsfl",),
+    ("feddf",),
+    ("fedfmrl",),
+)
 """More lines, for tasks whose clients have a communal set to compare their models on."""
 RATES = (3.0, 1 / 3)
 """Factors of the task's learning rate with which each main setting is also tried."""
