@@ -81,8 +81,14 @@ def test_clients_without_a_sample_of_a_task_do_not_take_part_in_it():
     x = np.random.default_rng(0).normal(size=(200, 3))
     made = fd.from_arrays(x, y, client)
     held = with_class_stream(made, ClassStream(2, 1, order=[0, 1, 2, 3]))
-    history = fl.run(fl.task_of(held, "logistic"), "fedavg", rounds=2)
+    task = fl.task_of(held, "logistic")
+    history = fl.run(task, "fedavg+finetune", rounds=2)
     assert [record["selected"] for record in history.records] == [[], [0], [1]]
+    both = with_class_stream(made, ClassStream(3, 1, order=[0, 2, 1, 3]))  # in the first task both take part
+    played = []
+    with pytest.raises(FedloomError, match="number=2 per round, but there are only 1 to choose from"):
+        fl.run(fl.task_of(both, "logistic"), rounds=3, selection={"number": 2}, observers=[played.append])
+    assert played == []
 
 
 def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path):

@@ -260,6 +260,8 @@ class Cohort:
         if self.turn or self.trainings:  # a second training in the same round has batches of its own
             seed = key(seed, "training", *[self.turn] * bool(self.turn), self.trainings)
         self.trainings += 1
+        if on is None and also is None and not bool(self.samples.all()):  # in a stream, who lacks a task's classes
+            only = self.samples > 0 if only is None else only & (self.samples > 0)
         self.before = rows if self.before is None else self.before
         self.after = rows
         places = torch.arange(len(self)) if only is None else only.nonzero().flatten()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from fedloom.core.privacy import ClientPrivacy
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import CheckedSelector, Choice
 from fedloom.core.signatures import check_signatures
-from fedloom.core.task import Task
+from fedloom.core.task import FederationView, Task
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
@@ -102,8 +103,9 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
     new = held_out_clients(config, task.federation.clients)
     clients = training_task(task, algorithm, new).federation.clients
     selects = clients == task.federation.clients > 1  # pooled data have nobody to select
+    fewest = _fewest_participants(task.federation, new) if selects else clients
     if selects and isinstance(config.selection, CheckedSelector):
-        config.selection.check(clients - len(new), task, algorithm)
+        config.selection.check(fewest, task, algorithm)
     size_limits(task.federation.train.sizes, config.size_groups)
     if config.clients_on_global and not len(task.federation.global_test):
         raise FedloomError("clients_on_global=true needs a global test set, but the task has none: leave it off.")
@@ -122,7 +124,7 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         stage.check(algorithm, task, tuple(config.prediction[:number]))
     _check_updates(algorithm, config, task)
     if selects:
-        _check_round_size(config, clients - len(new))
+        _check_round_size(config, fewest)
     optimizer = _server_step(algorithm, config, task)
     sub_models = sub_models_of(config, task)
     hostile = hostile_clients(config, task.federation.clients)
@@ -238,6 +240,15 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     check_downlink(config, algorithm)
     if config.adversary is not None:
         config.adversary.check(algorithm, task)
+
+
+def _fewest_participants(federation: FederationView, new: Sequence[int]) -> int:
+    """How many clients may take part in every round: in a stream, those who have samples of the task."""
+    if federation.seen is None:
+        return federation.clients - len(new)
+    states = (federation, *(state for _, state in federation.later))
+    held_out = torch.isin(torch.arange(federation.clients), torch.tensor(list(new), dtype=torch.int64))
+    return min(int(((state.train.sizes > 0) & ~held_out).sum()) for state in states)
 
 
 def _check_round_size(config: RunConfig, clients: int) -> None:

@@ -64,7 +64,8 @@ class FedAvgExemplars(FedAvg):
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_communal("fedavgexemplars", task)
-        require_features("fedavgexemplars", task)
+        if task.federation.seen is not None:
+            require_features("fedavgexemplars", task)
         if not task.federation.communal_labelled:
             raise FedloomError(
                 "fedavgexemplars trains on communal samples, which have no labels in this task: set labelled = true in "
