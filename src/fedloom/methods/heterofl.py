@@ -95,9 +95,8 @@ class HeteroFL(Algorithm):
         drawn: dict[int, list[int]] = {}
         for client in ids:
             own = layouts[architectures.of(client)]
-            drawn.setdefault(int(rng.choice([n for n, one in enumerate(layouts) if is_corner(own, one)])), []).append(
-                client
-            )
+            widths = [number for number, one in enumerate(layouts) if is_corner(own, one)]
+            drawn.setdefault(int(rng.choice(widths)), []).append(client)
         return dict(sorted(drawn.items()))
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
