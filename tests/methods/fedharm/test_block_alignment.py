@@ -75,6 +75,19 @@ def test_some_blocks_of_a_network_are_found_again_in_it() -> None:
     assert align_histograms(whole[[0, 2, 5, 6]], whole) == (1, 3, 6, 7)
 
 
+def test_noise_of_the_same_shapes_is_aligned_by_its_shapes_and_signs() -> None:
+    """What docs/reproduce.md says of the maps of trained networks; blocks of one shape (2 and 3, 4 and 5) are alike."""
+    torch.manual_seed(0)
+    resnet = [(8, 16, 16), (16, 8, 8), (24, 4, 4), (32, 2, 2)]
+    mobilenet = [(8, 16, 16), (8, 8, 8), (8, 8, 8), (16, 4, 4), (16, 4, 4), (24, 4, 4), (32, 2, 2)]
+    efficientnet = [(8, 16, 16), (8, 8, 8), (8, 4, 4), (16, 4, 4), (16, 4, 4), (24, 2, 2), (32, 2, 2)]
+    rectified = torch.stack([angle_histogram(torch.randn(150, *shape).relu(), 100) for shape in resnet])
+    plain = torch.stack([angle_histogram(torch.randn(150, *shape), 100) for shape in efficientnet])
+    assert align_histograms(rectified, plain) == (1, 2, 4, 5)
+    both = torch.stack([angle_histogram(torch.randn(150, *shape).relu(), 100) for shape in mobilenet])
+    assert align_histograms(rectified, both) in {(1, 2, 6, 7), (1, 3, 6, 7)}
+
+
 def test_aligning_does_not_change_the_models_mode_and_refuses_the_wrong_order() -> None:
     small, large = (build(name, (1, 8, 8), 3, 0) for name in ("resnet8", "mini-mobilenet"))
     large.train()
