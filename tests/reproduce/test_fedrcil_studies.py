@@ -77,8 +77,8 @@ def test_findings_follow_the_numbers(tmp_path, better, holds):
 
 @pytest.mark.slow
 def test_a_study_runs_from_beginning_to_end(tmp_path):
-    """Two rounds of every run on the small digits."""
-    short = ("rounds=2", "eval_every=1", "local.epochs=1")
+    """One round of every run on the small digits."""
+    short = ("rounds=1", "eval_every=1", "local.epochs=1")
     members = len(STUDIES["fedrcil-beta"].members(StudyRequest(1, tmp_path)))
     request = StudyRequest(1, tmp_path / "study", settings=short)
     outcome = run_study(STUDIES["fedrcil-beta"], request)
