@@ -191,7 +191,7 @@ STUDIES = (
     ),
     Study(
         "fedfmrl-mixing",
-        "FedFMRL's schemes, sources of alpha and a_cap, on CIFAR (30 runs, 7 minutes)",
+        "FedFMRL's schemes, sources of alpha and a_cap, on CIFAR (30 runs)",
         _run_mixing,
         lambda request: mixing_members(data_of(request)),
         data=tuple(CLASSES),

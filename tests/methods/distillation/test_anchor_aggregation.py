@@ -74,6 +74,13 @@ def test_printed_scheme_a_grows_tenfold_in_each_round_where_a_cap_is_small():
     assert anchor.min() > 9.0**6
 
 
+def test_printed_scheme_a_with_equal_ratios_is_the_mean_but_for_its_scale():
+    """So its missing normalisation alone changes no predicted class."""
+    outputs, _ = random(4, 2)
+    anchor = weighted_average(outputs, torch.full_like(outputs, 0.05), 0.1)
+    assert torch.allclose(anchor, 9.5 * outputs.mean(0), atol=1e-5)
+
+
 def test_one_client_is_its_own_anchor():
     outputs, alpha = random(1, 0)
     assert torch.equal(means_of_others(outputs), outputs)
