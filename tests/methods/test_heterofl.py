@@ -96,18 +96,3 @@ def test_models_that_are_no_widths_of_one_network_are_refused():
 @pytest.mark.slow
 def test_the_same_bytes_with_workers(tmp_path):
     assert torch.equal(play(mixed()).row, play(mixed(), workers=2, out=tmp_path / "run").row)
-
-
-def test_dynamic_clients_train_a_width_up_to_their_own_drawn_in_each_round():
-    task = fl.task("digits", clients=4, models={WIDE: [0], NARROW: [1, 2, 3]}, seed=1)
-    bytes_of = {"wide": 4 * (64 * 16 + 16 + 160 + 10), "narrow": 4 * (64 * 4 + 4 + 40 + 10)}
-    history = play(task, "heterofl:dynamic=true", rounds=8)
-    up = [record["bytes_up"] for record in history.records[1:]]
-    assert set(up) == {4 * bytes_of["narrow"], bytes_of["wide"] + 3 * bytes_of["narrow"]}
-    assert [record["steps"] for record in history.records[1:]] == [history.records[1]["steps"]] * 8
-    assert torch.equal(history.row, play(task, "heterofl:dynamic=true", rounds=8).row)
-
-
-def test_with_one_width_dynamic_is_fedavg_too():
-    same = fl.task("digits", clients=4, models={WIDE: 1.0}, seed=1)
-    torch.testing.assert_close(play(same, "heterofl:dynamic=true").row, play(same).row, rtol=0, atol=0)

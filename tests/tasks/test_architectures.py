@@ -76,6 +76,7 @@ def test_the_server_has_the_first_model_unless_the_task_names_one():
         ({"mlp": "quick"}, "unknown class of devices"),
         ({"mlp": {"share": 0.5, "device": "slow"}}, "share and device says who has it: give one of"),
         ({"mlp": {"model": "mlp"}}, "nothing says who has it"),
+        ({"mlp": True}, "True says not who has it: give a share"),
         ({"mlp": 1.5}, "a share is above 0 and at most 1"),
         ({"mlp": {"share": 1.0, "depth": 3}}, "depth"),
     ],
@@ -83,6 +84,12 @@ def test_the_server_has_the_first_model_unless_the_task_names_one():
 def test_bad_tables_are_refused_in_a_sentence(models, sentence):
     with pytest.raises(FedloomError, match=sentence):
         owners(models)
+
+
+@pytest.mark.parametrize("models", [["mlp"], "mlp"])
+def test_what_is_no_table_is_refused(models):
+    with pytest.raises(FedloomError, match="give a table of models and who has them"):
+        fl.task("digits", clients=2, models=models)
 
 
 def test_graphs_and_flows_have_one_model_for_all():

@@ -51,7 +51,6 @@ class Cohort:
         round_number: The round, counted from 1; 0 is the prelude.
         kept: What the clients kept from earlier rounds, with one entry per client.
         turn: How often these clients already worked in this round: each turn has batches of its own.
-        trainers: Trains and evaluates rows of each architecture, where clients' models differ.
     """
 
     def __init__(
@@ -62,10 +61,9 @@ class Cohort:
         round_number: int,
         kept: Mapping[str, Tensor] | None = None,
         turn: int = 0,
-        trainers: Sequence[Trainer] = (),
     ) -> None:
         self.ids, self.setting, self.round, self.turn = ids, setting, round_number, turn
-        self.trainer, self.trainers = trainer.at(round_number), trainers
+        self.trainer = trainer.at(round_number)
         self.task: Task = self.trainer.task.at(round_number)
         self.state: dict[str, Tensor] = dict(kept or {})
         self.changed: set[str] = set()
@@ -87,16 +85,6 @@ class Cohort:
     def architecture(self) -> int:
         """The architecture of these clients' models; 0 where all clients have the same."""
         return self.task.architecture
-
-    def with_architecture(self, number: int) -> Cohort:
-        """The same clients at work on rows of another architecture, whose steps are counted as theirs.
-
-        Args:
-            number: The number of the architecture.
-        """
-        other = Cohort(self.ids, self.trainers[number], self.setting, self.round, self.state, self.turn, self.trainers)
-        other.steps = self.steps
-        return other
 
     @property
     def points(self) -> Tensor:

@@ -6,7 +6,6 @@ of every layer, and what lies between them. So a narrow row is a selection of th
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import torch
@@ -14,21 +13,6 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
-
-
-def is_corner(wide: Layout, narrow: Layout) -> bool:
-    """Whether a model is another one made narrower, or the same.
-
-    Args:
-        wide: The layout of the wide model.
-        narrow: The layout of the other model.
-    """
-    shapes = {slot.name: slot.shape for slot in wide.slots}
-    return all(_fits(slot.shape, shapes.get(slot.name)) for slot in narrow.slots)
-
-
-def _fits(shape: tuple[int, ...], whole: tuple[int, ...] | None) -> bool:
-    return whole is not None and len(whole) == len(shape) and all(map(operator.le, shape, whole))
 
 
 def corner_columns(wide: Layout, narrow: Layout, names: Sequence[str] = ("the wide model", "the narrow one")) -> Tensor:
@@ -43,7 +27,8 @@ def corner_columns(wide: Layout, narrow: Layout, names: Sequence[str] = ("the wi
     found = []
     for slot in narrow.slots:
         whole = places.get(slot.name)
-        if whole is None or not _fits(slot.shape, whole.shape):
+        fits = whole is not None and len(whole.shape) == len(slot.shape)
+        if whole is None or not fits or any(a > b for a, b in zip(slot.shape, whole.shape, strict=True)):
             there = "has none of that name" if whole is None else f"has shape {whole.shape}"
             raise FedloomError(
                 f"{names[1]} is not {names[0]} made narrower: its tensor {slot.name} has shape {slot.shape}, and the "

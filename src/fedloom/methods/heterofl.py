@@ -4,15 +4,14 @@ A client's model is the corner of the server's: the first units of every layer (
 weights only, and sends them back. Every entry of the wide model becomes the mean over the clients that have it,
 ``w[e] = sum_k p_k w_k[e] / sum_k p_k`` over k with e in their corner; an entry that no client of the round has stays as
 it is. With one width it is FedAvg. ``task.models`` names the widths: ``{"resnet8:widths=[16,32,64]" = 0.5,
-"resnet8:widths=[8,16,32]" = 0.5}``; the first is the server's, and the widest. With ``dynamic=true`` a client trains
-one of the widths up to its own in each round, drawn anew.
+"resnet8:widths=[8,16,32]" = 0.5}``; the first is the server's, and the widest.
 
 Diao, Ding and Tarokh, HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous Clients,
 ICLR 2021, https://arxiv.org/abs/2010.01264. There, means count clients; here they have the run's weights, of which
 ``weight_by = uniform`` is the paper's. The paper scales the outputs of narrow layers by their share of the width and
 has batch statistics only for evaluation: nothing is scaled here, and our networks have GroupNorm, which undoes a scale.
-FjORD (Horvath et al., NeurIPS 2021, https://arxiv.org/abs/2102.13451) draws a width per step and distils from the
-widest to the narrow ones; ``dynamic`` draws one per round and distils nothing.
+With ``masked`` the authors' server averages an output's weights over the clients that have its class; ours is not told
+which these are, and averages over all.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, Round, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.corners import corner_columns, is_corner
-from fedloom.core.declarations import Declared, Model, Scalar
+from fedloom.core.corners import corner_columns
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
@@ -42,20 +40,13 @@ class HeteroFL(Algorithm):
     """Clients train corners of one wide network; every weight is averaged over those who have it.
 
     Args:
-        masked: Whether a client's outputs for classes that it has no samples of are 0 in its training, so that their
-            weights are left to others; the paper does so where labels differ between clients.
-        dynamic: Whether a client trains another width in every round, drawn from those up to its own.
+        masked: Whether a client's outputs for classes that it has no samples of are 0 in its training, so that it
+            leaves the weights of these outputs as they were; the paper does so where labels differ between clients.
     """
 
     aggregates: ClassVar[bool] = False
-    receives: ClassVar[Declared] = {
-        "row": Model("the numbers of the model, or of the corner of it that the site trains"),
-        "width": Scalar("which of the widths the site trains in this round"),
-    }
-    sends: ClassVar[Declared] = {"row": Model("the corner of the model that the site trained")}
 
     masked: bool = False
-    dynamic: bool = False
 
     @property
     def mixes_models(self) -> bool:
@@ -74,34 +65,17 @@ class HeteroFL(Algorithm):
             corner_columns(task.server_layout, own.layout, ("the server's model", name))
 
     def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
+        parts = {0: ids} if context.task.architectures is None else context.task.architectures.split(ids)
         found: list[tuple[Tensor, Replies]] = []
-        for number, some in self._widths(ids, context).items():
+        for number, some in parts.items():
             columns = corner_columns(context.layout, context.of_architecture(number).layout)
-            width = {"width": torch.tensor(number)} if self.dynamic else {}
-            found.append((columns, (yield Wave(some, Message({"row": server["row"][columns], **width})))))
+            found.append((columns, (yield Wave(some, Message({"row": server["row"][columns]})))))
         weights = context.weigh(
             torch.cat([replies.samples for _, replies in found]), torch.cat([replies.steps for _, replies in found])
         )
         return {**server, "row": average_corners(server["row"], [(c, r["row"]) for c, r in found], weights)}
 
-    def _widths(self, ids: list[int], context: ServerContext) -> dict[int, list[int]]:
-        """The clients that train each width in this round."""
-        architectures = context.task.architectures
-        if architectures is None:
-            return {0: ids}
-        if not self.dynamic:
-            return architectures.split(ids)
-        layouts, rng = [own.layout for own in context.task.by_architecture], context.numpy_generator("widths")
-        drawn: dict[int, list[int]] = {}
-        for client in ids:
-            own = layouts[architectures.of(client)]
-            widths = [number for number, one in enumerate(layouts) if is_corner(own, one)]
-            drawn.setdefault(int(rng.choice(widths)), []).append(client)
-        return dict(sorted(drawn.items()))
-
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        if "width" in message and cohort.trainers:
-            cohort = cohort.with_architecture(int(message["width"]))
         rows = cohort.spread(message["row"])
         if not self.masked:
             return Reply({"row": cohort.train(rows)})

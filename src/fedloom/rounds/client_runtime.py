@@ -95,7 +95,7 @@ class ClientRuntime:
             return self
         task = (self.training if trains else self.scoring).task.of_client(client)
         training, scoring = self.trainers[task.architecture]
-        return replace(self, training=training, scoring=scoring)
+        return replace(self, training=training, scoring=scoring, trainers=())
 
     def cohort(
         self,
@@ -117,8 +117,7 @@ class ClientRuntime:
         trainer = self.training if trains else self.scoring
         count = 1 if trainer.task.architectures is None else len(trainer.task.architectures)
         own = own_state(kept, trainer.task.architecture, count)
-        others = [training if trains else scoring for training, scoring in self.trainers]
-        cohort = Cohort(ids, trainer, self.setting, round_number, own, turn, others)
+        cohort = Cohort(ids, trainer, self.setting, round_number, own, turn)
         self.algorithm.prepare_cohort(cohort)
         return cohort
 

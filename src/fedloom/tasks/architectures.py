@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.architectures import Architectures
+from fedloom.core.arguments import argument_error
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.spec import split_spec
@@ -56,12 +57,18 @@ def complete_models(models: ModelTable) -> dict[str, dict[str, Any]]:
     Args:
         models: What the user gave.
     """
+    if not isinstance(models, Mapping):
+        raise argument_error("models", models, 'give a table of models and who has them, such as {"mlp": 1.0}')
     return {name: _plain(_entry(name, who)) for name, who in models.items()}
 
 
 def _entry(name: str, who: Who | Mapping[str, Any]) -> ModelOwners:
     where = f"task.models: {name}"
     entry: ModelOwners
+    if isinstance(who, bool):
+        raise FedloomError(
+            f"{where}: {who} says not who has it: give a share, a list of clients, or a class of devices."
+        )
     if isinstance(who, Mapping):
         entry = validate(ModelOwners, {"model": name, **who}, where)
     elif isinstance(who, str):
