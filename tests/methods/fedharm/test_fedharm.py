@@ -214,3 +214,14 @@ def test_what_the_task_lacks_is_refused() -> None:
     with pytest.raises(FedloomError, match="fedharm looks at the stages of a model"):
         FedHARM().check(plain, LocalWork())
     FedHARM(a=1.0).check(plain, LocalWork())
+
+
+def test_looking_at_the_shapes_of_maps_leaves_the_networks_as_they_are() -> None:
+    """In training mode a forward pass would move the running statistics, with which every client starts."""
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(72, 5))
+    model.stages = ("1",)  # type: ignore[assignment]
+    task = replace(conv_task(), model=model)
+    before = task.initial_row().clone()
+    FedHARM(k=2).check(task, LocalWork())
+    assert torch.equal(task.initial_row(), before)
+    assert model.training

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
-from fedloom.core.stages import run_with_stages
+from fedloom.core.stages import stage_maps
 
 
 def angle_histogram(maps: Tensor, bins: int) -> Tensor:
@@ -104,13 +104,7 @@ def block_histograms(model: nn.Module, x: Inputs, bins: int = 100) -> Tensor:
         x: Prepared inputs of some samples.
         bins: How many bins.
     """
-    trains = model.training
-    model.eval()
-    try:
-        _, maps = run_with_stages(model, x)
-    finally:
-        model.train(trains)
-    return torch.stack([angle_histogram(one, bins) for one in maps])
+    return torch.stack([angle_histogram(one, bins) for one in stage_maps(model, x)])
 
 
 def align_blocks(a: nn.Module, b: nn.Module, x: Inputs, bins: int = 100) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.network import Network
 from fedloom.core.server_context import ServerContext
-from fedloom.core.stages import run_with_stages, stage_names
+from fedloom.core.stages import stage_maps, stage_names
 from fedloom.core.task import Task
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation
 from fedloom.methods.fedharm.block_alignment import align_histograms, angle_histogram, check_map
@@ -184,7 +184,7 @@ class FedHARM(CommunalDistillation):
         if isinstance(self.align, dict) and _name(task) in self.align:
             check_map(_name(task), self.align[_name(task)], len(stage_names(task.model)))
         with torch.no_grad():
-            _, maps = run_with_stages(task.model, task.inputs(task.federation.train[0][:1]))
+            maps = stage_maps(task.model, task.inputs(task.federation.communal[:1]))
         return [tuple(maps[block].shape[1:]) for block in self.own_blocks(task)]
 
     def _check_widths(self, name: str, shapes: Sequence[tuple[int, ...]], blocks: int) -> None:
