@@ -267,8 +267,8 @@ def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerS
     name = config.method.get("name", "the method")
     if (config.server_optimizer or algorithm.server) is not None and not algorithm.averages_every_round:
         raise FedloomError(
-            f"{name} averages only every few rounds, but a server optimiser steps after every average: drop it, or set "
-            "period = 1."
+            f"not every round of {name} ends with an average of its clients' models, after which a server optimiser "
+            "would step: drop the optimiser."
         )
     if config.server_optimizer is None:
         return algorithm.server

@@ -80,6 +80,10 @@ class FedDF(FedAvg):
         return True
 
     @property
+    def averages_every_round(self) -> bool:
+        return self.epochs == 0
+
+    @property
     def predicts_with_received(self) -> bool:
         return True
 
