@@ -96,6 +96,13 @@ def test_greys_keep_their_hue_and_luminance_is_kept_by_every_turn():
     torch.testing.assert_close(turn_hue(turn_hue(x, angles), -angles), x, rtol=1e-4, atol=1e-4)
 
 
+def test_four_of_five_views_have_other_colours():
+    x = images(500)
+    views = Augmentation(crop=1, flip=0, jitter=0.5, grayscale=0).view(x, drawn())
+    change = (views - x).flatten(1).abs().amax(1)
+    assert 0.75 < float((change > 1e-4).float().mean()) < 0.85
+
+
 def test_grey_views_have_one_value_per_pixel():
     view = Augmentation(crop=1, flip=0, jitter=0, grayscale=1).view(images(), drawn())
     torch.testing.assert_close(view, grey(images()).expand(6, 3, 8, 8))

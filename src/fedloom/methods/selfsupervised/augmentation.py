@@ -20,6 +20,8 @@ from fedloom.core.errors import FedloomError
 LUMINANCE = torch.tensor([0.299, 0.587, 0.114])
 """What red, green and blue add to the grey of a pixel."""
 TO_YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
+JITTER_RATE = 0.8
+"""How often the colours of a view are changed."""
 RATIO = math.log(4 / 3)
 """The largest logarithm of width over height of a crop."""
 MOST_BLUR = 2.0
@@ -33,7 +35,8 @@ class Augmentation:
     Args:
         crop: The smallest share of the image that a crop has; 1 does not crop.
         flip: How often a view is mirrored.
-        jitter: Strength of changes of brightness, contrast, saturation and (a quarter of it) hue; 0 changes nothing.
+        jitter: Strength of changes of brightness, contrast, saturation and (a quarter of it) hue, which four of five
+            views have; 0 changes nothing.
         grayscale: How often a view is grey.
         blur: How often a view is blurred.
     """
@@ -62,14 +65,13 @@ class Augmentation:
         """
         x = crop_and_flip(x, self.crop, self.flip, generator)
         if self.jitter:
-            x = jitter_colours(x, self.jitter, generator)
+            x = torch.lerp(x, jitter_colours(x, self.jitter, generator), draw(len(x), JITTER_RATE, generator))
         if self.grayscale and x.shape[1] == 3:
-            chosen = _chosen(len(x), self.grayscale, generator)
-            x = torch.lerp(x, grey(x).expand_as(x), chosen)
+            x = torch.lerp(x, grey(x).expand_as(x), draw(len(x), self.grayscale, generator))
         if self.blur:
-            chosen = _chosen(len(x), self.blur, generator)
+            is_blurred = draw(len(x), self.blur, generator)
             spread = MOST_BLUR * torch.rand(len(x), generator=generator).clamp(min=0.05)
-            x = torch.lerp(x, blur(x, spread), chosen)
+            x = torch.lerp(x, blur(x, spread), is_blurred)
         return x
 
     def two_views(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -172,5 +174,12 @@ def blur(x: Tensor, spread: Tensor) -> Tensor:
     return centre * (rows[..., 1:-1, :] + side * (rows[..., :-2, :] + rows[..., 2:, :]))
 
 
-def _chosen(count: int, rate: float, generator: torch.Generator) -> Tensor:
+def draw(count: int, rate: float, generator: torch.Generator) -> Tensor:
+    """Draw which images are changed, each with the same probability: ones and zeros, count×1×1×1.
+
+    Args:
+        count: How many images there are.
+        rate: The probability.
+        generator: The randomness.
+    """
     return (torch.rand(count, generator=generator) < rate).float().view(-1, 1, 1, 1)
