@@ -110,7 +110,7 @@ class CommunalTeacher:
 
 @dataclass(frozen=True)
 class FedFMRL(FLD):
-    """Clients distil a mixture of what all models say of the communal set; the server trains a model of its own.
+    """Clients distil a mixture of all models' outputs; the server has its own model; multi_loss=B is the thesis'.
 
     Args:
         common: There is always a communal set.

@@ -46,7 +46,7 @@ ABOUT_SAMPLES = ("outputs", "features", "strips", "positions", "samples", "past"
 
 @dataclass(frozen=True)
 class FedRCIL(FLD):
-    """Multi-scale distillation on exemplars that keeps what earlier tasks taught.
+    """FLD on exemplars that keeps what earlier tasks taught; the thesis' multi-scale method is multi_loss=B.
 
     Args:
         common: Must stay true: there is a communal set.
