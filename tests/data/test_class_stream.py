@@ -13,6 +13,7 @@ import fedloom.data as fd
 from fedloom.core.errors import FedloomError
 from fedloom.data.class_stream import ClassStream, with_class_stream
 from fedloom.data.communal_set import Communal, with_communal_set
+from fedloom.data.server_set import ServerSet, with_server_set
 
 WEIGHTED = {"name": "cross_entropy", "class_weights": [1.0] * 10}
 
@@ -22,6 +23,7 @@ WEIGHTED = {"name": "cross_entropy", "class_weights": [1.0] * 10}
 def test_each_task_trains_on_its_classes_and_measures_all_so_far_without_a_leak(tasks, rounds, cumulative, seed):
     made = fd.from_arrays(np.zeros((300, 1)), np.arange(300) % 5, clients=3, valid_share=0.1, seed=seed)
     made = with_communal_set(made, Communal(share=0.2), seed)
+    made = with_server_set(made, ServerSet(share=0.1), seed)
     held = with_class_stream(made, ClassStream(tasks, rounds, cumulative=cumulative), seed)
     y, seen = made.columns["y"], set()
     assert sorted(label for part in held.tasks for label in part) == list(range(5))
@@ -32,7 +34,8 @@ def test_each_task_trains_on_its_classes_and_measures_all_so_far_without_a_leak(
             trained = seen if cumulative else set(new)
             for part, classes in (
                 (now.train.order, trained),
-                (now.valid.order, trained),
+                (now.valid.order, seen),
+                (now.server, seen),
                 (now.test.order, seen),
                 (now.global_test, seen),
                 (now.communal, seen),
@@ -41,9 +44,35 @@ def test_each_task_trains_on_its_classes_and_measures_all_so_far_without_a_leak(
             assert now.seen.tolist() == sorted(seen)
             measured = torch.cat([now.test.order, now.global_test])
             assert not torch.isin(torch.cat([now.train.order, now.valid.order, now.communal]), measured).any()
+            assert not torch.isin(now.train.order, made.valid.order).any()
+            assert set(y[now.valid.order].tolist()) == set(y[made.valid.order].tolist()) & seen
+            assert torch.equal(held.with_validation_as_test().at(round_number).test.order, now.valid.order)
     everything = held.at(tasks * rounds)
     assert torch.equal(everything.communal, made.communal)
     assert torch.equal(everything.test.order, made.test.order)
+    assert torch.equal(everything.valid.order, made.valid.order)
+    assert torch.equal(everything.server, made.server)
+
+
+def test_a_server_set_is_cut_by_hidden_classes_and_one_of_another_data_set_stays_whole():
+    hidden = {"share": 0.2, "labelled": False}
+    order = list(range(10))
+    task = fl.task("digits", clients=3, server_set=hidden, stream={"tasks": 2, "rounds": 1, "order": order})
+    whole = fl.task("digits", clients=3, server_set=hidden).federation.server
+    true = fl.task("digits", clients=3).federation.columns["y"]
+    now = task.at(1).federation
+    assert torch.equal(now.server, whole[true[whole] < 5])
+    assert 0 < len(now.server) < len(task.at(2).federation.server) == len(whole)
+    x = task.federation.columns["x"].numpy()
+    other = with_server_set(fd.from_arrays(x, np.arange(len(x)) % 10, clients=3), ServerSet(data="digits", share=0.1))
+    held = with_class_stream(other, ClassStream(2, 1))
+    assert torch.equal(held.at(1).server, other.server)
+
+
+def test_early_stopping_is_refused_before_the_run():
+    task = fl.task("digits", clients=3, valid_share=0.2, stream={"tasks": 2, "rounds": 1})
+    with pytest.raises(FedloomError, match=r"early_stopping ends a run before the later tasks of task\.stream come"):
+        fl.run(task, "fedavg", rounds=2, early_stopping={"patience": 1})
 
 
 def test_the_order_is_drawn_or_given():

@@ -10,6 +10,9 @@ import torch
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
+from fedloom.data.class_stream import ClassStream, with_class_stream
+from fedloom.data.concept_drift import with_concept_drift
+from fedloom.data.label_share import with_label_share
 from support.synthetic import federation
 
 
@@ -48,3 +51,16 @@ def test_clients_of_one_group_each_have_nothing_to_set_aside():
     one = replace(plain, group=torch.zeros(len(plain.columns["y"]), dtype=torch.int64))
     with pytest.raises(FedloomError, match=r"belong together.*valid_share"):
         one.with_validation_part(0.2)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda held: with_class_stream(held, ClassStream(2, 1, cumulative=True)), "change in later rounds"),
+        (lambda held: with_concept_drift(held, [2]), "change in later rounds"),
+        (lambda held: with_label_share(held, 0.5), "some training samples have no label"),
+    ],
+)
+def test_samples_that_would_be_trained_on_or_have_no_label_are_not_set_aside(change, says):
+    with pytest.raises(FedloomError, match=f"{says}.*valid_share"):
+        change(federation([30, 20])).with_validation_part(0.2)

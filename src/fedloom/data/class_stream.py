@@ -1,8 +1,10 @@
 """A class-incremental stream: clients meet the classes in groups, one task after another.
 
-While a task lasts, train and validation parts hold its classes only; test parts, the global test set and the communal
-set hold those of all tasks so far. The model has outputs for all classes from the beginning, and those of classes that
-nobody has seen are masked (``core/growing_head.py``): its head grows.
+While a task lasts, train parts hold its classes only. Validation and test parts, the global test set, the communal set
+and the server set hold those of all tasks so far: who chooses by validation must see what is forgotten. A sample is cut
+by its true class, also where its label is hidden; a server set of another data set, and samples whose class nobody
+knows, stay whole. The model has outputs for all classes from the beginning, and those of classes that nobody has seen
+are masked (``core/growing_head.py``): its head grows.
 """
 
 from __future__ import annotations
@@ -96,16 +98,19 @@ def _state(federation: Federation, y: Tensor, trained: Tensor, seen: Tensor, num
         stays = torch.isin(y[lists.order], classes)
         return Ragged.by_owner(lists.order[stays].numpy(), lists.owners[stays].numpy(), len(lists))
 
+    def known(positions: Tensor) -> Tensor:
+        return positions[torch.isin(y[positions], seen) | (y[positions] == IGNORED)]
+
     train = only(federation.train, trained)
     if not len(train.order):
         raise FedloomError(f"stream: no client has a training sample of task {number}: use fewer tasks.")
-    communal = federation.communal
     return replace(
         federation,
         train=train,
-        valid=only(federation.valid, trained),
+        valid=only(federation.valid, seen),
         test=only(federation.test, seen),
         global_test=federation.global_test[torch.isin(y[federation.global_test], seen)],
-        communal=communal[torch.isin(y[communal], seen) | (y[communal] == IGNORED)],
+        communal=known(federation.communal),
+        server=federation.server if federation.server_is_foreign else known(federation.server),
         seen=seen,
     )

@@ -128,6 +128,7 @@ class Federation:
         server_labelled: Whether these have targets; otherwise these are ``IGNORED``.
         server_classes: How many classes their targets name, in a numbering of their own if they are of another data
             set.
+        server_is_foreign: Whether they are of another data set, so that its labels are not the task's classes.
         seen: The classes of all tasks of a stream so far, sorted; None where there is no stream.
         tasks: The classes of each task of a stream.
     """
@@ -153,6 +154,7 @@ class Federation:
     server: Tensor = field(default_factory=_nothing)
     server_labelled: bool = True
     server_classes: int = 0
+    server_is_foreign: bool = False
     seen: Tensor | None = None
     tasks: Sequence[tuple[int, ...]] = ()
     read_with: Mapping[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
@@ -268,7 +270,8 @@ class Federation:
         """The same clients, each with a random share of its samples moved from its training to its validation part.
 
         Samples of one group move together, and every client keeps a training sample. It is for a federation whose
-        clients have no validation parts.
+        clients have no validation parts. Data that change in later rounds are refused, since samples that are set aside
+        in one round would be trained on in another; and so are data without all labels.
 
         Args:
             share: The share of a client's samples, as ``valid_share`` of a task.
@@ -277,6 +280,17 @@ class Federation:
             raise FedloomError(
                 "the nodes of clients' graphs cannot be set aside for validation afterwards: build the task with "
                 "valid_share, for instance 0.2."
+            )
+        if self.later:
+            raise FedloomError(
+                "clients' data change in later rounds, so no samples can be set aside for validation afterwards: build "
+                "the task with valid_share, for instance 0.2."
+            )
+        y = self.columns["y"]
+        if target_kind(y) == "classes" and bool((y[self.train.order] == IGNORED).any()):
+            raise FedloomError(
+                "some training samples have no label, so none can be set aside for validation afterwards: build the "
+                "task with valid_share, for instance 0.2."
             )
         train, valid = [], []
         for client in range(self.clients):
@@ -294,8 +308,7 @@ class Federation:
                 "every client's training samples belong together, so none can be set aside for validation afterwards: "
                 "build the task with valid_share, for instance 0.2."
             )
-        later = tuple((since, federation.with_validation_part(share)) for since, federation in self.later)
-        return replace(self, train=Ragged.of(train), valid=Ragged.of(valid), later=later)
+        return replace(self, train=Ragged.of(train), valid=Ragged.of(valid))
 
     def repeat(self, times: int) -> Federation:
         """A federation of one client with that client several times, all with the same samples.

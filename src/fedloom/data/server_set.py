@@ -89,7 +89,14 @@ def with_server_set(
     note = f"server_set: {len(chosen):,} samples that only the server has, {source}"
     notes = (*left.notes, f"{note}{'' if server.labelled else ', without labels'}.")
     classes = server.classes(federation.classes)
-    return replace(left, server=chosen, server_labelled=server.labelled, server_classes=classes, notes=notes)
+    return replace(
+        left,
+        server=chosen,
+        server_labelled=server.labelled,
+        server_classes=classes,
+        server_is_foreign=server.data is not None,
+        notes=notes,
+    )
 
 
 def _of_data_set(federation: Federation, server: ServerSet, seed: int) -> SampleColumns:

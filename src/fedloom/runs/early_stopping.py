@@ -57,6 +57,11 @@ class EarlyStopping:
         """
         if eval_every == 0:
             raise FedloomError("early_stopping needs evaluations, but eval_every=0: leave one of them out.")
+        if federation.tasks:
+            raise FedloomError(
+                "early_stopping ends a run before the later tasks of task.stream come, and new classes always make the "
+                "score worse: leave it out."
+            )
         if not has_validation(federation):
             raise FedloomError(
                 "early_stopping needs clients with validation parts: set task.valid_share, for instance to 0.2."
