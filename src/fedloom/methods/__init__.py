@@ -55,12 +55,12 @@ from fedloom.methods.selfsupervised.perfcl import PerFCL
 register(
     *(Local, Centralised, FedSGD, FedAvg, FedProx, FedAvgM, FedAdagrad, FedAdam, FedYogi),
     *(SCAFFOLD, FedDyn),
-    *(HeteroFL,),
     *(FedPer, LGFedAvg, FedRep, FedBABU),
     *(FedHybridAvgLG, FedHybridAvgLGDual),
     *(CFL, FeSEM, IFCA),
     *(FedSeq, FedSeqInter),
     *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
+    *(HeteroFL,),
     *(FLD, FedMD, FDFAug, DSFL, FedDF, FedFMRL),
     *(FedHARM,),
     *(FedRCIL, FedAvgExemplars),
