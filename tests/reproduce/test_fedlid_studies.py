@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from fedloom.reproduce import STUDIES
 from fedloom.reproduce.fedlid_studies import (
@@ -90,10 +91,11 @@ def test_tables_have_every_method_the_documents_numbers_and_bytes(tmp_path):
 @pytest.mark.skipif(not (DATA_FOLDER / "gtsrb.npz").is_file(), reason="GTSRB is not in the data folder")
 def test_a_pretrained_study_runs_on_real_images(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
-    little = ("task.server_set.share=0.005", "task.test_share=0.97", "local.steps=1", "method.server_epochs=1")
-    request = StudyRequest(1, tmp_path, settings=(*little, "rounds=1", "eval_every=1", "clients_on_global=true"))
+    little = ("task.server_set.share=0.005", "local.steps=1", "method.server_epochs=1", "rounds=1", "eval_every=0")
+    request = StudyRequest(1, tmp_path, settings=little)
     request.run([pretraining_member()])
     chosen = [member for member in pretrained_members(request) if member.label.startswith(f"non-IID, {FEDLID}")]
-    found = request.run(chosen)
-    assert len(found) == 2
-    assert all(history[0].records[-1]["metrics"][SCORE] >= 0 for history in found.values())
+    (random,), (started,) = request.run(chosen).values()
+    assert random.row is not None
+    assert not torch.equal(random.row, started.row)
+    assert bool(started.row.isfinite().all())

@@ -111,8 +111,8 @@ def label_members(_: StudyRequest) -> list[Member]:
 
 
 def pretraining_member() -> Member:
-    """A network whose body learnt the traffic signs of GTSRB, by a server that is alone with their labels."""
-    method = {**SUPERVISED, "server_epochs": PRETRAINING_EPOCHS, "server_lr": 0.1}
+    """A network whose body learnt from the traffic signs of GTSRB, by SimCLR at a server that is alone with them."""
+    method = {**SERVER_METHOD, "server_epochs": PRETRAINING_EPOCHS}
     made = lid_member("pre-training", method, "IID")
     task = {**made.values["task"], "server_set": {"data": "gtsrb", "share": 0.25}}
     idle = {**made.values["local"], "epochs": 0}
