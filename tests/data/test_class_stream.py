@@ -14,6 +14,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.class_stream import ClassStream, with_class_stream
 from fedloom.data.communal_set import Communal, with_communal_set
 from fedloom.data.server_set import ServerSet, with_server_set
+from support.checkpoints import final
 
 WEIGHTED = {"name": "cross_entropy", "class_weights": [1.0] * 10}
 
@@ -93,6 +94,21 @@ def test_rows_of_classes_to_come_do_not_move_and_nobody_predicts_them(execution)
         assert not torch.equal(before[:2], views[1][name][:2])
     wrong = np.array(history.confusion)
     assert wrong[:4, :4].sum() == wrong.sum() > 0
+
+
+@pytest.mark.parametrize("method", [fl.FedMD(), fl.DSFL(), fl.FedDF(lr=0.1), fl.FDFAug(gamma=1.0), fl.FLD()])
+def test_distillation_does_not_move_rows_of_classes_to_come(tmp_path, method):
+    stream = {"tasks": 5, "rounds": 2, "order": list(range(10))}
+    task = fl.task("digits", clients=3, partition="iid", communal=0.2, stream=stream, model="logistic")
+    state = final(tmp_path / "run", method, task, rounds=2)
+    kept = state.client_states.rows.get("row", ())
+    rows = [*kept, *(tensor for name, tensor in state.server.items() if name == "row")]
+    assert rows
+    for row in rows:
+        for name, before in task.layout.views(task.initial_row()).items():
+            now = task.layout.views(row)[name]
+            assert torch.allclose(before[2:], now[2:], rtol=1e-6)  # up to the rounding of a mean
+            assert not torch.equal(before[:2], now[:2])
 
 
 def test_labels_that_are_left_out_stay_with_their_task():

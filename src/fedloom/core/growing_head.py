@@ -58,6 +58,16 @@ class GrowingHead:
         return torch.where(targets == IGNORED, IGNORED, places[targets.clamp(min=0)])
 
 
+def of_seen(outputs: Tensor, seen: Tensor | None) -> Tensor:
+    """The outputs of classes seen so far; all outputs where there is no stream.
+
+    Args:
+        outputs: Outputs, or goals of them, whose last axis is the class.
+        seen: The classes seen so far, sorted; None where there is no stream.
+    """
+    return outputs if seen is None else outputs.index_select(-1, seen)
+
+
 def with_growing_head(objective: Objective, seen: Tensor | None) -> Objective:
     """An objective that fits the classes seen so far; the objective itself where there is no stream.
 

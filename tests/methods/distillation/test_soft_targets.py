@@ -30,3 +30,10 @@ def test_its_gradient_is_that_of_the_divergence():
         torch.autograd.grad(loss, outputs)[0] for loss in (divergence, soft_cross_entropy(outputs, goal).sum())
     )
     assert torch.allclose(expected, found, atol=1e-6)
+
+
+def test_in_a_stream_only_seen_classes_take_part():
+    """p = (.2, .6 unseen, .2) over the seen classes is (.5, .5); outputs (0, 9 unseen, 0) give log 2. No teacher: 0."""
+    outputs, goal = torch.tensor([[0.0, 9.0, 0.0]] * 2), torch.tensor([[0.2, 0.6, 0.2], [0.0, 0.0, 0.0]])
+    found = soft_cross_entropy(outputs, goal, torch.tensor([0, 2]))
+    assert torch.allclose(found, torch.tensor([math.log(2), 0.0]))

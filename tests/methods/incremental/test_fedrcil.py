@@ -75,7 +75,11 @@ def test_the_exemplars_stay_as_many_and_fewer_of_each_class():
         old = set(server["positions"][y < 2 * number - 2].tolist())
         assert old <= before  # a sample that was left out does not come back
         before = set(server["positions"].tolist())
-        assert len(server["past"]) == len(server["features"]) == len(server["outputs"]) == 40
+        assert len(server["features"]) == len(server["outputs"]) == 40
+        sent = method.lesson(server)
+        assert ("past" in sent, "past_known" in sent) == (number > 1, number > 1)  # the first task has no earlier one
+        if number > 1:
+            assert (sent["past"].shape, sent["past_known"].shape) == ((40, 4, 200), (40, 4))
         assert method.lesson(server)["samples"].dtype == torch.int32
 
 

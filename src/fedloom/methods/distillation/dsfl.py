@@ -89,24 +89,26 @@ class DSFL(CommunalDistillation):
             server["row"],
             context.task.federation.communal,
             work=context.work.for_epochs(self.epochs),
-            loss=towards(goal),
+            loss=towards(goal, context.task.federation.seen),
         )
         return {"row": row, "probabilities": goal}
 
     def distil(self, cohort: Cohort, rows: Tensor, message: Message) -> Tensor:
         work = cohort.setting.work.for_epochs(self.epochs)
-        return cohort.train(rows, work=work, on=self.common_set(cohort), loss=towards(message["probabilities"]))
+        loss = towards(message["probabilities"], cohort.task.federation.seen)
+        return cohort.train(rows, work=work, on=self.common_set(cohort), loss=loss)
 
 
-def towards(goal: Tensor) -> Loss:
+def towards(goal: Tensor, seen: Tensor | None = None) -> Loss:
     """The loss of distilling probabilities of samples, which it looks up by their places.
 
     Args:
         goal: n×classes.
+        seen: The classes seen so far in a stream; others are not distilled.
     """
 
     def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-        values = soft_cross_entropy(net(x), goal[y])
+        values = soft_cross_entropy(net(x), goal[y], seen)
         return values, torch.ones_like(values)
 
     return loss

@@ -85,13 +85,13 @@ class FDFAug(Algorithm):
         return Message(each={"means": torch.stack(of_each)})
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
-        objective = cohort.task.objective
+        objective, seen = cohort.task.objective, cohort.task.federation.seen
 
         def loss(net: Network, x: Inputs, y: Tensor, given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
             outputs = net(x)
             values, counts = objective.losses(outputs, y)
             # a label that nobody else has adds 0, since its means are 0; a sample without a label counts 0
-            teacher = soft_cross_entropy(outputs, given["means"][y.clamp(min=0)])
+            teacher = soft_cross_entropy(outputs, given["means"][y.clamp(min=0)], seen)
             return values + self.gamma * counts * teacher, counts
 
         rows = cohort.train(self.weights_for(message, cohort), loss=loss, given={"means": message["means"]})

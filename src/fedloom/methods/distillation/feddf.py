@@ -117,7 +117,7 @@ class FedDF(FedAvg):
                 one.mean("row", group=None if architectures is None else number),
                 samples,
                 work=self.server_work,
-                loss=towards(teacher),
+                loss=towards(teacher, context.task.federation.seen),
                 purpose=f"feddf/{number}",
             )
             for number, one in replies.items()

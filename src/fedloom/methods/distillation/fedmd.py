@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.growing_head import of_seen
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
@@ -64,10 +65,11 @@ class FedMD(CommunalDistillation):
 
     def distil(self, cohort: Cohort, rows: Tensor, message: Message) -> Tensor:
         """Digest, then revisit."""
-        consensus = message["outputs"]
+        seen = cohort.task.federation.seen
+        consensus = of_seen(message["outputs"], seen)
 
         def digest(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-            apart = (net(x) - consensus[y]).abs().flatten(1).mean(1)
+            apart = (of_seen(net(x), seen) - consensus[y]).abs().flatten(1).mean(1)
             return apart, torch.ones_like(apart)
 
         work = cohort.setting.work.for_epochs(self.digest_epochs)

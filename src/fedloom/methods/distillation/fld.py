@@ -30,6 +30,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.growing_head import of_seen
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.loss_step import LossStep
@@ -176,12 +177,9 @@ class FLD(CommunalDistillation):
         goal, known = message[self.taught], message.get("known")
         seen = cohort.task.federation.seen if self.layer == "output" else None
 
-        def of_seen(outputs: Tensor) -> Tensor:
-            return outputs if seen is None else outputs.index_select(1, seen)  # the head of a stream grows
-
         def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
             label = y if known is None else y.clamp(min=0)  # of classes; a sample without a label has none
-            apart = distances(of_seen(self._shown(net, x)), of_seen(goal[label]))
+            apart = distances(of_seen(self._shown(net, x), seen), of_seen(goal[label], seen))
             if self.multi_loss == "A":
                 of_stages = strip_distances(net.at({}).stages(x)[1], message["strips"][y])
                 apart = apart + self.m_c * sum(of_stages) / len(of_stages)

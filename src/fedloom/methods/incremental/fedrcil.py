@@ -10,10 +10,11 @@ The exemplars are the communal samples of all classes so far. With ``exemplars =
 many per class, chosen by herding on the mean features when new classes come.
 
 Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no public link known), chapter 7. Features
-are what the head sees; the authors' code contrasts the whole map of the last stage. The anchor of this task is the
-latest mean, which is also what outputs are distilled to, so it exists from a task's first round. The authors' code, not
-the thesis, also trains on the labels of exemplars: ``exemplar_epochs``. Outputs of classes to come are sent with the
-others, and are not distilled.
+are what the head sees; the authors' code contrasts the whole map of the last stage. The negative
+of equation 7.5 is the anchor of the previous round of this task; here it is that of this round, which clients have
+just got to distil. It is one round newer, and it exists in a task's first round too, where the thesis' does not.
+The authors' code, not the thesis, also trains on the labels of exemplars: ``exemplar_epochs``. Outputs of classes to
+come are sent with the others, and are not distilled.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply, Wave
-from fedloom.core.network import Loss, Network, feature_width
+from fedloom.core.network import Loss, Network
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.distillation.fld import FLD
@@ -134,15 +135,14 @@ class FedRCIL(FLD):
         begun = {**server, "seen": seen, "positions": positions}
         if self.exemplars:
             begun["samples"] = torch.searchsorted(federation.communal, positions).int()
-        if self.m_u:
-            width = feature_width(context.of_architecture(0).task)
-            past = torch.zeros(len(positions), self.buffer, width)
-            known = torch.zeros(len(positions), self.buffer)
-            if before is not None:
-                places = torch.searchsorted(positions, old)
-                past[places] = torch.cat([server["features"].unsqueeze(1), server["past"]], dim=1)[:, :-1]
-                known[places] = torch.cat([torch.ones(len(old), 1), server["past_known"]], dim=1)[:, :-1]
-            begun |= {"past": past, "past_known": known}
+        if self.m_u and before is not None:  # the first task has no earlier one
+            places, last = torch.searchsorted(positions, old), server["features"]
+            for name, newest in (("past", last), ("past_known", torch.ones(len(old)))):
+                anchors = torch.zeros(len(positions), self.buffer, *newest.shape[1:])
+                anchors[places, 0] = newest
+                if name in server:
+                    anchors[places, 1:] = server[name][:, :-1]
+                begun[name] = anchors
         return begun
 
     def _choose_exemplars(self, server: State, task: Task) -> State:
