@@ -14,6 +14,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.datasets.registry import dataset
 from fedloom.data.federation import Federation, Ragged
+from fedloom.runs.config_schema import TaskConfig
 from fedloom.tasks.builder import OF_COLUMNS, TaskSettings
 from fedloom.tasks.dataset_task import DatasetBuilder
 from fedloom.tasks.own_data import task_of
@@ -192,3 +193,24 @@ def test_five_steps_on_a_named_task_lower_the_loss_of_the_client_that_makes_them
     received = some.spread(task.initial_row())
     trained = some.train(received)
     assert float(some.evaluate(trained, "train").mean_loss) < float(some.evaluate(received, "train").mean_loss)
+
+
+@pytest.mark.parametrize("key", ["communal", "server_set"])
+def test_a_number_is_a_share_in_python_and_in_a_config(key):
+    short, long = (TaskConfig.model_validate({key: value}) for value in (0.1, {"share": 0.1}))
+    assert getattr(short, key) == getattr(long, key) != getattr(TaskConfig(), key)
+    for part in ("communal", "server"):
+        both = [getattr(fl.task("digits", clients=3, **{key: v}).federation, part) for v in (0.1, {"share": 0.1})]
+        assert torch.equal(*both)
+
+
+@pytest.mark.parametrize("value", [5, "x"])
+def test_a_stream_that_is_no_table_says_what_to_give_in_python_and_in_a_config(value):
+    for build in (lambda: fl.task("digits", stream=value), lambda: TaskConfig.model_validate({"stream": value})):
+        with pytest.raises(FedloomError, match=f"task.stream={value!r}: give a table of tasks and rounds"):
+            build()
+
+
+def test_a_table_that_is_a_text_is_refused_by_its_name():
+    with pytest.raises(FedloomError, match=r"^task\.communal='x': "):
+        fl.task("digits", communal="x")

@@ -33,7 +33,8 @@ def validate(kind: Any, values: Any, where: str) -> Any:
         if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             raise unknown(f"key in {where}:", path, _keys(kind, first["loc"][:-1])) from None
         got = repr(first.get("input"))[:60]
-        raise FedloomError(f"{path}={got} in {where}: {first['msg'][0].lower()}{first['msg'][1:]}.") from None
+        what = f"{path}={got} in {where}" if path else f"{where}={got}"
+        raise FedloomError(f"{what}: {first['msg'][0].lower()}{first['msg'][1:]}.") from None
 
 
 def _keys(kind: Any, loc: tuple[Any, ...]) -> Iterable[str]:

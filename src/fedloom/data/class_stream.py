@@ -9,6 +9,7 @@ are masked (``core/growing_head.py``): its head grows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,6 +61,15 @@ class ClassStream:
         if self.tasks > classes:
             raise FedloomError(f"stream: tasks={self.tasks}, but there are only {classes} classes: use fewer tasks.")
         return [part.tolist() for part in np.array_split(np.array(order), self.tasks)]
+
+
+def require_stream_table(value: object) -> object:
+    """The value of ``task.stream``; one that is no table is refused, since one number cannot say tasks and rounds."""
+    if value is None or isinstance(value, Mapping | ClassStream):
+        return value
+    raise FedloomError(
+        f"task.stream={value!r}: give a table of tasks and rounds, for instance {{tasks = 5, rounds = 6}}."
+    )
 
 
 def with_class_stream(

@@ -23,7 +23,7 @@ from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.sub_models import FederatedDropout
 from fedloom.core.validation import validate
-from fedloom.data.class_stream import ClassStream
+from fedloom.data.class_stream import ClassStream, require_stream_table
 from fedloom.data.communal_set import Communal, share_as_table
 from fedloom.data.concept_drift import Drift
 from fedloom.data.server_set import ServerSet
@@ -62,11 +62,11 @@ class TaskConfig(Strict):
     communal_per_class: int = TaskSettings.communal_per_class
     communal: Annotated[Communal | None, BeforeValidator(share_as_table)] = None
     """Samples that the server and all clients may see: a share of the training data, or a file."""
-    server_set: ServerSet | None = None
+    server_set: Annotated[ServerSet | None, BeforeValidator(share_as_table)] = None
     """Samples that only the server has: a share of the training data, another data set, or a file."""
     label_share: float | None = None
     """The share of each client's training samples that have a label."""
-    stream: ClassStream | None = None
+    stream: Annotated[ClassStream | None, BeforeValidator(require_stream_table)] = None
     """The tasks in which clients meet the classes."""
     model: str | None = None
     model_options: dict[str, Any] = {}

@@ -8,7 +8,7 @@ asks what kind of task it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from fedloom.core.spec import split_spec
 from fedloom.core.task import FederationView, Task
 from fedloom.core.user_classes import resolve_user_file, user_class_name
 from fedloom.core.validation import validate
-from fedloom.data.class_stream import ClassStream
+from fedloom.data.class_stream import ClassStream, require_stream_table
 from fedloom.data.communal_set import Communal, share_as_table
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
@@ -50,6 +50,12 @@ TABLES: Mapping[str, type[Any]] = {
     "stream": ClassStream,
 }
 """The settings that are tables of settings."""
+AS_TABLE: Mapping[str, Callable[[object], object]] = {
+    "communal": share_as_table,
+    "server_set": share_as_table,
+    "stream": require_stream_table,
+}
+"""How the value of such a setting is read that is no table."""
 OF_COLUMNS = ("communal_per_class", "communal", "server_set", "label_share", "stream")
 """The settings that only tasks whose samples are entries of columns have."""
 
@@ -78,7 +84,7 @@ class TaskSettings:
     """Test samples of each class that are set aside for everyone to see."""
     communal: float | Communal | Mapping[str, Any] | None = None
     """A share of all clients' training data, or a file, that everyone may see."""
-    server_set: ServerSet | Mapping[str, Any] | None = None
+    server_set: float | ServerSet | Mapping[str, Any] | None = None
     """Samples that only the server has."""
     label_share: float | None = None
     """The share of each client's training samples that have a label."""
@@ -133,7 +139,8 @@ class TaskSettings:
         for key, kind in TABLES.items():
             value = getattr(self, key)
             if value is not None:
-                others[key] = with_absolute_path(validate(kind, share_as_table(value), f"task.{key}"))
+                table = AS_TABLE[key](value) if key in AS_TABLE else value
+                others[key] = with_absolute_path(validate(kind, table, f"task.{key}"))
         others["metrics"] = complete_metrics(self.metrics)
         others["loss"] = complete_loss(self.loss)
         others["models"] = models = complete_models(self.models)

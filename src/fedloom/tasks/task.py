@@ -63,7 +63,7 @@ def task(
     valid_share: float = TaskSettings.valid_share,
     communal_per_class: int = TaskSettings.communal_per_class,
     communal: float | Communal | Mapping[str, Any] | None = None,
-    server_set: ServerSet | Mapping[str, Any] | None = None,
+    server_set: float | ServerSet | Mapping[str, Any] | None = None,
     label_share: float | None = None,
     stream: ClassStream | Mapping[str, Any] | None = None,
     augment: bool = TaskSettings.augment,
