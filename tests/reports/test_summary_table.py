@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from fedloom.metrics.mae import MAE
-from fedloom.reports.summary_table import differences, evidence, summary, verdict
+from fedloom.reports.summary_table import cell_text, differences, evidence, summary, verdict
 from fedloom.runs.history import History
 from fedloom.runs.score import metric_notes
 from fedloom.runs.statistics import CLIENTS, GLOBAL
@@ -209,3 +209,17 @@ def test_rounds_to_a_target_are_there_when_asked_and_count_the_seeds_that_reache
 def test_stages_may_differ_between_compared_methods() -> None:
     one, other = run([0.1]), run([0.1], prediction=[{"name": "finetune"}])
     assert differences({"a": [one], "b": [other]}) == []
+
+
+def test_a_global_model_that_learns_nothing_from_clients_is_starred_and_not_praised() -> None:
+    """FedFMRL's server model sees communal labels only, so its lead on the global test says nothing of federating."""
+    alone = [run([0.5], [0.9], method={"name": "fedfmrl"})]
+    runs = {"fedfmrl": alone, "fedavg": [run([0.6], [0.7])], "fedprox": [run([0.5], [0.6])]}
+    text = verdict(runs)
+    assert "On the global test set fedavg is ahead" in text
+    assert "* The global model of fedfmrl learns nothing from clients, so it is not compared on the global" in text
+    rows = {row["method"]: row for row in summary(runs)}
+    assert cell_text(rows["fedfmrl"], "global_accuracy") == "90.0 % *"
+    assert cell_text(rows["fedfmrl"], "client_accuracy") == "50.0 %"
+    assert "* The global model" not in verdict({"fedavg": runs["fedavg"], "fedprox": runs["fedprox"]})
+    assert {row["leader"] for row in evidence(runs)} == {"fedavg"}

@@ -48,6 +48,10 @@ class Algorithm:
     """Whether clients and server exchange anything; isolated and centralised training do not, and cost no bytes."""
     shares_whole_model: ClassVar[bool] = True
     """Whether the shared ``row`` is a whole model, which is scored on the global test set; a shared body is not."""
+    global_model_is_federated: ClassVar[bool] = True
+    """Whether the shared ``row`` owes anything to clients; if not, comparisons show its score without a verdict."""
+    trains_head: ClassVar[bool] = True
+    """Whether the model's head is trained; if not, a prediction stage has to fit it."""
     has_personal_models: ClassVar[bool] = False
     """Whether clients predict with models of their own, to which a global model has nothing to add."""
     trains_locally: ClassVar[bool] = True

@@ -26,6 +26,8 @@ class PredictionStage:
 
     depends_on_rounds: ClassVar[bool] = False
     """Whether what clients predict with depends on how many rounds the run has; such a run cannot be prolonged."""
+    trains_head: ClassVar[bool] = False
+    """Whether the model's head is trained before predicting."""
     keeps: ClassVar[Kept] = {}
     """What stays with clients for this stage, by name, in words."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -31,6 +32,8 @@ class FineTune(PredictionStage):
         epochs: How many epochs a client tunes.
         lr: The learning rate; None is that of the round's local work.
     """
+
+    trains_head: ClassVar[bool] = True
 
     part: str | None = None
     epochs: int = 1

@@ -12,7 +12,7 @@ https://arxiv.org/abs/2002.05709, section 2.2 (there by stochastic gradients).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ class LinearProbe(PredictionStage):
         on: The samples that it is fitted on: each client's ``own`` training samples, or the ``communal`` set.
         l2: Weight of the penalty on the head's weights.
     """
+
+    trains_head: ClassVar[bool] = True
 
     on: Literal["own", "communal"] = "own"
     l2: float = 1.0

@@ -19,7 +19,7 @@ from fedloom.reports.explore_data import explore_json
 from fedloom.reports.left_out_sites import left_out_table
 from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.reports.privacy_table import privacy_table
-from fedloom.reports.summary_table import SummaryRow, cell_text, differences, summary, verdict
+from fedloom.reports.summary_table import SummaryRow, cell_text, differences, is_apart, summary, verdict
 from fedloom.runs.folder.run_files import read_notices
 from fedloom.runs.history import History
 from fedloom.runs.score import Score
@@ -108,7 +108,7 @@ def _headline(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
         ("worst_decile", "Worst decile", "the worst-off tenth of clients, own models on own tests"),
     ):
         over = f"{score.title} of {over}"
-        measured = [row for row in rows if row[key] is not None]
+        measured = [row for row in rows if row[key] is not None and not is_apart(row, key)]
         if not measured:
             yield card("not measured", what, over)
             continue

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedloom.core.algorithm import Algorithm
+from fedloom.methods.registry import METHODS
 from fedloom.runs.evidence import Race, race
 from fedloom.runs.history import History
 from fedloom.runs.score import ACCURACY, Score
@@ -69,7 +71,9 @@ def summary(histories: Histories, reach: float | None = None) -> list[SummaryRow
 
 
 def _row(name: str, runs: Sequence[History], score: Score) -> SummaryRow:
+    method = METHODS.get(str(runs[0].config["method"]["name"]), Algorithm)  # a user's own method averages
     row: SummaryRow = {"method": name, "seeds": len(runs)}
+    row["global_model_is_federated"] = method.global_model_is_federated
     for key, metric in row_metrics(score).items():
         row[key], row[f"{key}_std"] = over_seeds([last_value(run, metric) for run in runs])
     row["efficiency"], row["efficiency_std"] = over_seeds([_efficiency(run, score) for run in runs])
@@ -117,6 +121,12 @@ def verdict(histories: Histories) -> str:
     elif any(open_ for _, open_ in found):
         more = max(5, 2 * max(row["seeds"] for row in finished))
         sentences.append(f"More seeds may decide it, for example --seeds {more}.")
+    apart = [str(row["method"]) for row in rows if is_apart(row, f"global_{score.name}")]
+    if apart:
+        sentences.append(
+            f"* The global model of {join_names(apart)} learns nothing from clients, so it is not compared on the "
+            "global test set."
+        )
     early = [str(row["method"]) for row in rows if row["stopped"]]
     if early:
         sentences.append(f"Left out because {'it' if len(early) == 1 else 'they'} stopped early: {', '.join(early)}.")
@@ -144,6 +154,16 @@ def evidence(histories: Histories) -> list[dict[str, Any]]:
     ]
 
 
+def is_apart(row: SummaryRow, key: str) -> bool:
+    """Whether a score is that of a global model that owes nothing to clients, and has no part in comparisons.
+
+    Args:
+        row: The row.
+        key: The score.
+    """
+    return key.startswith("global_") and row[key] is not None and not row["global_model_is_federated"]
+
+
 def _metric(test: str, score: Score) -> str:
     return {"client": score.clients, "global": score.shared}[test]
 
@@ -153,7 +173,10 @@ def _races(histories: Histories, rows: Sequence[SummaryRow]) -> list[tuple[str, 
     score = common_score(histories)
     found = []
     for test in TESTS:
-        names = [row["method"] for row in rows if not row["stopped"] and row[f"{test}_{score.name}"] is not None]
+        key = f"{test}_{score.name}"
+        names = [
+            row["method"] for row in rows if not row["stopped"] and row[key] is not None and not is_apart(row, key)
+        ]
         if len(names) > 1:
             scores = {name: values_by_seed(histories[name], _metric(test, score), score.rank) for name in names}
             found.append((test, race(scores)))
@@ -165,7 +188,11 @@ def _race_sentence(
 ) -> tuple[str, bool]:
     """The sentence on one test, and whether a lead is still open."""
     key = f"{test}_{score.name}"
-    by_method = {str(row["method"]): row for row in rows if not row["stopped"] and row[key] is not None}
+    by_method = {
+        str(row["method"]): row
+        for row in rows
+        if not row["stopped"] and row[key] is not None and not is_apart(row, key)
+    }
     on = TESTS[test] + ("" if score == ACCURACY else f", by {score.title},")
     first, second = by_method[ranked.leader], by_method[ranked.leads[0].rival]
     best, away = cell_text(first, key, score), "above" if score.higher_is_better else "below"
@@ -214,11 +241,11 @@ def _over_clients(first: SummaryRow, second: SummaryRow, histories: Histories, s
 
 
 def cell_text(row: SummaryRow, key: str, score: Score = ACCURACY) -> str:
-    """A row's value for people, as ``87.3 ± 0.6 %``."""
+    """A row's value for people, as ``87.3 ± 0.6 %``; with a star if it has no part in the verdict."""
     if row[key] is None:
         return "not measured"
     shown = ACCURACY if key == RECALL else score
-    return shown.text(row[key], row[f"{key}_std"])
+    return shown.text(row[key], row[f"{key}_std"]) + (" *" if is_apart(row, key) else "")
 
 
 def differences(histories: Histories) -> list[str]:

@@ -122,6 +122,11 @@ def prepare(task: Task, algorithm: Algorithm, config: RunConfig, made_of: str | 
         log.warning("the %s of round %s does not happen: the run has only %s rounds", change, late[0], config.rounds)
     for number, stage in enumerate(config.prediction):
         stage.check(algorithm, task, tuple(config.prediction[:number]))
+    if not algorithm.trains_head and not any(stage.trains_head for stage in config.prediction):
+        log.warning(
+            "%s does not train the head, so accuracies are those of a random one: use %s+linearprobe",
+            *[config.method.get("name")] * 2,
+        )
     _check_updates(algorithm, config, task)
     if selects:
         _check_round_size(config, fewest)

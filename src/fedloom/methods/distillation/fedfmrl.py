@@ -133,6 +133,7 @@ class FedFMRL(FLD):
     """
 
     aggregates: ClassVar[bool] = False
+    global_model_is_federated: ClassVar[bool] = False
     receives: ClassVar[Declared] = {
         "outputs": Statistic("a mixture of the outputs of all sites' models for the communal samples"),
         "strips": Statistic("mean strips of the stages of all sites' models for the communal samples"),

@@ -21,6 +21,7 @@ class EncoderAveraging(TwoViews):
     """Clients train encoders by a loss on two views of each image; the server takes their weighted mean."""
 
     shares_whole_model: ClassVar[bool] = False
+    trains_head: ClassVar[bool] = False
     receives: ClassVar[Declared] = {"encoder": Model("the model's body and what the method added to it")}
     sends: ClassVar[Declared] = {"encoder": Model("the body and the added modules that the site trained")}
 
