@@ -116,6 +116,7 @@ SHARED: dict[str, tuple[Claim, ...]] = {
     "centralised": (Claim("is gradient descent on the mean of all losses", to_descent_on_all_data),),
     "fedsgd": (Claim("is gradient descent on the mean of all losses, a step per round", to_one_step),),
     "fedavg": (FEDAVG, DESCENT),
+    "heterofl": (FEDAVG, DESCENT),
     "fedprox": (PROXIMAL,),
     "fedavgexit": (FEDAVG, DESCENT),
     "fedproxexit": (PROXIMAL,),
