@@ -30,7 +30,7 @@ def reproduce(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Repeat a document's experiment and mark each of its findings with ✓ (holds here) or ✗ (does not).
+    """Repeat a document's experiment and mark each of its findings: ✓ holds here, ✗ does not, – is not decided.
 
     [b]fedloom reproduce[/b] lists the studies. The same command continues a stopped study. Its folder contains the
     runs, outcome.json and outcome.md.

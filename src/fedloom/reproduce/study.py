@@ -147,12 +147,13 @@ def mean_text(values: Sequence[float], scale: float = 100.0) -> str:
 def ahead_finding(says: str, ours: str, one: Sequence[float], other: Sequence[float], by: float = 0.0) -> StudyFinding:
     """The finding that one mean is above another by more than ``by`` (a share, not points), seed by seed.
 
-    Its text has the difference and its standard error, and says so if the difference is within noise: if Student's
-    interval (paired over seeds, 95 %) includes ``by``.
+    Its text has the difference and its standard error. It is not decided, and says so, if the difference is within
+    noise: if Student's interval (paired over seeds, 95 %) includes ``by``.
     """
     gaps = [a - b for a, b in zip(one, other, strict=True)]
     mean, wide = fmean(gaps), half_width(np.array(gaps))
-    noise = ", within noise" if wide is not None and abs(mean - by) <= wide else ""
+    decided = wide is None or abs(mean - by) > wide
     error = "" if wide is None else f" ± {100 * stdev(gaps) / len(gaps) ** 0.5:.1f}"
     difference = f"{100 * mean:+.1f}{error} points"
-    return StudyFinding(says, f"{ours}: {difference}{noise}.", mean > by)
+    noise = "" if decided else ", within noise"
+    return StudyFinding(says, f"{ours}: {difference}{noise}.", mean > by if decided else None)
