@@ -105,6 +105,8 @@ def refused_pairs() -> dict[frozenset[str], str]:
 
 
 PAIRS = pytest.mark.xdist_group("pairs")  # one process tries all pairs, once
+LONG = pytest.mark.timeout(1500)
+"""Thousands of short runs take minutes, and several times that on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +121,7 @@ def test_every_method_runs_by_itself():
 
 @pytest.mark.slow
 @PAIRS
+@LONG
 def test_a_refusal_is_one_sentence_that_says_what_to_do(refusals_of_pairs):
     for pair, why in refusals_of_pairs.items():
         assert why.endswith("."), f"{set(pair)}: {why}"
@@ -128,6 +131,7 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(refusals_of_pairs):
 
 @pytest.mark.slow
 @PAIRS
+@LONG
 def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refusals_of_pairs):
     others = len(SELECTORS) + len(STAGES) + 1 + len(PARTS)
     print(f"{len(refusals_of_pairs)} of {len(METHODS) * others} pairs are refused")
@@ -158,6 +162,7 @@ def test_any_three_of_four_are_among_the_combinations():
 
 @pytest.mark.slow
 @PAIRS
+@LONG
 def test_a_combination_is_refused_exactly_when_one_of_its_pairs_is(refusals_of_pairs):
     wrong, refusals = [], 0
     for method, selector, stage, optimizer in combinations():

@@ -18,7 +18,7 @@ from fedloom.methods.registry import METHODS
 from fedloom.prediction.recalibrate import Recalibrate
 from fedloom.prediction.registry import STAGES
 from fedloom.runs.method_spec import method_from
-from support.compositions import SETTINGS, TASK, task_for
+from support.compositions import SETTINGS, task_for
 
 CHANGES = ("shuffle", "one class")
 SPECS = {method: f"{method}:{settings}" for method, settings in SETTINGS.items()}
@@ -39,11 +39,12 @@ def with_other_test_labels(task: Task, change: str) -> Task:
 
 def with_test_parts(task: Task) -> Task:
     """The task with test samples of their own; a client lacks a class in training that is in its test part."""
-    if task is not TASK:
-        return task
     held = task.federation
+    if held.graphs is not None:
+        return task
     train, test = (Ragged.of([held.train[k][half::2] for k in range(held.clients)]) for half in (0, 1))
-    apart = replace(held, train=train, test=test, global_test=test.order, communal=train[1][:6])
+    server = train[2][:6].sort().values if len(held.server) else held.server
+    apart = replace(held, train=train, test=test, global_test=test.order, communal=train[1][:6], server=server)
     return replace(task, federation=with_withheld_class(apart, 2, [0]))
 
 
@@ -72,6 +73,7 @@ CHAINS: list[tuple[str, list[PredictionStage]]] = [
     ("scaffold", [fl.LastLocalModel()]),
     ("fedhybridavglgdual", [Recalibrate()]),
     ("fedavg", [fl.FineTune(), Recalibrate()]),
+    ("fedsimclr", [STAGES["linearprobe"]()]),
 ]
 
 

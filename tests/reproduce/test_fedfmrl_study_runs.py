@@ -47,5 +47,5 @@ def test_a_run_that_diverged_is_named_and_counts_as_nothing_learned():
     assert accuracy_text(fine, [one.server for one in fine]) == "–"
     assert accuracy_text(fine, clients_of(fine)) == "40.0 ± 0.0"
     finding = client_finding({"a": fine, "b": lost}, "a is above b.", "a", "b")
-    assert finding.holds
+    assert finding.holds is None  # 15 points are within the noise of two seeds
     assert "diverged (1 of 2)" in finding.ours

@@ -27,8 +27,9 @@ MARKS = [
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A browser that is closed at the end."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=60_000)  # a busy machine may take its time
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser

@@ -43,10 +43,10 @@ def same(one: torch.Tensor, two: torch.Tensor) -> bool:
     return one.numpy().tobytes() == two.numpy().tobytes()
 
 
-def check_executions_and_workers_agree(folder: Path, method: Any, task: Task | None = None) -> None:
+def check_executions_and_workers_agree(folder: Path, method: Any, task: Task | None = None, rounds: int = 3) -> None:
     """A method trains alike in both executions, and leaves the same bytes with two workers."""
     number = 3 if task is None else task.federation.clients
-    settings = {"selection": {"number": number}, "rounds": 3, "eval_every": 1}
+    settings = {"selection": {"number": number}, "rounds": rounds, "eval_every": 1}
     whole, loop, spread = (
         final(folder / name, method, task, **how, **settings)
         for name, how in {

@@ -152,7 +152,7 @@ def ahead_finding(says: str, ours: str, one: Sequence[float], other: Sequence[fl
     """
     gaps = [a - b for a, b in zip(one, other, strict=True)]
     mean, wide = fmean(gaps), half_width(np.array(gaps))
-    decided = wide is None or abs(mean - by) > wide
+    decided = not wide or abs(mean - by) > wide  # seeds that all agree are not noise
     error = "" if wide is None else f" ± {100 * stdev(gaps) / len(gaps) ** 0.5:.1f}"
     difference = f"{100 * mean:+.1f}{error} points"
     noise = "" if decided else ", within noise"

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from fedloom.core.adapted_model import model_row
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.methods.registry import make_method
+from fedloom.methods.registry import METHODS, canonical_method, make_method
 
 
 def unadapted_row(row: Tensor, task: Task, method: Algorithm | Mapping[str, Any]) -> Tensor:
@@ -23,5 +24,15 @@ def unadapted_row(row: Tensor, task: Task, method: Algorithm | Mapping[str, Any]
     """
     if len(row) == task.layout.width:
         return row
+    if not isinstance(method, Algorithm) and _is_object(str(method.get("name"))):
+        raise FedloomError(
+            f"the method {method.get('name')} is a Python object, and its model may have modules that the task's has "
+            "not: give it with method=."
+        )
     adapted = (method if isinstance(method, Algorithm) else make_method(method)).adapt_task(task)
     return model_row(adapted, row) if len(row) == adapted.layout.width else row
+
+
+def _is_object(name: str) -> bool:
+    """Whether a config cannot build the method that it calls by this name."""
+    return ":" not in name and canonical_method(name) not in METHODS

@@ -133,7 +133,9 @@ class Blueprint:
         write_atomic(folder / INITIAL, save(tensors))
         of_server = ((GLOBAL, self.global_test), (SERVER, self.server_set)) if server else ()
         for name, columns in ((COMMUNAL, self.communal), *of_server):
-            if columns is not None:
+            if columns is None:
+                (folder / name).unlink(missing_ok=True)  # of a run that was there before
+            else:
                 write_atomic(folder / name, save({key: column.contiguous().clone() for key, column in columns.items()}))
 
     @staticmethod
