@@ -22,7 +22,6 @@ from fedloom.core.errors import FedloomError
 from fedloom.runs import prepare as prepare_module
 from fedloom.runs.resolve_config import resolve
 from fedloom.training.execution import Execution
-from support import phones
 from support.engine_runs import (
     FEDLOOM,
     Faulty,
@@ -105,22 +104,6 @@ def test_clients_with_different_models_leave_the_same_bytes_on_ray(tmp_path, clu
     task = fl.task("digits", clients=4, communal=0.2, models=models)
     alone = run(tmp_path / "inline", "fld", task, engine="inline", channel=["qsgd"])
     assert run(tmp_path / "ray", "fld", task, engine="ray", ray_address=cluster, workers=2, channel=["qsgd"]) == alone
-
-
-@pytest.mark.slow
-def test_ray_workers_hold_several_input_columns(tmp_path, cluster):
-    settings = {"task": phones.task(), "execution": "loop"}
-    alone = run(tmp_path / "inline", "moon", engine="inline", **settings)
-    assert run(tmp_path / "ray", "moon", engine="ray", ray_address=cluster, workers=2, **settings) == alone
-
-
-@pytest.mark.slow
-def test_a_channel_an_aggregator_and_an_adversary_leave_the_same_bytes_on_ray(tmp_path, monkeypatch, cluster):
-    use_cohorts_of_two(monkeypatch)
-    attack = {"name": "signflipping", "clients": [1]}
-    settings = {"channel": ["topk"], "aggregation": "median", "adversary": attack}
-    alone = run(tmp_path / "inline", "scaffold", engine="inline", **settings)
-    assert run(tmp_path / "ray", "scaffold", engine="ray", ray_address=cluster, workers=2, **settings) == alone
 
 
 @pytest.mark.slow
