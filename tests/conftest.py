@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-settings.register_profile("short", settings.default, max_examples=50)  # a test that needs more says so itself
+settings.register_profile("short", settings.default, max_examples=25)  # a test that needs more says so itself
 settings.load_profile("short")
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)
