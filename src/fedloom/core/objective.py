@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.targets import IGNORED, TargetKind, labelled
+from fedloom.core.targets import IGNORED, TargetKind, label_mask
 
 if TYPE_CHECKING:
     from fedloom.core.task import FederationView
@@ -98,10 +98,10 @@ class CrossEntropy(Loss):
         plain = not self.smoothing and not self.class_weights
         if plain and targets.dim() == 1 and torch.compiler.is_compiling():  # without a gather it can be vectorised
             chosen = (targets.unsqueeze(1) == torch.arange(outputs.shape[1])).to(outputs.dtype)
-            there = labelled(targets)
+            there = label_mask(targets)
             return (outputs.logsumexp(1) - (outputs * chosen).sum(1)) * there, there
         if targets.dim() == 1:
-            return self.of_classes(outputs, targets), labelled(targets)
+            return self.of_classes(outputs, targets), label_mask(targets)
         each = self.of_classes(outputs.flatten(0, 1), targets.flatten())
         return each.view(targets.shape).sum(1), (targets != IGNORED).sum(1).float()
 
@@ -116,7 +116,7 @@ class CrossEntropy(Loss):
         """Correct predictions of each sample, and how many count."""
         hits = (outputs.argmax(-1) == targets).float()
         if targets.dim() == 1:
-            return hits, labelled(targets)
+            return hits, label_mask(targets)
         return hits.sum(1), (targets != IGNORED).sum(1).float()
 
     def fit(self, federation: FederationView) -> CrossEntropy:

@@ -32,6 +32,6 @@ def target_kind(y: Tensor) -> TargetKind:
     return "labels" if y.dtype == torch.uint8 else "tokens"
 
 
-def labelled(targets: Tensor) -> Tensor:
+def label_mask(targets: Tensor) -> Tensor:
     """1 for each target that counts, and 0 for each that is ``IGNORED``."""
     return (targets != IGNORED).float()

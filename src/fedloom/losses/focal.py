@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import CrossEntropy
-from fedloom.core.targets import IGNORED, labelled
+from fedloom.core.targets import IGNORED, label_mask
 
 
 @dataclass(frozen=True)
@@ -42,5 +42,5 @@ class Focal(CrossEntropy):
         surprise = F.cross_entropy(classes, flat, reduction="none", ignore_index=IGNORED)
         each = (-surprise).expm1().neg().clamp(min=0).pow(self.gamma) * self.of_classes(classes, flat)
         if targets.dim() == 1:
-            return each, labelled(targets)
+            return each, label_mask(targets)
         return each.view(targets.shape).sum(1), (targets != IGNORED).sum(1).float()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import Loss
-from fedloom.core.targets import IGNORED, labelled
+from fedloom.core.targets import IGNORED, label_mask
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -52,7 +52,7 @@ class OwnLoss(Loss):
             )
         if not has_class:
             return values, torch.ones(len(targets))
-        counts = labelled(targets)
+        counts = label_mask(targets)
         return torch.where(counts > 0, values, 0.0), counts
 
     def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

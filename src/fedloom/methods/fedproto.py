@@ -28,7 +28,7 @@ from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network, feature_width
-from fedloom.core.targets import IGNORED, labelled
+from fedloom.core.targets import IGNORED, label_mask
 from fedloom.core.task import Task
 from fedloom.methods.distillation.class_means import mean_by_class
 from fedloom.methods.requirements import require_equal_features, require_features
@@ -87,7 +87,7 @@ class FedProto(Algorithm):
             values, counts = objective.losses(net(x), y)
             label = y.clamp(min=0)  # a sample without a label has no prototype
             apart = (net.at({}).features(x).flatten(1) - goals[label]).square().mean(1)
-            return values + self.lam * (known[label] * labelled(y)) * apart, counts
+            return values + self.lam * (known[label] * label_mask(y)) * apart, counts
 
         rows = cohort.train(self.weights_for(message, cohort), loss=loss)
         cohort.keep("row", rows)

@@ -69,8 +69,8 @@ class MOON(FedAvg):
 
         def loss(net: Network, x: Inputs, y: Tensor, given: Given) -> tuple[Tensor, Tensor]:
             values, counts = objective.losses(net(x), y)
-            z = self._compared(net.at({}), x)  # a second pass, so that all three drop the same units
-            near, far = (self._compared(net.at(given[name]), x) for name in ("received", "last"))
+            z = self._representation(net.at({}), x)  # a second pass, so that all three drop the same units
+            near, far = (self._representation(net.at(given[name]), x) for name in ("received", "last"))
             return values + self.mu * counts * model_contrast(z, near, far, self.temperature), counts
 
         rows = cohort.train(
@@ -79,7 +79,7 @@ class MOON(FedAvg):
         cohort.keep("last", rows)
         return Reply({"row": rows})
 
-    def _compared(self, net: Network, x: Inputs) -> Tensor:
+    def _representation(self, net: Network, x: Inputs) -> Tensor:
         """What is compared of a model: its features, or their projections."""
         z = net.features(x).flatten(1)
         return net.apply(PROJECTION, z) if self.projection else z

@@ -40,7 +40,7 @@ class Channel:
             return reply
         self._refuse_undeclared(reply.tensors, message)
         names = self.update_names(reply.tensors, message)
-        coded = self._coded(reply.tensors, message)
+        coded = self._coded_names(reply.tensors, message)
         if not names and not coded and not any(step.covers_replies for step in self.steps):
             return reply
         tensors = {name: tensor for name, tensor in reply.tensors.items() if name not in (*names, *coded)}
@@ -126,7 +126,7 @@ class Channel:
                 found[name] = change_of(self.algorithm, name, message, replies)
         return found
 
-    def _coded(self, tensors: Mapping[str, Tensor], message: Message) -> list[str]:
+    def _coded_names(self, tensors: Mapping[str, Tensor], message: Message) -> list[str]:
         """The names of the statistics that steps act on."""
         if not coding_steps(self.steps):
             return []

@@ -112,12 +112,12 @@ class Evaluator:
         for places in torch.split(torch.arange(len(positions)), EVALUATION_BATCH):
             x = self.task.inputs(positions[places])
             if stacks is None:
-                chunks.append(self._found_in_turn(rows, x, places, function))
+                chunks.append(self._collect_in_turn(rows, x, places, function))
             else:
-                chunks.append(self._found_together(stacks, x, places, function))
+                chunks.append(self._collect_together(stacks, x, places, function))
         return {name: torch.cat([chunk[name] for chunk in chunks], dim=1) for name in chunks[0]}
 
-    def _found_together(
+    def _collect_together(
         self, stacks: dict[str, Tensor], x: Inputs, places: Tensor, function: Collect
     ) -> dict[str, Tensor]:
         mask = torch.ones(len(places))
@@ -129,7 +129,7 @@ class Evaluator:
         found: dict[str, Tensor] = torch.func.vmap(one, randomness="error")(stacks)
         return found
 
-    def _found_in_turn(self, rows: Tensor, x: Inputs, places: Tensor, function: Collect) -> dict[str, Tensor]:
+    def _collect_in_turn(self, rows: Tensor, x: Inputs, places: Tensor, function: Collect) -> dict[str, Tensor]:
         found, mask = [], torch.ones(len(places))
         for row in rows:
             self._load(row)

@@ -37,7 +37,7 @@ from fedloom.core.loss_step import LossStep
 from fedloom.core.message import Message, Replies
 from fedloom.core.network import Loss, Network
 from fedloom.core.stages import stage_names
-from fedloom.core.targets import labelled
+from fedloom.core.targets import label_mask
 from fedloom.core.task import Task
 from fedloom.methods.distillation.class_means import class_means, mean_by_class
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation
@@ -131,15 +131,15 @@ class FLD(CommunalDistillation):
         return {"outputs": class_means(cohort, rows), "counts": cohort.classes().float()}
 
     def look(self, net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:
-        found = {self.taught: self._shown(net, x)}
+        found = {self.subject: self._answer(net, x)}
         return found if self.multi_loss == "none" else found | {"strips": all_strips(net.stages(x)[1])}
 
     @property
-    def taught(self) -> str:
+    def subject(self) -> str:
         """The name of what is distilled beside strips."""
         return "outputs" if self.layer == "output" else "features"
 
-    def _shown(self, net: Network, x: Inputs) -> Tensor:
+    def _answer(self, net: Network, x: Inputs) -> Tensor:
         return net(x) if self.layer == "output" else net.features(x).flatten(1)
 
     def aggregate(self, server: State, replies: Replies) -> State:
@@ -174,17 +174,17 @@ class FLD(CommunalDistillation):
             cohort: The clients.
             message: The lesson.
         """
-        goal, known = message[self.taught], message.get("known")
+        goal, known = message[self.subject], message.get("known")
         seen = cohort.task.federation.seen if self.layer == "output" else None
 
         def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
             label = y if known is None else y.clamp(min=0)  # of classes; a sample without a label has none
-            apart = distances(of_seen(self._shown(net, x), seen), of_seen(goal[label], seen))
+            apart = distances(of_seen(self._answer(net, x), seen), of_seen(goal[label], seen))
             if self.multi_loss == "A":
                 of_stages = strip_distances(net.at({}).stages(x)[1], message["strips"][y])
                 apart = apart + self.m_c * sum(of_stages) / len(of_stages)
             if known is not None:
-                apart = apart * known[label] * labelled(y)
+                apart = apart * known[label] * label_mask(y)
             return apart, torch.ones_like(apart)
 
         return loss
