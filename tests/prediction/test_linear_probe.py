@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -33,6 +34,24 @@ def test_a_fitted_head_is_scikit_learns_logistic_regression(l2):
     assert torch.allclose(found[:12].view(3, 4), torch.tensor(oracle.coef_).float(), atol=1e-3)
     offsets = found[12:] - torch.tensor(oracle.intercept_).float()
     assert float(offsets.max() - offsets.min()) < 1e-3  # a shift of all biases changes no probability
+
+
+def test_a_head_without_biases_is_fitted_without_them():
+    """On features far from 0, the weights that go with biases would be of no use alone."""
+    z, y = blobs()
+    z = z + 3
+    found = fit_head(z, y, 3, 1.0, biased=False).view(3, -1)
+    theirs = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-8, max_iter=5000).fit(z.numpy(), y.numpy())
+    assert torch.allclose(found, torch.from_numpy(theirs.coef_).float(), atol=1e-3)
+    made = small_task()
+    model = deepcopy(made.model)
+    model[-1].bias = None
+    task = Task("t", made.federation, model)
+    rows = fl.LinearProbe().weights(task.initial_row(), Message(), cohort(task, "loop", LocalWork()))
+    own = task.federation.train[0]
+    features = mlp_features(task, task.initial_row(), task.inputs(own))
+    expected = fit_head(features, task.targets(own), 5, 1.0, biased=False)
+    assert torch.allclose(task.layout.take(rows[0], "head"), expected, atol=1e-4)
 
 
 def test_only_the_head_changes_and_each_client_has_its_own():
@@ -91,3 +110,17 @@ def test_impossible_settings_and_models_are_refused_with_a_sentence():
         FedloomError, match=r"fits a head that is one linear layer .* has the tensors \(8, 20\), \(8,\)"
     ):
         fl.run(Task("t", federation([9]), model), "fedavg", prediction=["linearprobe"], rounds=1)
+
+
+def test_every_architecture_is_checked(tmp_path):
+    deep = tmp_path / "deep.py"
+    deep.write_text(
+        "from torch import nn\n"
+        "class Deep(nn.Sequential):\n"
+        "    parts = {'head': ['1', '3']}\n"
+        "    def __init__(self, inputs, classes):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, classes))\n"
+    )
+    task = fl.task("digits", clients=2, communal=0.2, models={"mlp:hidden=[8]": [0], f"{deep}:Deep": [1]})
+    with pytest.raises(FedloomError, match="that of Deep has the tensors"):
+        fl.run(task, "fld+linearprobe", rounds=1)

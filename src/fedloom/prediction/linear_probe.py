@@ -2,8 +2,9 @@
 
 The usual test of representations that were learnt without labels. The head is the multinomial logistic regression of
 the labels on the features of the row that the client has: it minimises
-``sum_i CE(W z_i + b, y_i) + l2 / 2 * |W|^2``, to convergence, so that it has no learning rate and no seed. Samples
-without a label (``task.label_share``) do not count. The fitted head is neither kept nor sent.
+``sum_i CE(W z_i + b, y_i) + l2 / 2 * |W|^2``, to convergence, so that it has no learning rate and no seed; b = 0 where
+the model's head has no biases. Samples without a label (``task.label_share``) do not count. The fitted head is neither
+kept nor sent.
 
 Chen et al., A Simple Framework for Contrastive Learning of Visual Representations, ICML 2020,
 https://arxiv.org/abs/2002.05709, section 2.2 (there by stochastic gradients).
@@ -52,13 +53,14 @@ class LinearProbe(PredictionStage):
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         if not task.classifies:
             raise FedloomError(f"linearprobe fits classes, but task {task.name} has no class per sample: drop it.")
-        head = [slot.shape for slot in task.layout.slots if slot.part == "head"]
-        classes = task.federation.classes
-        if head not in ([(classes, feature_width(task)), (classes,)], [(classes, feature_width(task))]):
-            raise FedloomError(
-                f"linearprobe fits a head that is one linear layer from features to classes, but that of "
-                f"{type(task.model).__name__} has the tensors {', '.join(map(str, head))}: use another model."
-            )
+        for own in task.by_architecture:
+            head = [slot.shape for slot in own.layout.slots if slot.part == "head"]
+            weights = (own.federation.classes, feature_width(own))
+            if head not in ([weights, weights[:1]], [weights]):
+                raise FedloomError(
+                    f"linearprobe fits a head that is one linear layer from features to classes, but that of "
+                    f"{type(own.model).__name__} has the tensors {', '.join(map(str, head))}: use another model."
+                )
         if self.on == "communal" and not (len(task.federation.communal) and task.federation.communal_labelled):
             raise FedloomError(
                 "linearprobe:on=communal fits heads on a labelled communal set, but the task has none: set "
@@ -79,15 +81,16 @@ class LinearProbe(PredictionStage):
             old = layout.take(row, "head")
             if bool(labelled.any()):
                 features = cohort.trainer.features(row, positions[labelled])
-                fitted = fit_head(features, labels[labelled], task.federation.classes, self.l2)
-                heads.append(fitted[: len(old)])
+                classes = task.federation.classes
+                biased = len(old) > classes * features.shape[1]
+                heads.append(fit_head(features, labels[labelled], classes, self.l2, biased=biased))
             else:
                 heads.append(old)
             last = row
         return layout.put(rows.expand(len(cohort), -1), "head", torch.stack(heads))
 
 
-def fit_head(features: Tensor, labels: Tensor, classes: int, l2: float) -> Tensor:
+def fit_head(features: Tensor, labels: Tensor, classes: int, l2: float, *, biased: bool = True) -> Tensor:
     """The weights and then the biases of multinomial logistic regression, as one row.
 
     Args:
@@ -95,23 +98,28 @@ def fit_head(features: Tensor, labels: Tensor, classes: int, l2: float) -> Tenso
         labels: The class of each sample.
         classes: How many classes there are.
         l2: Weight of the penalty on the weights; biases have none.
+        biased: Whether there are biases.
     """
     from scipy.optimize import minimize  # half a second to import
 
-    centre = features.double().mean(0)
-    z, places = features.double() - centre, torch.arange(len(labels))  # biases have no penalty, so centring is free
+    width, places = features.shape[1], torch.arange(len(labels))
+    centre = features.double().mean(0) * biased  # biases have no penalty, so that centring is free
+    z = features.double() - centre
+    if biased:
+        z = torch.cat([z, torch.ones(len(z), 1, dtype=torch.float64)], dim=1)
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
         head = torch.from_numpy(flat).view(classes, -1)
-        logs = (z @ head[:, :-1].t() + head[:, -1]).log_softmax(1)
-        value = l2 / 2 * head[:, :-1].square().sum() - logs[places, labels].sum()
+        logs = (z @ head.t()).log_softmax(1)
+        value = l2 / 2 * head[:, :width].square().sum() - logs[places, labels].sum()
         errors = logs.exp()
         errors[places, labels] -= 1
-        gradient = torch.cat([errors.t() @ z + l2 * head[:, :-1], errors.sum(0).unsqueeze(1)], dim=1)
+        gradient = errors.t() @ z
+        gradient[:, :width] += l2 * head[:, :width]
         return float(value), gradient.reshape(-1).numpy()
 
-    start = np.zeros(classes * (features.shape[1] + 1))
-    solved = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=STOP)
+    solved = minimize(value_and_gradient, np.zeros(classes * z.shape[1]), jac=True, method="L-BFGS-B", options=STOP)
     found = torch.from_numpy(solved.x).view(classes, -1)
-    weights, biases = found[:, :-1], found[:, -1] - found[:, :-1] @ centre
+    weights = found[:, :width]
+    biases = found[:, width] - weights @ centre if biased else found[0, :0]
     return torch.cat([weights.reshape(-1), biases]).float()
