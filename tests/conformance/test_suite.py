@@ -41,6 +41,12 @@ def test_every_method_has_a_claim_of_its_own():
     assert [name for name in METHODS if not SPECIFIC[name]] == []
 
 
+def test_fedrcil_is_compared_with_fld_of_its_own_settings():
+    (claim,) = SPECIFIC["fedrcil"]
+    method = fl.FedRCIL(layer="penultimate", multi_loss="B", m_c=0.5, epochs=2, exemplars=9, exemplar_epochs=1)
+    assert claim.error(method) == 0
+
+
 def test_the_points_that_are_told_apart_are_far_apart():
     optimum, fedavg, prox = PROBLEM.optimum, PROBLEM.fedavg().fixed_point, PROBLEM.fedprox(1.0).fixed_point
     for one, other in ((optimum, fedavg), (fedavg, prox), (optimum, prox)):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedloom.conformance.any_method import CLASSES, FEATURES, WORK, labelled_task
+from fedloom.conformance.any_method import CLASSES, FEATURES, WORK, image_task, labelled_task
 from fedloom.conformance.claim import Claim
 from fedloom.conformance.quadratics import relative
 from fedloom.conformance.run_method import run_method
@@ -22,9 +22,11 @@ from fedloom.data.federation import Federation
 from fedloom.methods.distillation.dsfl import DSFL
 from fedloom.methods.distillation.fdfaug import FDFAug
 from fedloom.methods.distillation.feddf import FedDF
+from fedloom.methods.distillation.fedfmrl import FedFMRL
 from fedloom.methods.distillation.fedmd import FedMD
 from fedloom.methods.distillation.fld import FLD
 from fedloom.methods.fedavg import FedAvg
+from fedloom.methods.incremental.fedrcil import FedRCIL
 from fedloom.methods.local import Local
 from fedloom.training.local_trainer import LocalTrainer
 
@@ -34,6 +36,16 @@ def linear_task() -> Task:
     with torch.random.fork_rng():
         torch.manual_seed(4)
         return replace(labelled_task(), model=nn.Sequential(nn.Linear(FEATURES, CLASSES)))
+
+
+def staged_task() -> Task:
+    """The small classification problem on images, with a convolution as the model's only stage."""
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        convolution = nn.Conv2d(1, 2, 3, padding=1)
+        model = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(2 * FEATURES, CLASSES))
+    model.stages = ("1",)  # type: ignore[assignment]
+    return replace(image_task(), model=model)
 
 
 def outputs_of_linear(task: Task, row: torch.Tensor) -> np.ndarray:
@@ -99,9 +111,11 @@ def _softmax(outputs: np.ndarray) -> np.ndarray:
 
 
 def to_fld(method: Algorithm) -> float:
-    """The distance between clients' models under FLD and under the plain mean of a method that mixes outputs."""
-    plain = replace(method, scheme="mean")  # type: ignore[call-arg]
-    rows = [run_method(labelled_task(), one, 2, WORK).prediction_rows() for one in (plain, FLD())]
+    """The distance between clients' models under FLD of the method's own settings and under FedFMRL's plain mean."""
+    if not isinstance(method, FedFMRL):
+        raise TypeError("this claim is about FedFMRL")
+    plain, fld = replace(method, scheme="mean"), FLD(multi_loss=method.multi_loss, m_c=method.m_c, epochs=method.epochs)
+    rows = [run_method(staged_task(), one, 2, WORK).prediction_rows() for one in (plain, fld)]
     return relative(rows[0], rows[1].double().numpy())
 
 
@@ -113,12 +127,18 @@ def to_untaught_server(method: Algorithm) -> float:
 
 
 def to_fld_without_contrast(method: Algorithm) -> float:
-    """The distance between clients' models under FLD and under FedRCIL without its contrast, on a stream of classes."""
-    task = labelled_task()
+    """The distance of clients' models under FedRCIL without its contrast from those under FLD, on a stream of classes.
+
+    FLD has the method's own layer, multi-loss and epochs.
+    """
+    if not isinstance(method, FedRCIL):
+        raise TypeError("this claim is about FedRCIL")
+    task = staged_task()
     stream = ClassStream(tasks=2, rounds=1, order=list(range(CLASSES)))
     task = replace(task, federation=with_class_stream(cast(Federation, task.federation), stream))
-    plain = replace(method, m_u=0.0, exemplars=0)  # type: ignore[call-arg]
-    rows = [run_method(task, one, 2, WORK).prediction_rows() for one in (plain, FLD())]
+    plain = replace(method, m_u=0.0, exemplars=0, exemplar_epochs=0)
+    fld = FLD(layer=method.layer, multi_loss=method.multi_loss, m_c=method.m_c, epochs=method.epochs)
+    rows = [run_method(task, one, 2, WORK).prediction_rows() for one in (plain, fld)]
     return relative(rows[0], rows[1].double().numpy())
 
 

@@ -65,7 +65,7 @@ def require_labels_of_communal(name: str, task: Task) -> None:
     """Refuse a communal set without labels."""
     if not task.federation.communal_labelled:
         raise FedloomError(
-            f"{name} trains on the classes of the communal samples, but those of task {task.name} have no labels: set "
+            f"{name} needs the classes of the communal samples, but those of task {task.name} have no labels: set "
             "task.communal.labelled = true."
         )
 

@@ -8,6 +8,7 @@ import torch
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.synthetic import cohort, small_task
 
 STREAM = {"tasks": 5, "rounds": 1, "order": list(range(10))}
@@ -20,8 +21,6 @@ def test_without_a_stream_it_is_fedavg():
 
 
 def test_the_exemplars_are_of_earlier_classes_and_equally_many_of_each(tmp_path):
-    from fedloom.runs.folder.checkpoint import load_checkpoint
-
     task = fl.task("digits", clients=3, partition="iid", communal=0.2, stream=STREAM)
     fl.run(task, fl.FedAvgExemplars(exemplars=12), rounds=3, out=tmp_path / "run")
     server = load_checkpoint(tmp_path / "run", 3).server
@@ -29,6 +28,18 @@ def test_the_exemplars_are_of_earlier_classes_and_equally_many_of_each(tmp_path)
     y = now.columns["y"][now.communal[server["samples"].long()]]
     assert torch.bincount(y).tolist() == [3, 3, 3, 3]
     assert server["seen"].tolist() == list(range(6))
+
+
+def test_a_sample_that_was_left_out_does_not_come_back(tmp_path):
+    task = fl.task("digits", clients=3, partition="iid", communal=0.2, stream=STREAM)
+    kept = []
+    for rounds in (2, 3):
+        fl.run(task, fl.FedAvgExemplars(exemplars=12), rounds=rounds, out=tmp_path / str(rounds))
+        kept.append(load_checkpoint(tmp_path / str(rounds), rounds).server["positions"])
+    sooner, later = kept
+    first = task.targets(later) < 2
+    assert int(first.sum()) == 6
+    assert bool(torch.isin(later[first], sooner).all())
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
@@ -52,8 +63,10 @@ def test_it_forgets_less_than_fedavg():
 def test_what_it_cannot_use_is_refused():
     with pytest.raises(FedloomError, match="exemplars=0: give at least one; fedavg has none"):
         fl.FedAvgExemplars(exemplars=0)
+    with pytest.raises(FedloomError, match="exemplars=9: give at least one for each of 10 classes"):
+        fl.run(fl.task("digits", clients=3, communal=0.2, stream=STREAM), fl.FedAvgExemplars(exemplars=9), rounds=1)
     blind = fl.task("digits", clients=3, communal={"share": 0.2, "labelled": False}, stream=STREAM)
-    with pytest.raises(FedloomError, match="which have no labels in this task"):
+    with pytest.raises(FedloomError, match=r"have no labels: set task\.communal\.labelled = true"):
         fl.run(blind, fl.FedAvgExemplars(), rounds=1)
     with pytest.raises(FedloomError, match=r"set task\.communal"):
         fl.run(fl.task("digits", clients=3), fl.FedAvgExemplars(), rounds=1)

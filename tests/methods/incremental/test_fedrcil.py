@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,17 +13,24 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
+from fedloom.data.class_stream import ClassStream, with_class_stream
 from fedloom.methods.incremental.retention import retention
 from fedloom.runs.folder.checkpoint import load_checkpoint
-from support.checkpoints import check_executions_and_workers_agree
+from support.checkpoints import check_executions_and_workers_agree, final, same
 from support.distillation import conv_task, replies_of
-from support.synthetic import cohort
+from support.synthetic import cohort, distance
 
 STREAM = {"tasks": 5, "rounds": 1, "order": list(range(10))}
 
 
 def stream_task(**settings):
     return fl.task("digits", clients=3, partition="iid", communal=0.2, stream=STREAM, **settings)
+
+
+def stream_of_images():
+    """Images of five classes in two tasks, and a network with two stages."""
+    task, stream = conv_task(), ClassStream(tasks=2, rounds=1, order=list(range(5)))
+    return replace(task, federation=with_class_stream(task.federation, stream))
 
 
 def context_of(task, round_number):
@@ -98,6 +106,27 @@ def test_without_its_contrast_it_is_fld(multi_loss):
     assert first[0].last(name) == first[1].last(name)
 
 
+@pytest.mark.parametrize("multi_loss", ["A", "B", "C"])
+def test_without_its_contrast_it_is_fld_with_its_multi_loss_on_a_stream(tmp_path, multi_loss):
+    """To the byte in both tasks and one round after; without strips, or with the contrast, rows are others."""
+    task, work = stream_of_images(), {"epochs": 1, "batch_size": 8, "lr": 0.05}
+    methods = {
+        "fedrcil": fl.FedRCIL(m_u=0, multi_loss=multi_loss, m_c=0.4, epochs=2),
+        "fld": fl.FLD(multi_loss=multi_loss, m_c=0.4, epochs=2),
+        "plain": fl.FLD(epochs=2),
+        "contrast": fl.FedRCIL(multi_loss=multi_loss, m_c=0.4, epochs=2),
+    }
+    rows = {
+        name: final(tmp_path / name, method, task, local=work, eval_every=1).client_states.rows["row"]
+        for name, method in methods.items()
+    }
+    assert same(rows["fedrcil"], rows["fld"])
+    ours, theirs = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in ("fedrcil", "fld"))
+    assert ours == theirs
+    assert distance(rows["fld"], rows["plain"]) > 1e-3
+    assert distance(rows["fedrcil"], rows["contrast"]) > 1e-3
+
+
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_one_step_adds_the_slope_of_the_contrast(execution):
     task = conv_task()
@@ -153,8 +182,11 @@ def test_settings_that_cannot_be_are_refused(settings, says):
 
 def test_tasks_that_it_cannot_use_are_refused():
     blind = fl.task("digits", clients=3, communal={"share": 0.2, "labelled": False}, stream=STREAM)
-    with pytest.raises(FedloomError, match="chooses exemplars by class, but the communal samples have no labels"):
+    with pytest.raises(FedloomError, match="fedrcil needs the classes of the communal samples"):
         fl.run(blind, fl.FedRCIL(exemplars=20), rounds=1)
+    plain = fl.task("digits", clients=3, communal=0.2)
+    with pytest.raises(FedloomError, match=r"exemplars=20: they are chosen when new classes come, .* has no stream"):
+        fl.run(plain, fl.FedRCIL(exemplars=20), rounds=1)
     with pytest.raises(FedloomError, match="exemplars=5: give at least one for each of 10 classes"):
         fl.run(stream_task(), fl.FedRCIL(exemplars=5), rounds=1)
     with pytest.raises(FedloomError, match=r"task digits has none: set task\.communal"):

@@ -2,7 +2,8 @@
 
 When new classes come (``task.stream``), the server chooses exemplars of the earlier ones among the communal samples, by
 herding on the features of the shared model (``herding.py``); clients join them to their own samples in local training:
-``w_k <- train(w)`` on both, ``w <- sum_k p_k w_k``.
+``w_k <- train(w)`` on both, ``w <- sum_k p_k w_k``. The memory is constant: a communal sample of an earlier task that
+was not chosen then, or was dropped since, does not come back.
 Without a stream this is FedAvg. It is iCaRL's memory without its other half, which distils the old model's outputs and
 classifies by the nearest mean: Rebuffi et al., CVPR 2017, https://arxiv.org/abs/1611.07725.
 """
@@ -28,7 +29,8 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.incremental.herding import exemplars as select_exemplars
-from fedloom.methods.requirements import require_communal, require_features
+from fedloom.methods.incremental.herding import require_exemplar_per_class
+from fedloom.methods.requirements import require_communal, require_features, require_labels_of_communal
 
 
 def head_inputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:  # noqa: ARG001
@@ -66,15 +68,12 @@ class FedAvgExemplars(FedAvg):
         require_communal("fedavgexemplars", task)
         if task.federation.seen is not None:
             require_features("fedavgexemplars", task)
-        if not task.federation.communal_labelled:
-            raise FedloomError(
-                "fedavgexemplars trains on communal samples, which have no labels in this task: set labelled = true in "
-                "task.communal."
-            )
+            require_exemplar_per_class(self.exemplars, task)
+        require_labels_of_communal("fedavgexemplars", task)
 
     def start(self, task: Task) -> State:
         nothing = torch.zeros(0, dtype=torch.int64)
-        return {"row": task.initial_row(), "samples": nothing.int(), "seen": nothing}
+        return {"row": task.initial_row(), "samples": nothing.int(), "positions": nothing, "seen": nothing}
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         return Message({"row": server["row"], "samples": server["samples"]})
@@ -90,12 +89,15 @@ class FedAvgExemplars(FedAvg):
         before = server["seen"]
         if seen is None or len(seen) == len(before):
             return server
-        samples = server["samples"]
+        begun = {**server, "seen": seen}
         if len(before):
-            places = torch.isin(context.task.targets(communal), before).nonzero().flatten()
+            labels, old = context.task.targets(communal), server["positions"]
+            fresh = ~torch.isin(labels, context.task.targets(old))
+            places = (torch.isin(labels, before) & (fresh | torch.isin(communal, old))).nonzero().flatten()
             features = context.collect(server["row"], communal[places], head_inputs)["features"]
-            samples = places[select_exemplars(features, context.task.targets(communal[places]), self.exemplars)].int()
-        return {**server, "seen": seen, "samples": samples}
+            chosen = places[select_exemplars(features, labels[places], self.exemplars)]
+            begun |= {"samples": chosen.int(), "positions": communal[chosen]}
+        return begun
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         also = cohort.task.federation.communal[message["samples"].long()]

@@ -4,16 +4,18 @@ Clients meet the classes task by task (``task.stream``). A round is that of ``fl
 train on their own data and send what their models say of the exemplars; the server takes the mean; clients then
 minimise ``l_dis + m_c * l_mul + m_u * l_con`` on the exemplars. ``l_con`` (``retention.py``) holds features near the
 anchors of up to ``buffer`` earlier tasks: the means over clients in the last round of each. It is 0 in the first task
-and for samples of new classes. With m_u = 0 this is ``fld`` with its multi-loss.
+and for samples of new classes. With m_u = 0, and without a stream, this is ``fld`` with its multi-loss (the default is
+``multi_loss=none``).
 
-The exemplars are the communal samples of all classes so far. With ``exemplars = M`` they are always at most M, equally
-many per class, chosen by herding on the mean features when new classes come.
+The exemplars are the communal samples of all classes so far. With ``exemplars = M`` they are at most M after the first
+round of a task, equally many per class, chosen by herding on the mean features when new classes come.
 
 Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no public link known), chapter 7. Features
 are what the head sees; the authors' code contrasts the whole map of the last stage. The negative
 of equation 7.5 is the anchor of the previous round of this task; here it is that of this round, which clients have
 just got to distil. It is one round newer, and it exists in a task's first round too, where the thesis' does not.
-The authors' code, not the thesis, also trains on the labels of exemplars: ``exemplar_epochs``. Outputs of classes to
+The authors' code, not the thesis, also trains on the labels of exemplars, after every local epoch; ``exemplar_epochs``
+passes are made here after all of them. Outputs of classes to
 come are sent with the others, and are not distilled.
 """
 
@@ -38,8 +40,9 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.distillation.fld import FLD
 from fedloom.methods.incremental.herding import exemplars as select_exemplars
+from fedloom.methods.incremental.herding import require_exemplar_per_class
 from fedloom.methods.incremental.retention import retention
-from fedloom.methods.requirements import require_equal_features, require_features
+from fedloom.methods.requirements import require_equal_features, require_features, require_labels_of_communal
 
 ABOUT_SAMPLES = ("outputs", "features", "strips", "positions", "samples", "past", "past_known")
 """Tensors of the server's state that have an entry per exemplar."""
@@ -90,15 +93,15 @@ class FedRCIL(FLD):
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)
-        if (self.exemplars or self.exemplar_epochs) and not task.federation.communal_labelled:
-            raise FedloomError(
-                "fedrcil chooses exemplars by class, but the communal samples have no labels: set labelled = true in "
-                "task.communal."
-            )
-        if self.exemplars and self.exemplars < task.federation.classes:
-            raise FedloomError(
-                f"exemplars={self.exemplars}: give at least one for each of {task.federation.classes} classes."
-            )
+        if self.exemplars or self.exemplar_epochs:
+            require_labels_of_communal("fedrcil", task)
+        if self.exemplars:
+            require_exemplar_per_class(self.exemplars, task)
+            if task.federation.seen is None:
+                raise FedloomError(
+                    f"exemplars={self.exemplars}: they are chosen when new classes come, but task {task.name} has no "
+                    "stream: set task.stream, or leave out exemplars."
+                )
         if self._looks_back(task):
             for own in task.by_architecture:
                 require_features("fedrcil", own)

@@ -14,6 +14,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+
+
+def require_exemplar_per_class(exemplars: int, task: Task) -> None:
+    """Refuse fewer exemplars than classes.
+
+    Args:
+        exemplars: How many there are in all.
+        task: The task.
+    """
+    classes = task.federation.classes
+    if exemplars < classes:
+        raise FedloomError(f"exemplars={exemplars}: give at least one for each of {classes} classes.")
+
 
 def herd(features: Tensor, count: int) -> Tensor:
     """The places of some samples whose mean is close to that of all, best first.
