@@ -56,3 +56,10 @@ def test_models_without_stages_and_wrong_names_are_refused_in_a_sentence():
     model.stages = ("0",)
     with pytest.raises(FedloomError, match="until=2: the model has the stages 1 to 1"):
         parameters_until(model, torch.randn(1, 3), 2)
+
+
+def test_a_stage_that_returns_no_tensor_is_refused_in_a_sentence():
+    model = nn.Sequential(nn.LSTM(3, 2, batch_first=True))
+    model.stages = ("0",)
+    with pytest.raises(FedloomError, match="the stage '0' of Sequential returns a tuple and not a tensor"):
+        run_with_stages(model, torch.zeros(1, 4, 3))

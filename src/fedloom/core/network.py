@@ -53,6 +53,17 @@ Collect = Callable[[Network, Any, Tensor], Mapping[str, Tensor]]
 inputs; ``places`` are the samples' places in what is collected. For gradients it uses ``torch.func``."""
 
 
+def collect_outputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:  # noqa: ARG001
+    """The outputs of a network, to be collected.
+
+    Args:
+        net: The network.
+        x: Prepared inputs.
+        places: The samples' places in what is collected.
+    """
+    return {"outputs": net(x)}
+
+
 def features(model: nn.Module, x: Inputs) -> Tensor:
     """What a model's head sees: ``model.features(x)``, or in a Sequential all before the last parametrised layer."""
     if hasattr(model, "features"):

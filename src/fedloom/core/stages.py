@@ -47,7 +47,12 @@ def run_with_stages(model: nn.Module, x: Inputs) -> tuple[Tensor, list[Tensor]]:
     """
     names, maps = stage_names(model), {}
 
-    def note(name: str, module: nn.Module, inputs: Any, output: Tensor) -> None:  # noqa: ARG001
+    def note(name: str, module: nn.Module, inputs: Any, output: Any) -> None:  # noqa: ARG001
+        if not isinstance(output, Tensor):
+            raise FedloomError(
+                f"the stage '{name}' of {type(model).__name__} returns a {type(output).__name__} and not a tensor: "
+                "name a submodule that returns one."
+            )
         maps[name] = output
 
     hooks = [model.get_submodule(name).register_forward_hook(partial(note, name)) for name in names]

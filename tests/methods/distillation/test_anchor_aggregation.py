@@ -1,4 +1,7 @@
-"""Schemes A, B and C of FedFMRL: by hand on two clients and three samples, and where each is the plain mean."""
+"""Schemes A and B of FedFMRL by hand on two clients and three samples, and the shares that each scheme gives clients.
+
+Scheme C has no function of its own: ``test_fedfmrl.py`` compares its anchor with the mixtures written out.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from fedloom.methods.distillation.anchor_aggregation import (
     means_of_others,
     mix_with_others,
     normalised_average,
-    sequence_shares,
     weighted_average,
 )
 
@@ -24,6 +26,13 @@ def random(clients: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     outputs = torch.randn(clients, 4, 3, generator=generator)
     return outputs, draw_alpha(outputs.shape, 0.8, generator)
+
+
+def sequence_shares(alphas: torch.Tensor) -> torch.Tensor:
+    """What each client's output counts in the anchor of scheme C, by the ratios of the N - 1 mixing steps."""
+    kept = (1 - alphas).flip(0).cumprod(0).flip(0)
+    one = torch.ones(1, *alphas.shape[1:])
+    return torch.cat([one, alphas]) * torch.cat([kept, one])
 
 
 def test_scheme_a_by_hand():
@@ -40,7 +49,7 @@ def test_scheme_b_by_hand():
     assert torch.allclose(mix_with_others(OUTPUTS, ALPHA), (one + two) / 2)
 
 
-def test_scheme_c_by_hand():
+def test_shares_of_two_mixing_steps_by_hand():
     """Client 2 with alpha, then client 3 (here client 1 again) with its own."""
     second = mix(mix(OUTPUTS[0], OUTPUTS[1], ALPHA[0]), OUTPUTS[0], ALPHA[1])
     shares = sequence_shares(ALPHA)

@@ -32,23 +32,54 @@ def test_entropy_reduction_by_hand():
     assert torch.allclose(sharp, torch.tensor([[larger, 1 - larger], [0.5, 0.5], [1 - larger, larger]]))
 
 
-@given(st.integers(2, 6), st.integers(0, 10_000))
-def test_a_low_temperature_reduces_entropy_and_keeps_the_order(classes, seed):
-    mean = torch.softmax(torch.randn(4, classes, generator=torch.Generator().manual_seed(seed)), 1)
-    sharp = reduce_entropy(mean, 0.05)
-    assert torch.equal(sharp.argmax(1), mean.argmax(1))
-    assert bool((entropy(sharp) <= entropy(reduce_entropy(mean, 1.0)) + 1e-6).all())
-    assert torch.allclose(sharp.sum(1), torch.ones(4))
+@given(st.integers(2, 6), st.integers(0, 10_000), st.integers(1, 10))
+def test_entropy_falls_at_temperatures_below_all_probabilities_and_rises_above_all(classes, seed, tenths):
+    """``log(q / p) = p / T - log p`` plus a constant, and its slope in p is ``1/T - 1/p``.
+
+    Where T is at most the smallest p, which is at most 1/classes, the ratio q/p rises with p: mass moves to likelier
+    classes, q majorises p, and its entropy is lower. Where T is at least the largest p, the ratio falls with p, while q
+    itself still rises: p majorises q, and the entropy is higher. In between either may happen.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    mean = torch.softmax(torch.randn(4, classes, generator=generator, dtype=torch.float64), 1)
+    sharp = reduce_entropy(mean, mean.min().item() * tenths / 10)
+    flat = reduce_entropy(mean, mean.max().item() * 10 / tenths)
+    assert bool((entropy(sharp) <= entropy(mean) + 1e-12).all())
+    assert bool((entropy(flat) >= entropy(mean) - 1e-12).all())
+    for made in (sharp, flat):
+        assert bool((made.gather(1, mean.argsort(1)).diff(dim=1) >= 0).all())  # the order of classes stays
+        assert torch.allclose(made.sum(1), torch.ones(4, dtype=torch.float64))
+
+
+def test_the_default_temperature_raises_the_entropy_of_a_hundred_classes():
+    """The likeliest has 0.3 and the others 0.7 / 99 each: e^3 against 99 times e^(7/99) leaves it 0.159."""
+    mean = torch.tensor([[0.3] + [0.7 / 99] * 99], dtype=torch.float64)
+    top = math.exp(3) / (math.exp(3) + 99 * math.exp(7 / 99))
+    assert top == pytest.approx(0.159, abs=1e-3)
+    made = reduce_entropy(mean, fl.DSFL().temperature)
+    assert made[0].tolist() == pytest.approx([top] + [(1 - top) / 99] * 99)
+    before, after = (-p * math.log(p) - (1 - p) * math.log((1 - p) / 99) for p in (0.3, top))
+    assert (before, after) == (pytest.approx(3.827, abs=1e-3), pytest.approx(4.302, abs=1e-3))
+    assert (entropy(mean).item(), entropy(made).item()) == (pytest.approx(before), pytest.approx(after))
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.1, 1.0])
+def test_a_mean_that_is_sure_becomes_less_so_at_any_temperature(temperature):
+    """No temperature lowers the entropy of every mean: (1, 0) has none, and becomes (1, e^(-1/T)) / (1 + e^(-1/T))."""
+    made = reduce_entropy(torch.tensor([[1.0, 0.0]], dtype=torch.float64), temperature)
+    least = math.exp(-1 / temperature)
+    assert made[0].tolist() == pytest.approx([1 / (1 + least), least / (1 + least)], rel=1e-6)
+    assert entropy(made).item() > 0
 
 
 class TrainedContext:
     """A server that notes what it was asked to train."""
 
     task = three_samples()
-    work = LocalWork()
+    work = LocalWork(partial=0.5)
 
     def train(self, row, positions, *, work, loss):
-        self.asked = (positions.tolist(), work.epochs, loss)
+        self.asked = (positions.tolist(), work, loss)
         return row + 1
 
 
@@ -59,10 +90,12 @@ def test_the_server_sharpens_the_mean_and_distils_it_into_a_model_of_its_own(agg
     state = fl.DSFL(aggregation=aggregation, epochs=2).aggregate({"row": torch.zeros(2)}, replies)
     assert torch.allclose(state["probabilities"], goal)
     assert state["row"].tolist() == [1.0, 1.0]
-    positions, epochs, loss = context.asked
-    assert (positions, epochs) == ([0, 1, 2], 2)
-    values, counts = loss(lambda x: x, torch.zeros(2, 2), torch.tensor([2, 0]), {})
-    assert torch.allclose(values, torch.full((2,), math.log(2)))
+    positions, work, loss = context.asked
+    assert (positions, work.epochs, work.partial) == ([0, 1, 2], 2, 0.0)  # the server is no straggler
+    outputs = torch.tensor([[0.0, math.log(3)]] * 2)  # the probabilities 1/4 and 3/4, twice
+    values, counts = loss(lambda x: x, outputs, torch.tensor([2, 0]), {})
+    cross = [float(p) * math.log(4) + float(q) * math.log(4 / 3) for p, q in (goal[2], goal[0])]
+    assert values.tolist() == pytest.approx(cross, rel=1e-5)
     assert counts.tolist() == [1.0, 1.0]
 
 

@@ -8,7 +8,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
-from fedloom.methods.distillation.fdfaug import means_of_others
+from fedloom.methods.distillation.fdfaug import means_of_other_holders
 from support.checkpoints import final
 from support.distillation import three_samples
 from support.synthetic import cohort, distance, small_task
@@ -20,8 +20,8 @@ def test_the_mean_of_others_by_hand():
     has = torch.tensor([[True, True], [True, False], [False, True]])
     expected = {0: [4.0, 6.0], 1: [8.0, 4.0], 2: [6.0, 2.0]}
     for client, values in expected.items():
-        assert means_of_others(means, has, client).flatten().tolist() == values
-    assert means_of_others(means[:2], has[:2], 0).flatten().tolist() == [4.0, 0.0]  # nobody else has label 1
+        assert means_of_other_holders(means, has, client).flatten().tolist() == values
+    assert means_of_other_holders(means[:2], has[:2], 0).flatten().tolist() == [4.0, 0.0]  # nobody else has label 1
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])

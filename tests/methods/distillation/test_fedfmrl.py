@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,14 @@ import torch
 import torch.nn.functional as F
 
 import fedloom as fl
+from fedloom.aggregation.mean import Mean
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.message import Replies
+from fedloom.core.seeds import generator
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
+from fedloom.methods.distillation.alpha_mixing import draw_alpha
 from fedloom.methods.distillation.fedfmrl import FedFMRL
 from fedloom.methods.distillation.fld import FLD
 from support.checkpoints import checkpoint_tensors, final, same
@@ -114,6 +119,27 @@ def test_anchors_of_each_scheme_are_mixtures_of_what_clients_say(tmp_path):
     assert grown.norm() > 10 * said.mean(0).norm()
 
 
+def test_the_anchor_of_scheme_c_by_hand():
+    """Client 2 is mixed into client 1 with the first alphas, client 3 into both with the next ones."""
+    one, two, three = said = torch.tensor(
+        [
+            [[1.0, 0.0], [2.0, -2.0], [0.0, 4.0]],
+            [[3.0, 1.0], [0.0, 2.0], [0.0, 0.0]],
+            [[-5.0, 7.0], [9.0, 5.0], [-3.0, 8.0]],
+        ]
+    )
+    context = SimpleNamespace(generator=lambda purpose: generator(3, purpose, 2))
+    sizes, thirds = torch.ones(3, dtype=torch.int64), torch.full((3,), 1 / 3)
+    replies = Replies([0, 1, 2], {"outputs": said}, sizes, sizes, thirds, thirds, Mean(), 3, context)
+    epochs = []
+    teacher = SimpleNamespace(train=epochs.append)
+    found = FedFMRL(scheme="C", alpha="gaussian", a_cap=0.6, server_epochs=2).anchor(replies, teacher)
+    alphas = generator(3, "alpha", 2)
+    a, b = (draw_alpha(one.shape, 0.6, alphas) for _ in range(2))
+    torch.testing.assert_close(found, (1 - b) * ((1 - a) * one + a * two) + b * three)
+    assert epochs == [2, 2]  # the server's model trains in each mixing step
+
+
 @pytest.mark.parametrize("alpha", ["learned", "closed-form"])
 def test_executions_and_workers_agree(tmp_path, alpha):
     task, method = communal_task(), FedFMRL(alpha=alpha, multi_loss="B", **CHEAP)
@@ -201,7 +227,7 @@ def test_impossible_settings_are_refused(settings, says):
 def test_a_communal_set_without_labels_is_refused():
     task = communal_task("mlp")
     unlabelled = replace(task, federation=replace(task.federation, communal_labelled=False))
-    with pytest.raises(FedloomError, match=r"fedfmrl trains on the classes of the communal samples"):
+    with pytest.raises(FedloomError, match=r"fedfmrl needs the classes of the communal samples"):
         fl.run(unlabelled, FedFMRL(multi_loss="none"), rounds=1)
 
 

@@ -202,13 +202,23 @@ def test_networks_that_cannot_be_compared_are_refused(settings, message) -> None
         FedHARM(**settings).check(mixed(), LocalWork())
 
 
+def test_any_block_that_may_become_the_last_must_be_as_wide_as_the_crop() -> None:
+    made = mixed()
+    models = (made.model, build("mini-efficientnet", (1, 8, 8), 5, 0, widths=(8, 8, 8, 8, 8, 16, 64)))
+    assert made.architectures is not None
+    task = replace(made, architectures=replace(made.architectures, models=models))
+    FedHARM(align="last", descriptor="pool", k=(24,)).check(task, LocalWork())
+    with pytest.raises(FedloomError, match=r"crops 24 numbers .* the last map of mini-efficientnet has 8"):
+        FedHARM(align="kl", descriptor="pool", k=(24,)).check(task, LocalWork())
+
+
 def test_what_the_task_lacks_is_refused() -> None:
     task = conv_task()
     bare = replace(task, federation=replace(task.federation, communal=torch.tensor([], dtype=torch.int64)))
     with pytest.raises(FedloomError, match=r"fedharm compares clients on samples .* set task.communal"):
         FedHARM().check(bare, LocalWork())
     unlabelled = replace(task, federation=replace(task.federation, communal_labelled=False))
-    with pytest.raises(FedloomError, match="fedharm trains on the classes of the communal samples"):
+    with pytest.raises(FedloomError, match="fedharm needs the classes of the communal samples"):
         FedHARM().check(unlabelled, LocalWork())
     plain = replace(task, model=nn.Sequential(nn.Flatten(), nn.Linear(64, 5)))
     with pytest.raises(FedloomError, match="fedharm looks at the stages of a model"):

@@ -8,9 +8,11 @@ import torch.nn.functional as F
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
+from fedloom.core.seeds import generator
 from support.checkpoints import check_executions_and_workers_agree, final, same
-from support.small_images import ONE_STEP, adapted, nt_xent_by_hand, project, two_clients, views
-from support.synthetic import distance
+from support.small_images import ONE_STEP, SEED, adapted, nt_xent_by_hand, project, two_clients, views
+from support.synthetic import cohort, distance
 
 METHOD = fl.FedCA(projection=4, temperature=0.7, dictionary=2, alignment=0.5, base_epochs=1)
 SETTINGS = {"local": ONE_STEP, "weight_by": "uniform"}
@@ -41,6 +43,28 @@ def test_a_round_with_dictionary_and_alignment_by_hand(tmp_path, execution):
         loss = nt_xent_by_hand(*z, 0.7, negatives) + 0.5 * (apart[0] + apart[1]) / 2
         rows.append(start - 0.1 * torch.autograd.grad(loss, now)[0])
     assert distance(torch.stack(rows).mean(0), second["row"]) < 1e-5
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_the_dictionary_holds_projections_of_the_drawn_images_by_the_row_just_trained(tmp_path, execution):
+    method = fl.FedCA(projection=4, dictionary=2, alignment=0)
+    task, work = adapted(method, two_clients(7)), {**ONE_STEP, "lr": 1.0}
+    some = cohort(task, execution, LocalWork(**work), seed=SEED)
+    server = method.start(task)
+    sent = method.client_update(some, method.broadcast(server, [0, 1]))
+    expected = []
+    for client in range(2):
+        row = task.initial_row()
+        row[~task.layout.columns("head")] = sent.tensors["encoder"][client]
+        drawn = torch.randperm(7, generator=generator(SEED, "fedca dictionary", 1, client))[:2].sort().values
+        x = task.inputs(task.federation.train[client][drawn])
+        expected.append(F.normalize(project(task, row, x), dim=1))
+        assert distance(expected[-1], F.normalize(project(task, task.initial_row(), x), dim=1)) > 0.01  # it has trained
+    torch.testing.assert_close(sent.tensors["representations"], torch.stack(expected))
+    how = {"local": work, "execution": execution, "rounds": 1}
+    torch.testing.assert_close(
+        final(tmp_path / "run", method, two_clients(7), **how).server["dictionary"], torch.cat(expected)
+    )
 
 
 def test_a_client_with_fewer_images_than_the_dictionary_takes_sends_those_it_has():

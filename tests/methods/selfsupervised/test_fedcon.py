@@ -79,5 +79,8 @@ def test_impossible_settings_and_tasks_are_refused_with_a_sentence():
         fl.run(two_clients(server=0), "fedcon", rounds=1)
     other = two_clients()
     other = replace(other, federation=replace(other.federation, server_classes=10))
-    with pytest.raises(FedloomError, match="which has 10 classes, but the task has 3"):
+    with pytest.raises(FedloomError, match="10 classes of its own, and not the 3 of task"):
+        fl.run(other, "fedcon", rounds=1)
+    other = replace(other, federation=replace(other.federation, server_classes=3, server_is_foreign=True))
+    with pytest.raises(FedloomError, match="3 classes of its own, and not the 3 of task"):
         fl.run(other, "fedcon", rounds=1)

@@ -63,6 +63,7 @@ def test_the_body_and_the_projection_head_travel_and_the_head_does_not():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_it_learns_without_labels_is_better_for_a_probe_than_where_it_started():
     task = fl.task("digits", clients=5, alpha=0.3, seed=1)
     settings = {"prediction": ["linearprobe"], "seed": 1, "local": {"lr": 0.3, "epochs": 2, "batch_size": 64}}

@@ -13,7 +13,6 @@ The thesis (chapter 6) tries three, each with ratios alpha of ``alpha_mixing``:
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from fedloom.methods.distillation.alpha_mixing import mix
@@ -60,14 +59,3 @@ def mix_with_others(outputs: Tensor, alpha: Tensor) -> Tensor:
         alpha: Their ratios, of the same shape.
     """
     return mix(outputs, means_of_others(outputs), alpha).mean(0)
-
-
-def sequence_shares(alphas: Tensor) -> Tensor:
-    """What each client's output counts in the anchor of scheme C: N×..., which sum to one over clients.
-
-    Args:
-        alphas: The ratios of the mixing steps in their order, (N-1)×...: the partner of step i is client i + 1.
-    """
-    kept = (1 - alphas).flip(0).cumprod(0).flip(0)
-    one = torch.ones_like(alphas[:1]) if len(alphas) else torch.ones(1, *alphas.shape[1:])
-    return torch.cat([one, alphas]) * torch.cat([kept, one])

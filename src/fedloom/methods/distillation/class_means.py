@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
-from fedloom.core.inputs import Inputs
 from fedloom.core.message import Replies
-from fedloom.core.network import Network
+from fedloom.core.network import collect_outputs
 
 
 def class_means(cohort: Cohort, rows: Tensor, of: Callable[..., Tensor] | None = None) -> Tensor:
@@ -21,14 +20,11 @@ def class_means(cohort: Cohort, rows: Tensor, of: Callable[..., Tensor] | None =
         rows: A row per client.
         of: ``of(outputs, dim=1)``, what is averaged instead of the outputs (``torch.softmax``).
     """
-
-    def outputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:  # noqa: ARG001
-        return {"outputs": net(x) if of is None else of(net(x), dim=1)}
-
     counts, means = cohort.classes(), []
     for place, client in enumerate(cohort.ids):
         positions = cohort.task.federation.train[client].sort().values
-        found = cohort.collect(rows[place : place + 1], positions, outputs)["outputs"][0]
+        found = cohort.collect(rows[place : place + 1], positions, collect_outputs)["outputs"][0]
+        found = found if of is None else of(found, dim=1)
         labels = cohort.task.targets(positions)
         sums = torch.zeros(counts.shape[1], found.shape[1]).index_add_(0, labels[labels >= 0], found[labels >= 0])
         means.append(sums / counts[place].clamp(min=1).unsqueeze(1))

@@ -7,15 +7,16 @@ cross-entropy ``-sum_c p_c log softmax(f(x))_c``.
 
 Itahara, Nishio, Koda, Morikura and Yamamoto, Distillation-Based Semi-Supervised Federated Learning for
 Communication-Efficient Collaborative Training with Non-IID Private Data, IEEE TMC 2021,
-https://arxiv.org/abs/2008.06180. A temperature below 1/2 or so makes the mean sharper than it was; at 1 the softmax of
-probabilities is almost uniform. The paper sends another random part of the open data in each round; here it is all of
+https://arxiv.org/abs/2008.06180. **Only a temperature below about 1/classes makes a flat mean sharper than it was**,
+since the softmax is of probabilities. At 1 it is almost uniform, and at the paper's 0.1 it flattens means over 100
+classes. The paper sends another random part of the open data in each round; here it is all of
 the communal set. It weights clients alike (``weight_by = "uniform"``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -40,7 +41,7 @@ def reduce_entropy(mean: Tensor, temperature: float) -> Tensor:
 
     Args:
         mean: Mean probabilities, n×classes.
-        temperature: The lower, the sharper.
+        temperature: The lower, the sharper; with many classes 0.1 may not sharpen at all.
     """
     return torch.softmax(mean / temperature, dim=1)
 
@@ -88,7 +89,7 @@ class DSFL(CommunalDistillation):
         row = context.train(
             server["row"],
             context.task.federation.communal,
-            work=context.work.for_epochs(self.epochs),
+            work=replace(context.work.for_epochs(self.epochs), partial=0.0),
             loss=towards(goal, context.task.federation.seen),
         )
         return {"row": row, "probabilities": goal}

@@ -34,7 +34,7 @@ from fedloom.methods.distillation.soft_targets import soft_cross_entropy
 from fedloom.methods.requirements import require_classes
 
 
-def means_of_others(means: Tensor, has: Tensor, client: int) -> Tensor:
+def means_of_other_holders(means: Tensor, has: Tensor, client: int) -> Tensor:
     """The mean of the other clients' means for each label, labels × classes; zeros for a label that none of them has.
 
     Args:
@@ -81,7 +81,7 @@ class FDFAug(Algorithm):
         }
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
-        of_each = [means_of_others(server["means"], server["has"], client) for client in ids]
+        of_each = [means_of_other_holders(server["means"], server["has"], client) for client in ids]
         return Message(each={"means": torch.stack(of_each)})
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:

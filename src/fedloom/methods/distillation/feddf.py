@@ -22,10 +22,9 @@ from torch import Tensor
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
-from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Wave
-from fedloom.core.network import Network
+from fedloom.core.network import collect_outputs
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.distillation.dsfl import towards
@@ -41,11 +40,6 @@ def server_samples(task: Task) -> Tensor:
     """
     own = task.federation.server
     return own if len(own) else task.federation.communal
-
-
-def outputs_of(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:  # noqa: ARG001
-    """The outputs, to be collected."""
-    return {"outputs": net(x)}
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,7 @@ def ensemble(context: ServerContext, rows: Mapping[int, Tensor], samples: Tensor
         samples: The positions of the samples.
     """
     logits = [
-        context.of_architecture(number).trainer.collect(some, samples, outputs_of)["outputs"]
+        context.of_architecture(number).trainer.collect(some, samples, collect_outputs)["outputs"]
         for number, some in rows.items()
     ]
     return torch.softmax(torch.cat(logits).mean(0), dim=1)

@@ -10,12 +10,14 @@ Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no p
 
 - **The server's model learns nothing from clients**: by equation 6.5 it sees communal labels only, and clients' outputs
   touch only alpha. It is scored as the global model because the thesis does so. Where there is nothing to mix (the
-  plain mean, one client) it trains as in one mixing step, so that it is the same model without any client.
+  plain mean, one client) it trains as in one mixing step: a server without clients is the same model if it trains as
+  many epochs, ``server_epochs`` times N-1 in scheme C.
 - After two thirds of its epochs the rate of alpha is "increased to 10" in the thesis, which would end at 0 or 1 in one
   step; ALFA-Mix divides it by 10 instead, and so does ``alpha_lr_late``. The thesis' word is ``alpha_lr_late=10``.
 - Weights are the run's (``weight_by``) for strips and the plain mean; mixing has no weights. The thesis' are uniform.
 
-The thesis' whole method is ``multi_loss=B``. With ``scheme=mean`` clients get what FLD's get.
+The thesis' whole method has strips, too (``multi_loss``; the default is ``none``): chapter 6 prints one loss, which is
+``A``, and chapter 7 chooses ``B``, which we take for it. With ``scheme=mean`` clients get what FLD's get.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Replies
-from fedloom.core.network import Network
+from fedloom.core.network import Network, collect_outputs
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.distillation.alpha_mixing import (
@@ -90,12 +92,8 @@ class CommunalTeacher:
 
     def log_probabilities(self) -> Tensor:
         """The log of its probabilities for the communal samples, samples×classes."""
-
-        def outputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:  # noqa: ARG001
-            return {"outputs": net(x)}
-
         communal = self.context.task.federation.communal
-        return self.context.collect(self.row, communal, outputs)["outputs"].log_softmax(1)
+        return self.context.collect(self.row, communal, collect_outputs)["outputs"].log_softmax(1)
 
     def lectures(self, epochs: int) -> Iterator[Tensor]:
         """The log of its probabilities after each of some epochs.

@@ -19,7 +19,7 @@ images as there. The thesis weights clients alike (``weight_by = "uniform"``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -63,8 +63,8 @@ class FedHARM(CommunalDistillation):
         k: How many entries of the first aligned block's map are in a descriptor, twice as many of each next one (128 is
             the thesis's 128, 256, 512 and 1,024), or a number for each block.
         align: Which blocks of the clients' networks correspond: ``identity``, the first with the first; ``kl``, by
-            their histograms of angles; ``last``, only the last ones; or a network's blocks by its name, counted from 1
-            (others have all of theirs).
+            their histograms of angles; ``last``, only the last ones; or a network's blocks by its name in
+            ``task.models``, counted from 1 (others have all of theirs).
         descriptor: ``gradient``, the most influential entries; ``pool``, a random crop of the last block's max-pooled
             map; ``maps``, the maps themselves.
         epochs: Passes over the communal set after local training.
@@ -139,8 +139,9 @@ class FedHARM(CommunalDistillation):
         return self._align(server, context) if self.compares and self.align == "kl" else None
 
     def _align(self, server: State, context: ServerContext) -> Round:
-        yield from ()
-        communal, work = context.task.federation.communal, context.work.for_epochs(self.align_epochs)
+        yield from ()  # no client is asked
+        communal = context.task.federation.communal
+        work = replace(context.work.for_epochs(self.align_epochs), partial=0.0)
         histograms = []
         for task in context.task.by_architecture:
             own = context.of_architecture(task.architecture)
@@ -191,7 +192,8 @@ class FedHARM(CommunalDistillation):
         """Refuse descriptors that are wider than a network's maps."""
         counts = self.counts(blocks)
         if self.descriptor == "pool":
-            width = pooled_width(shapes[-1])
+            last = shapes[blocks - 1 :] if self.align == "kl" else shapes[-1:]  # any of these may become the last
+            width = min(map(pooled_width, last))
             if sum(counts) > width:
                 raise FedloomError(
                     f"descriptor=pool crops {sum(counts)} numbers (the sum of k), but the last map of {name} has "

@@ -3,7 +3,9 @@
 Chen et al., A Simple Framework for Contrastive Learning of Visual Representations, ICML 2020, appendix A,
 https://arxiv.org/abs/2002.05709. Images are the task's prepared inputs, whose range is not known. So brightness is a
 shift in standard deviations of the image, hue turns the two colour axes of YIQ, and nothing is clamped: a view of
-``a * x + b`` is ``a`` times the view of x, plus b. Images that do not have three channels keep their colours.
+``a * x + b`` is ``a`` times the view of x, plus b. Images that do not have three channels keep their colours. Strengths
+differ, too: with the strength s the paper changes brightness, contrast and saturation by up to 0.8 s and hue by up to
+0.2 s of a turn; here it is s, and s / 8 of a turn.
 """
 
 from __future__ import annotations

@@ -92,6 +92,7 @@ class FedCA(FedSimCLR):
         return self._train_base(server, context) if self.alignment and self.base_epochs else None
 
     def _train_base(self, server: State, context: ServerContext) -> Round:
+        yield from ()  # no client is asked
         base = context.train(
             server["base"],
             context.task.federation.communal,
@@ -101,7 +102,6 @@ class FedCA(FedSimCLR):
             purpose="fedca base",
         )
         return {**server, "base": base}
-        yield  # no wave: clients have no part in it
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         sent = dict(super().broadcast(server, ids).shared)

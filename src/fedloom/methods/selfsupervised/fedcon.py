@@ -77,10 +77,11 @@ class FedCon(TwoViews):
                 "fedcon's labels are at the server, but the task has no labelled server set: set task.server_set, for "
                 "instance {share = 0.1}."
             )
-        if federation.server_classes != federation.classes:
+        if federation.server_is_foreign or federation.server_classes != federation.classes:
             raise FedloomError(
-                f"fedcon's server trains the model by the labels of its set, which has {federation.server_classes} "
-                f"classes, but the task has {federation.classes}: use a server set of the task's own classes."
+                f"fedcon's server trains the model by the labels of its set, but these are {federation.server_classes} "
+                f"classes of its own, and not the {federation.classes} of task {task.name}: use a server set of the "
+                "task's own classes, for instance {share = 0.1}."
             )
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
