@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import fedloom as fl
@@ -34,6 +34,8 @@ def is_model(name: str, _: torch.Tensor) -> bool:
 
 
 @given(st.lists(st.floats(-(2.0**60), 2.0**60, width=32), min_size=1, max_size=600))
+@example([1.2e-38, 0.0])
+@example([2.0**-149])
 def test_a_number_is_off_by_half_of_its_scale_at_most(numbers):
     row = torch.tensor(numbers)
     levels, scales = round_to_bytes(row)

@@ -140,8 +140,8 @@ def round_to_bytes(row: Tensor) -> tuple[Tensor, Tensor]:
         The multiples, and the scale of every chunk: a number is off by at most half of it.
     """
     chunks = torch.nn.functional.pad(row.flatten(), (0, -row.numel() % CHUNK)).view(-1, CHUNK)
-    scales = chunks.abs().amax(1) / 127
-    levels = (chunks / scales.clamp(min=torch.finfo(row.dtype).tiny)[:, None]).round().clamp(-127, 127).to(torch.int8)
+    scales = (chunks.abs().amax(1) / 127).clamp(min=torch.finfo(row.dtype).tiny)
+    levels = (chunks / scales[:, None]).round().clamp(-127, 127).to(torch.int8)
     return levels.flatten()[: row.numel()].view(row.shape), scales
 
 
