@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.methods.registry import METHODS
 from fedloom.prediction.registry import STAGES
@@ -41,14 +42,34 @@ def test_every_method_plays_once_before_any_plays_twice():
     ]
 
 
-def test_distillation_plays_where_clients_have_a_communal_set():
-    more = c.families(communal=True)
-    lines = [("fld", "fld:epochs=5"), ("fedmd",), ("dsfl",), ("feddf",), ("fedfmrl",)]
-    assert [line for line in more if line not in c.families()] == lines
+def added_by(*parts: str) -> list[str]:
+    return [line[0] for line in c.families(task_has=parts) if line not in c.families()]
+
+
+def test_some_methods_play_where_the_task_has_what_they_are_for():
+    assert added_by("communal") == ["fld", "fedmd", "dsfl", "feddf", "fedfmrl"]
+    assert added_by("models") == ["fedproto", "fdfaug", "fedharm", "heterofl"]
+    assert added_by("stream") == ["fedavgexemplars", "fedrcil"]
+    assert added_by("communal", "server_set") == ["fld", "fedmd", "dsfl", "feddf", "fedfmrl", "fedlid"]
+    mixed = [line[0] for line in c.families(task_has=["communal", "models"])]
+    assert mixed == ["local", "fld", "fedmd", "dsfl", "feddf", "fedfmrl", "fedproto", "fdfaug", "fedharm", "heterofl"]
     assert c.families(["fld"]) == [("local",), ("fld", "fld:epochs=5")]
-    for line in more:
+    for line in c.families(task_has=c.FOR_TASKS_WITH):
         for spec in line:
             assert method_from_config(resolve(with_method({}, spec)))
+
+
+def test_a_config_and_its_task_have_the_same_parts():
+    models = {"mlp:hidden=[8]": [0, 1], "logistic": [2]}
+    for settings in (
+        {},
+        {"communal": 0.2, "models": models},
+        {"stream": {"tasks": 2, "rounds": 1}, "server_set": {"share": 0.1}},
+    ):
+        parts = c.parts_of(settings)
+        assert parts == [part for part in c.FOR_TASKS_WITH if part in settings]
+        assert c.parts_of_task(fl.task("digits", clients=3, **settings)) == parts
+    assert c.parts_of({"communal_per_class": 3}) == ["communal"]
 
 
 def test_named_methods_bring_their_settings_and_local_along():

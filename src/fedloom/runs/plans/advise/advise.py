@@ -31,7 +31,15 @@ from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.history import History
 from fedloom.runs.method_spec import split_methods, with_method
 from fedloom.runs.plans.advise.advice import Advice, Cost, picks
-from fedloom.runs.plans.advise.candidates import ANCHOR, Candidate, candidates, families, method_of
+from fedloom.runs.plans.advise.candidates import (
+    ANCHOR,
+    Candidate,
+    candidates,
+    families,
+    method_of,
+    parts_of,
+    parts_of_task,
+)
 from fedloom.runs.plans.advise.halving import MOST_SEEDS, Budget, Move, Outcome, Tournament, schedule
 from fedloom.runs.plans.plan import (
     VALID_SHARE,
@@ -106,7 +114,7 @@ def run_advice(
     if values.get("early_stopping") is not None:
         raise FedloomError("advise decides itself how many rounds a candidate gets: leave out early_stopping.")
     values = _with_validation(values, task_of is None)
-    lines = families(methods, _has_communal_set(values, task_of))
+    lines = families(methods, parts_of(values["task"]) if task_of is None else parts_of_task(task_of(0)))
     if len(lines) < 2:
         raise FedloomError(
             f"methods={','.join(methods or ())}: name a method besides {ANCHOR}, which always takes part."
@@ -147,13 +155,6 @@ def _with_validation_as_test(task: Task) -> Task:
 def _local_work(values: Mapping[str, Any], task_of: TaskOf | None) -> LocalWork:
     """The local work that candidates vary."""
     return resolve(values, task=None if task_of is None else task_of(0)).local
-
-
-def _has_communal_set(values: Mapping[str, Any], task_of: TaskOf | None) -> bool:
-    """Whether all clients have some samples in common."""
-    if task_of is not None:
-        return len(task_of(0).federation.communal) > 0
-    return bool(values["task"].get("communal") or values["task"].get("communal_per_class"))
 
 
 @dataclass

@@ -6,13 +6,16 @@ lower learning rate than the task's, and every other setting only with the task'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fedloom.core.errors import unknown
+from fedloom.core.task import Task
 from fedloom.methods.registry import METHODS, method_class
 from fedloom.prediction.registry import STAGES, canonical_stage
-from fedloom.runs.method_spec import label_of, spec_without_settings
+from fedloom.runs.method_spec import label_of, spec_without_settings, with_method
+from fedloom.runs.resolve_config import method_from_config, resolve
 
 ANCHOR = "local"
 CANDIDATES: tuple[tuple[str, ...], ...] = (
@@ -36,14 +39,14 @@ CANDIDATES: tuple[tuple[str, ...], ...] = (
     ("fedyogi",),
 )
 """A line per method: its main setting first, then others. All are tried with the task's learning rate."""
-WITH_COMMUNAL_SET: tuple[tuple[str, ...], ...] = (
-    ("fld", "fld:epochs=5"),
-    ("fedmd",),
-    ("dsfl",),
-    ("feddf",),
-    ("fedfmrl",),
-)
-"""More lines, for tasks whose clients have a communal set to compare their models on."""
+FOR_TASKS_WITH: dict[str, tuple[tuple[str, ...], ...]] = {
+    "communal": (("fld", "fld:epochs=5"), ("fedmd",), ("dsfl",), ("feddf",), ("fedfmrl",)),
+    "models": (("fedproto",), ("fdfaug",), ("fedharm",), ("heterofl",)),
+    "stream": (("fedavgexemplars",), ("fedrcil",)),
+    "server_set": (("feddf",), ("fedlid",)),
+}
+"""More lines, by what a task has: samples that all clients share, clients whose models differ, classes that come in
+tasks, samples of the server."""
 RATES = (3.0, 1 / 3)
 """Factors of the task's learning rate with which each main setting is also tried."""
 
@@ -61,16 +64,17 @@ class Candidate:
         return f"{self.spec} lr={self.lr:g}"
 
 
-def families(methods: Sequence[str] | None = None, communal: bool = False) -> list[tuple[str, ...]]:
+def families(methods: Sequence[str] | None = None, task_has: Collection[str] = ()) -> list[tuple[str, ...]]:
     """The lines of the table whose methods are registered, or those of the given methods, always with ``local``.
 
     Args:
         methods: Specs of methods; None for all that suit the task.
-        communal: Whether the task has a communal set.
+        task_has: Keys of ``FOR_TASKS_WITH``.
     """
-    table = [line for line in CANDIDATES + WITH_COMMUNAL_SET if _exists(line[0])]
+    special = [line for what, lines in FOR_TASKS_WITH.items() if methods or what in task_has for line in lines]
+    table = [line for line in dict.fromkeys([*CANDIDATES, *special]) if _exists(line[0])]
     if methods is None:
-        return [line for line in table if communal or line not in WITH_COMMUNAL_SET]
+        return [line for line in table if "models" not in task_has or _mixes_models(line[0])]
     chosen: list[tuple[str, ...]] = [line for line in table if line[0] == ANCHOR]
     for text in methods:
         _check_method(text)
@@ -78,6 +82,32 @@ def families(methods: Sequence[str] | None = None, communal: bool = False) -> li
         lines = [line for line in table if spec in (line[0], method_of(line[0]))] or [(spec,)]
         chosen += [line for line in lines if line not in chosen]
     return chosen
+
+
+def parts_of(settings: Mapping[str, Any]) -> list[str]:
+    """The keys of ``FOR_TASKS_WITH`` that a task has.
+
+    Args:
+        settings: The section ``task`` of a config.
+    """
+    shared = settings.get("communal") or settings.get("communal_per_class")
+    return [part for part in FOR_TASKS_WITH if ({**settings, "communal": shared}).get(part)]
+
+
+def parts_of_task(task: Task) -> list[str]:
+    """The keys of ``FOR_TASKS_WITH`` that a task has.
+
+    Args:
+        task: The task.
+    """
+    made = task.federation
+    has = {
+        "communal": len(made.communal) > 0,
+        "models": task.architectures is not None,
+        "stream": made.seen is not None,
+        "server_set": len(made.server) > 0,
+    }
+    return [part for part in FOR_TASKS_WITH if has[part]]
 
 
 def method_of(spec: str) -> str:
@@ -96,6 +126,11 @@ def candidates(lines: Sequence[tuple[str, ...]], lr: float) -> list[Candidate]:
 def _exists(spec: str) -> bool:
     name, *stages = method_of(spec).split("+")
     return name in METHODS and all(stage in STAGES for stage in stages)
+
+
+def _mixes_models(spec: str) -> bool:
+    """Whether a candidate's clients may have different models."""
+    return method_from_config(resolve(with_method({}, spec))).mixes_models
 
 
 def _check_method(text: str) -> None:
