@@ -19,6 +19,7 @@ from fedloom.reports.explore_data import explore_json
 from fedloom.reports.left_out_sites import left_out_table
 from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.reports.privacy_table import privacy_table
+from fedloom.reports.stream_table import stream_table
 from fedloom.reports.summary_table import SummaryRow, cell_text, differences, is_apart, summary, verdict
 from fedloom.runs.folder.run_files import read_notices
 from fedloom.runs.history import History
@@ -70,6 +71,7 @@ def report_page(histories: Histories, title: str | None = None) -> str:
         *_notices(histories),
         *_verdict(histories),
         *_table(rows, score),
+        *stream_table(histories),
         *privacy_table(histories),
         *left_out_table(histories),
         *_figures(histories),
