@@ -39,7 +39,7 @@ def test_the_controls_have_the_clients_and_networks_of_rem():
 
 def test_all_numbers_of_clients_share_the_same_samples():
     for clients in CLIENTS:
-        assert sum(ISOLATED.config("mnist", clients)["task"]["partition"]["sizes"]) == SAMPLES
+        assert sum(ISOLATED.config("mnist", clients)["task"]["partition"]["sizes"]) == SAMPLES["mnist"]
 
 
 def test_the_size_of_a_network_is_four_bytes_per_parameter():

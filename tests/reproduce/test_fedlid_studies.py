@@ -89,6 +89,7 @@ def test_tables_have_every_method_the_documents_numbers_and_bytes(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA_FOLDER / "gtsrb.npz").is_file(), reason="GTSRB is not in the data folder")
+@pytest.mark.exhaustive
 def test_a_pretrained_study_runs_on_real_images(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
     little = ("task.server_set.share=0.005", "local.steps=1", "method.server_epochs=1", "rounds=1", "eval_every=0")

@@ -78,7 +78,7 @@ def test_findings_follow_the_numbers(tmp_path, better, holds):
 @pytest.mark.slow
 def test_a_study_runs_from_beginning_to_end(tmp_path):
     """One round of every run on the small digits."""
-    short = ("rounds=1", "eval_every=1", "local.epochs=1")
+    short = ("task.name=digits", "rounds=1", "eval_every=1", "local.epochs=1")
     members = len(STUDIES["fedrcil-beta"].members(StudyRequest(1, tmp_path)))
     request = StudyRequest(1, tmp_path / "study", settings=short)
     outcome = run_study(STUDIES["fedrcil-beta"], request)

@@ -167,7 +167,7 @@ def skew_findings(results: Results) -> list[StudyFinding]:
 def _run_mixing(request: StudyRequest) -> StudyOutcome:
     data = data_of(request)
     results = run_results(request, mixing_members(data))
-    note = setting_text(request, f"{IMAGES} images each", EPOCHS, COMMUNAL) + " Without multi-scale distillation."
+    note = setting_text(request, f"{IMAGES[data]} images each", EPOCHS, COMMUNAL) + " Without multi-scale distillation."
     found = tuple(mixing_findings(results, CLASSES[data]))
     title = "FedFMRL: schemes, sources of alpha, and a_cap"
     return StudyOutcome("fedfmrl-mixing", title, tuple(mixing_tables(results)), found, (note,), plain_results(results))
@@ -184,7 +184,7 @@ def _run_skew(request: StudyRequest) -> StudyOutcome:
 STUDIES = (
     Study(
         "fedfmrl-ablation",
-        "mean or mix, multi-scale or not, and the server alone, on CIFAR (24 runs, 6 minutes)",
+        "mean or mix, multi-scale or not, and the server alone, on CIFAR (24 runs)",
         run_ablation,
         lambda request: ablation_members(data_of(request)),
         data=tuple(CLASSES),

@@ -16,9 +16,11 @@ from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, m
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
 
-CLIENTS, IMAGES, ROUNDS, EPOCHS, DISTILLATION_EPOCHS, SERVER_EPOCHS = 5, 600, 2, 6, 3, 2
+CLIENTS, ROUNDS, EPOCHS, DISTILLATION_EPOCHS, SERVER_EPOCHS = 5, 2, 6, 3, 2
 COMMUNAL, SKEWED_COMMUNAL = 0.2, 0.1
 CLASSES = {"cifar100": 100, "cifar10": 10}
+IMAGES = {"cifar100": 2000, "cifar10": 600}
+"""How many images a client has: with fewer, clients of CIFAR-100 stay at chance."""
 CLIENT_SCORE = "client_model/global_test/accuracy/mean"
 SERVER_SCORE = "global_model/global_test/accuracy"
 DISTILS = {"epochs": DISTILLATION_EPOCHS}
@@ -53,7 +55,7 @@ def equal_clients(data: str) -> dict[str, Any]:
     Args:
         data: The data set.
     """
-    return _task(data, {"name": "quantities", "sizes": [IMAGES] * CLIENTS}, COMMUNAL)
+    return _task(data, {"name": "quantities", "sizes": [IMAGES[data]] * CLIENTS}, COMMUNAL)
 
 
 def skewed_clients(data: str, beta: float) -> dict[str, Any]:
@@ -109,8 +111,9 @@ def results_of(histories: Sequence[History]) -> list[FmrlResult]:
     """
     found = []
     for history in histories:
-        sent = (history.total("bytes_up") + history.total("bytes_down")) / CLIENTS / ROUNDS
-        metrics = history.records[-1]["metrics"] if history.records else {}
+        last: Mapping[str, Any] = history.records[-1] if history.records else {"round": 0, "metrics": {}}
+        sent = (history.total("bytes_up") + history.total("bytes_down")) / CLIENTS / max(last["round"], 1)
+        metrics = last["metrics"]
         clients, server = (metrics.get(name, nan) for name in (CLIENT_SCORE, SERVER_SCORE))
         found.append(FmrlResult(clients, server, sent, history.stopped is not None))
     return found

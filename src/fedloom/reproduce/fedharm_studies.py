@@ -107,12 +107,13 @@ def _run_ablations(request: StudyRequest) -> StudyOutcome:
 
 
 def _note(request: StudyRequest) -> str:
-    private = int(SAMPLES * 0.5 * (1 - COMMUNAL))
+    data = request.data or DATA[0]
+    samples = SAMPLES[data] / 2
     return (
-        f"{private} private samples of all clients together, {int(SAMPLES * 0.5 * COMMUNAL)} communal ones, "
-        f"{ROUNDS} rounds of {EPOCHS} local epochs and one on the communal set, Adam with learning rate 0.005: mean "
-        f"accuracy of clients on their own tests ({SAMPLES // 2} samples in all), mean ± standard deviation over "
-        f"{request.seeds} seeds."
+        f"{samples * (1 - COMMUNAL):.0f} private samples of all clients together, {samples * COMMUNAL:.0f} communal "
+        f"ones, {ROUNDS[data]} rounds of {EPOCHS} local epochs and one on the communal set, Adam with learning rate "
+        f"0.005: mean accuracy of clients on their own tests ({samples:.0f} samples in all), mean ± standard deviation "
+        f"over {request.seeds} seeds."
     )
 
 

@@ -2,8 +2,8 @@
 
 The document is a thesis (Psaltis 2024, chapter 9): {ResNet-18, 34, 50} and, for FedHARM_rem, EfficientNet and
 MobileNetV3 besides, 10 rounds of 25 epochs, 5,000 shared images and descriptors of 1,920 numbers. Here the networks are
-small ones of the same families, the images are two thousand, and descriptors have 120 numbers, so that a study takes
-minutes. The document has neither isolated clients nor the control without alignment; both are here.
+small ones of the same families, the images are two or three thousand, and descriptors have 120 numbers, so that a
+study takes minutes. The document has neither isolated clients nor the control without alignment; both are here.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ DATA = ("cifar10", "cifar100", "mnist")
 CLIENTS = (5, 10, 20)
 ABLATED = 10
 """The number of clients of the ablations."""
-SAMPLES, ROUNDS, EPOCHS, COMMUNAL = 2000, 3, 2, 0.15
-"""Samples of all clients, half of them for tests, and the share of the others that everybody sees."""
+SAMPLES = {"cifar10": 3000, "cifar100": 3000, "mnist": 2000}
+"""Samples of all clients, half of them for tests."""
+ROUNDS = {"cifar10": 4, "cifar100": 4, "mnist": 3}
+EPOCHS, COMMUNAL = 2, 0.15
+"""Local epochs, and the share of training samples that everybody sees."""
 K = 8
 """Entries of the first block's map in a descriptor, twice as many of each next one: 120 numbers of four blocks."""
 RESNET = "widths=[8,16,24,32],stem_stride=2"
@@ -53,7 +56,7 @@ class Arm:
             "task": {
                 "name": data,
                 "clients": clients,
-                "partition": {"name": "quantities", "sizes": [SAMPLES // clients] * clients},
+                "partition": {"name": "quantities", "sizes": [SAMPLES[data] // clients] * clients},
                 "test_share": 0.5,
                 "communal": {"share": COMMUNAL},
                 "models": names,
@@ -61,9 +64,9 @@ class Arm:
             "method": dict(self.method),
             "local": {"epochs": EPOCHS, "batch_size": 32, "lr": 0.005, "optimizer": "adam"},
             "weight_by": "uniform",
-            "rounds": ROUNDS,
-            "eval_every": ROUNDS,
-            "checkpoint_every": ROUNDS,
+            "rounds": ROUNDS[data],
+            "eval_every": ROUNDS[data],
+            "checkpoint_every": ROUNDS[data],
         }
 
 

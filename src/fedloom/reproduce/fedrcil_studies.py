@@ -11,10 +11,12 @@ from typing import Any
 
 from fedloom.reproduce.fedrcil_study_runs import (
     DISTILLATION_EPOCHS,
+    EPOCHS,
     EXEMPLARS,
     FEW_IMAGES,
     IMAGES,
     METHOD,
+    SKEWED_DATA,
     TASKS,
     StreamResults,
     above,
@@ -35,13 +37,16 @@ from fedloom.runs.plans.plan import Member
 FINE_TUNING, REHEARSAL, JOINT = "fine-tuning (FedAvg)", "FedAvg with exemplars", "joint training"
 STREAM: Mapping[str, tuple[dict[str, Any], str]] = {
     "m_u 0": ({"m_u": 0.0}, "10.96"),
+    "m_u 0.25, b 4": ({"m_u": 0.25}, "26.07"),
     "m_u 0.5, b 4": ({}, "26.79"),
     "m_u 1, b 4": ({"m_u": 1.0}, "25.42"),
     "m_u 0.5, b 1": ({"buffer": 1}, "15.76"),
-    "m_u 0, labels": ({"m_u": 0.0, "exemplar_epochs": 1}, "–"),
-    "m_u 0.5, b 4, labels": ({"exemplar_epochs": 1}, "–"),
+    "m_u 0.5, b 2": ({"buffer": 2}, "19.52"),
+    "m_u 0.5, b 3": ({"buffer": 3}, "21.12"),
+    "m_u 0, labels": ({"m_u": 0.0, "exemplar_epochs": EPOCHS}, "–"),
+    "m_u 0.5, b 4, labels": ({"exemplar_epochs": EPOCHS}, "–"),
 }
-"""The runs of FedRCIL on the stream, with the document's accuracy; ``labels``: the authors' code's extra pass."""
+"""The runs of FedRCIL on the stream, with the document's accuracy; ``labels``: the passes of the authors' code."""
 MULTI_LOSS: Mapping[str, tuple[dict[str, Any], str]] = {
     "isolated": ({"name": "local"}, "23.29"),
     "FedAvg": ({"name": "fedavg"}, "34.17"),
@@ -127,6 +132,7 @@ def stream_findings(results: StreamResults) -> list[StudyFinding]:
             f"{none}, labels",
         ),
         above(results, "Control: with exemplars' labels, FedRCIL is above FedAvg.", f"{usual}, labels", REHEARSAL),
+        above(results, "Control: exemplars' labels alone keep more than the contrast alone.", f"{none}, labels", usual),
         above(results, "Joint training is above FedRCIL.", JOINT, usual),
     ]
 
@@ -198,7 +204,8 @@ def skew_findings(results: StreamResults) -> list[StudyFinding]:
 
 def _run_stream(request: StudyRequest) -> StudyOutcome:
     results = stream_results(request, stream_members(request))
-    note = setting_sentence(request.seeds, f"{IMAGES} images of MNIST each") + f" At most {EXEMPLARS} exemplars."
+    note = setting_sentence(request.seeds, f"{IMAGES} images of MNIST each", where="their own test parts")
+    note += f" At most {EXEMPLARS} exemplars."
     title = "FedRCIL: what a stream of classes leaves"
     table, found = stream_table(results), stream_findings(results)
     return StudyOutcome("fedrcil-stream", title, (table,), tuple(found), (note,), plain_results(results))
@@ -214,7 +221,8 @@ def _run_multi_loss(request: StudyRequest) -> StudyOutcome:
 
 def _run_skew(request: StudyRequest) -> StudyOutcome:
     results = stream_results(request, skew_members(request))
-    note = setting_sentence(request.seeds, "8x8 digits") + " FedRCIL is on the stream."
+    note = setting_sentence(request.seeds, "all images of CIFAR-100, divided by Dir(beta)", SKEWED_DATA)
+    note += " FedRCIL is on the stream."
     title = "FedRCIL: clients whose classes differ"
     table, found = skew_table(results), skew_findings(results)
     return StudyOutcome("fedrcil-beta", title, (table,), tuple(found), (note,), plain_results(results))
@@ -223,7 +231,7 @@ def _run_skew(request: StudyRequest) -> StudyOutcome:
 STUDIES = (
     Study(
         "fedrcil-stream",
-        "FedRCIL on MNIST in 5 tasks: contrast, buffer, exemplars, forgetting, and baselines (27 runs)",
+        "FedRCIL on MNIST in 5 tasks: contrast, buffer, exemplars, forgetting, and baselines (36 runs)",
         _run_stream,
         stream_members,
     ),
@@ -235,7 +243,7 @@ STUDIES = (
     ),
     Study(
         "fedrcil-beta",
-        "FLD, multi-scale FLD and FedRCIL where clients' classes differ, on digits (18 runs)",
+        "FLD, multi-scale FLD and FedRCIL where clients' classes differ, on CIFAR-100 (18 runs)",
         _run_skew,
         skew_members,
     ),

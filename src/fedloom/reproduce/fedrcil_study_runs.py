@@ -2,8 +2,9 @@
 
 The document has ten clients with a ResNet-56, all of CIFAR-100 in 5 tasks of 20 classes, and 6 rounds of 10 epochs per
 task. Here five clients with a ResNet-8 (the stem divides the image by four) have 800 images each of MNIST, in 5 tasks
-of 2 classes; without tasks they have 300 and play 4 rounds. A fifth of the training images is communal, as in the
-document. Clients' models are measured on their own test parts, a quarter of their images.
+of 2 classes, of which a quarter are their test parts; without tasks they have 600, play 6 rounds, and are measured on
+the test set. Where clients' classes differ, the images are CIFAR-100's. A fifth of the training images is communal, as
+in the document.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, m
 from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
 
-CLIENTS, IMAGES, FEW_IMAGES, TASKS, ROUNDS, EPOCHS, DISTILLATION_EPOCHS = 5, 800, 300, 5, 3, 5, 2
+CLIENTS, IMAGES, FEW_IMAGES, TASKS, ROUNDS, EPOCHS, SKEWED_EPOCHS, DISTILLATION_EPOCHS = 5, 800, 600, 5, 3, 5, 3, 2
 EXEMPLARS = 100
 COMMUNAL = 0.2
-DATA, SKEWED_DATA = "mnist", "digits"
-MODEL = {DATA: {"widths": [8, 16, 16], "stem_stride": 4}, SKEWED_DATA: {"widths": [8, 16, 16]}}
-ON_TEST = "client_model/own_test/"
-STREAM_ROUNDS, PLAIN_ROUNDS = TASKS * ROUNDS, 4
+DATA, SKEWED_DATA = "mnist", "cifar100"
+WIDTHS = {DATA: [8, 16, 16], SKEWED_DATA: [8, 16, 32]}
+OWN_TEST, TEST = "client_model/own_test/", "client_model/global_test/"
+STREAM_ROUNDS, PLAIN_ROUNDS = TASKS * ROUNDS, 6
 METHOD: Mapping[str, Any] = {
     "name": "fedrcil",
     "multi_loss": "B",
@@ -54,7 +55,7 @@ StreamResults = Mapping[str, Sequence[StreamResult]]
 
 
 def stream_task(beta: float | None = None, *, stream: bool = True, joint: bool = False) -> dict[str, Any]:
-    """The section ``task``: some images of MNIST, or where clients' classes differ all of the small digits.
+    """The section ``task``: some images of MNIST, or where clients' classes differ all of CIFAR-100.
 
     Args:
         beta: The concentration of classes at clients; None for equally many random images.
@@ -69,11 +70,16 @@ def stream_task(beta: float | None = None, *, stream: bool = True, joint: bool =
         "clients": CLIENTS,
         "partition": images if beta is None else {"name": "dirichlet", "alpha": beta},
         "communal": COMMUNAL,
-        "test_share": 0.25,
+        "test_share": 0.25 if _on_own_tests(data, stream) else 0.02,
         "model": "resnet8",
-        "model_options": MODEL[data],
+        "model_options": {"widths": WIDTHS[data], "stem_stride": 4},
         **tasks,
     }
+
+
+def _on_own_tests(data: str, stream: bool) -> bool:
+    """Whether clients are measured on their own test parts: MNIST's test set after every task would take too long."""
+    return data == DATA and stream
 
 
 def stream_member(label: str, task: Mapping[str, Any], method: Mapping[str, Any]) -> Member:
@@ -85,14 +91,16 @@ def stream_member(label: str, task: Mapping[str, Any], method: Mapping[str, Any]
         method: The section ``method``.
     """
     rounds = STREAM_ROUNDS if "stream" in task else PLAIN_ROUNDS
+    epochs = EPOCHS if task["name"] == DATA else SKEWED_EPOCHS
     values: dict[str, Any] = {
         "task": dict(task),
         "method": dict(method),
-        "local": {"epochs": EPOCHS, "batch_size": 64, "lr": 0.03, "momentum": 0.9},
+        "local": {"epochs": epochs, "batch_size": 64, "lr": 0.03, "momentum": 0.9},
         "weight_by": "uniform",
         "rounds": rounds,
         "eval_every": ROUNDS if "stream" in task else rounds,
         "checkpoint_every": rounds,
+        "clients_on_global": not _on_own_tests(task["name"], "stream" in task),
     }
     return Member(label, folder_name(label), values)
 
@@ -108,15 +116,16 @@ def stream_results(request: StudyRequest, members: Sequence[Member]) -> dict[str
 
 
 def result_of(history: History) -> StreamResult:
-    """What a run measured; where clients have no models of their own, of the shared model.
+    """What a run measured on the test set, or else on clients' test parts; FedAvg's clients have the shared model.
 
     Args:
         history: The run.
     """
-    scored = [record["metrics"] for record in history.records if f"{ON_TEST}accuracy/mean" in record["metrics"]]
-    accuracies = tuple(metrics[f"{ON_TEST}accuracy/mean"] for metrics in scored)
+    scored = [record["metrics"] for record in history.records if f"{OWN_TEST}accuracy/mean" in record["metrics"]]
+    where = TEST if f"{TEST}accuracy/mean" in scored[-1] else OWN_TEST
+    accuracies = tuple(metrics[f"{where}accuracy/mean"] for metrics in scored)
     sent = (history.total("bytes_up") + history.total("bytes_down")) / CLIENTS / history.records[-1]["round"]
-    return StreamResult(accuracies[-1], scored[-1].get(f"{ON_TEST}forgetting/mean", nan), accuracies[1:], sent)
+    return StreamResult(accuracies[-1], scored[-1].get(f"{where}forgetting/mean", nan), accuracies[1:], sent)
 
 
 def accuracies_of(results: Sequence[StreamResult]) -> list[float]:
@@ -170,16 +179,20 @@ def plain_results(results: StreamResults) -> dict[str, Any]:
     return {label: [vars(one) for one in some] for label, some in results.items()}
 
 
-def setting_sentence(seeds: int, images: str) -> str:
+def setting_sentence(seeds: int, images: str, data: str = DATA, where: str = "the test set") -> str:
     """What the runs of a study have in common.
 
     Args:
         seeds: How many seeds there are.
         images: Which images clients have, in words.
+        data: The data set.
+        where: What clients' models are measured on, in words.
     """
+    widths = ", ".join(map(str, WIDTHS[data]))
+    epochs = EPOCHS if data == DATA else SKEWED_EPOCHS
     return (
         f"{CLIENTS} clients, {images}, of which {100 * COMMUNAL:.0f} % of the training images are communal; ResNet-8 "
-        f"with widths 8, 16, 16; {EPOCHS} local epochs and {DISTILLATION_EPOCHS} epochs of distillation in a round, "
-        f"{ROUNDS} rounds per task of a stream, {PLAIN_ROUNDS} rounds without; clients' models on their own test "
-        f"parts, mean ± standard deviation over {seeds} seeds. Bytes are what a client sends and gets in a round."
+        f"with widths {widths}; {epochs} local epochs and {DISTILLATION_EPOCHS} epochs of distillation in a round, "
+        f"{ROUNDS} rounds per task of a stream, {PLAIN_ROUNDS} rounds without; clients' models on {where}, "
+        f"mean ± standard deviation over {seeds} seeds. Bytes are what a client sends and gets in a round."
     )
