@@ -11,13 +11,12 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from queue import Queue
 from typing import Any, NoReturn
 
 from fedloom.deploy.flower.local_socket import HOST, LINK_SOCKET, client_class, connection_errors
-from fedloom.deploy.flower.polling import POLL
+from fedloom.deploy.flower.polling import PollDelay
 from fedloom.deploy.flower.release import LEAN_MEMORY, replace_attribute
 from fedloom.deploy.flower.server_transport import ServerTransport
 
@@ -37,14 +36,16 @@ def start_server_halves(folder: Path) -> NoReturn:
     client = kind.from_server_address(HOST, False, (folder / "ca.crt").read_bytes(), passes)
     request = AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
     started: list[subprocess.Popen[bytes]] = []
+    delay = PollDelay()  # ten requests in a second keep an idle SuperLink busy
     while True:
-        time.sleep(POLL)
+        delay.sleep()
         started = [process for process in started if process.poll() is None]  # an ended one stays until it is asked for
         try:
             token = client.AcquireTask(request).token
         except connection_errors():  # the SuperLink is starting or ending
             continue
         if token:
+            delay.reset()
             try:
                 started.append(_start_server_half(folder, token))
             except OSError as why:  # no memory, no process numbers: a later run may find some
