@@ -5,7 +5,7 @@ BIN := .venv/bin
 # takes longer than what most of them do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test quick lint docs bench bench-guard clean
+.PHONY: setup demo test quick exhaustive lint docs bench bench-guard clean
 
 setup: .venv/ready
 
@@ -34,6 +34,10 @@ test: setup
 
 quick: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
+
+# More cases of what `make test` shows already, before a release: kills, damages, compiled models, orderings.
+exhaustive: setup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m exhaustive
 
 lint: setup
 	$(BIN)/ruff check .

@@ -10,9 +10,11 @@ import signal
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("short", settings.default, max_examples=25)  # a test that needs more says so itself
+settings.register_profile(  # a test that needs more examples says so itself; a busy machine is no failure
+    "short", settings.default, max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("short")
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,3 +24,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def user_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What Fedloom notes for a user is not noted for the one who tests it."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a group come first: one process does them all, and would be the last to end."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)

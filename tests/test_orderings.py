@@ -32,17 +32,19 @@ def gain(alpha: float, selector: str) -> float:
     return float(np.mean(found["fedavg+fedpredict"]) - np.mean(found["fedavg"]))
 
 
-@pytest.mark.parametrize("selector", ["random", "powerofchoice"])
+@pytest.mark.parametrize("selector", ["random", pytest.param("powerofchoice", marks=pytest.mark.exhaustive)])
 def test_fedpredict_gains_20_points_where_labels_are_skewed_and_few_are_selected(selector):
     needs("gtsrb")
     assert gain(0.1, selector) >= 0.2
 
 
+@pytest.mark.exhaustive
 def test_the_gain_of_fedpredict_shrinks_where_labels_are_less_skewed():
     needs("gtsrb")
     assert gain(1.0, "random") < 0.1  # at alpha 0.1 it is above 0.2
 
 
+@pytest.mark.exhaustive
 def test_fedseq_reaches_fedavgs_final_accuracy_in_half_of_the_rounds():
     """At alpha 0.2; one class per client, which is noisier, is in docs/orderings.md."""
     needs("fashion-mnist")

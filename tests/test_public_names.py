@@ -77,6 +77,7 @@ def test_types_are_shipped() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_mypy_accepts_a_correct_script_and_rejects_a_wrong_one(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "wrong.py").write_text(WRONG)

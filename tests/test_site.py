@@ -13,6 +13,7 @@ import pytest
 from support.paths import DOCS, REPOSITORY
 from support.public_names import public_names
 
+pytestmark = pytest.mark.xdist_group("site")  # built once
 CONFIG = REPOSITORY / "mkdocs.yml"
 USUAL = r"Build started|No issues found|Build finished in \S+"
 """What a build without warnings says, line by line."""

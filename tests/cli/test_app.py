@@ -99,6 +99,7 @@ def test_report_keeps_two_settings_of_one_method_apart(inside):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_report_keeps_a_method_apart_from_the_same_with_a_stage(inside):
     for number, method in enumerate(("fedavg", "fedavg+fedpredict", "fedavg+finetune:epochs=2")):
         inside("run", *SMALL, "--method", method, "--out", f"r{number}")
@@ -142,6 +143,7 @@ class Half(fl.PredictionStage):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_stage_of_ones_own_runs_from_its_file_and_is_found_again(inside, tmp_path):
     (tmp_path / "mine.py").write_text(STAGE)
     words = ["run", *SMALL, "--method", "fedavg+mine.py:Half:share=0.25", "--out", "a", "--json"]

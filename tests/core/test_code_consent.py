@@ -99,7 +99,10 @@ def readers(folder: Path, data: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "place", [pytest.param(p, marks=pytest.mark.exhaustive if number % 3 else ()) for number, p in enumerate(PLACES)]
+)
 def test_no_command_that_reads_a_folder_runs_its_code(run_folder, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.csv").write_text("a\n1\n")

@@ -74,7 +74,7 @@ THREE_MODELS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("method", "more"),
     [
-        ("fedrep", {}),
+        pytest.param("fedrep", {}, marks=pytest.mark.exhaustive),
         ("fedseq", {}),
         ("fedavg+fedpredict", {}),
         pytest.param("scaffold", SEAMS, id="scaffold-channel-aggregator-adversary"),

@@ -88,7 +88,7 @@ def descendants(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "execution"), [("scaffold", "loop"), ("fedrep", "vectorised")])
+@pytest.mark.parametrize(("method", "execution"), [("scaffold", "loop")])
 def test_two_ray_workers_leave_the_bytes_of_one_process(tmp_path, monkeypatch, cluster, method, execution):
     use_cohorts_of_two(monkeypatch)
     settings = {"execution": execution, "selection": {"fraction": 0.7}}
@@ -107,6 +107,7 @@ def test_clients_with_different_models_leave_the_same_bytes_on_ray(tmp_path, clu
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_stopped_on_ray_goes_on_in_processes_to_the_same_bytes(tmp_path, monkeypatch, cluster):
     def stop(record):
         if record["round"] == 2:
@@ -121,8 +122,9 @@ def test_a_run_stopped_on_ray_goes_on_in_processes_to_the_same_bytes(tmp_path, m
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_worker_that_dies_twice_is_replaced_and_the_third_death_ends_the_run(tmp_path, cluster, caplog):
-    log, settings = tmp_path / "log", {"execution": "loop", "engine": "ray", "ray_address": cluster, "workers": 2}
+    log, settings = tmp_path / "log", {"execution": "loop", "engine": "ray", "ray_address": cluster, "workers": 1}
     calm = run(tmp_path / "calm", Mortal(log=str(tmp_path / "calm.log"), deaths=0), execution="loop")
     assert run(tmp_path / "twice", Mortal(log=str(log), deaths=2), **settings) == calm
     assert log.read_text() == "died\n" * 2
@@ -133,8 +135,9 @@ def test_a_worker_that_dies_twice_is_replaced_and_the_third_death_ends_the_run(t
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_errors_arrive_as_a_sentence_or_with_their_traceback(tmp_path, cluster):
-    settings = {"execution": "loop", "engine": "ray", "ray_address": cluster, "workers": 2}
+    settings = {"execution": "loop", "engine": "ray", "ray_address": cluster, "workers": 1}
     with pytest.raises(FedloomError, match=r"^clients=7: this method wants eight\.$"):
         run(tmp_path / "refusing", Refusing(), **settings)
     with pytest.raises(RuntimeError, match=r"in client_update(.|\n)*ZeroDivisionError: of all things"):

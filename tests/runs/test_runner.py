@@ -384,7 +384,13 @@ def start_and_kill(arguments: list[str], metrics: Path, luck: random.Random) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "options", "workers", "times"), KILLED.values(), ids=KILLED)
+@pytest.mark.parametrize(
+    ("method", "options", "workers", "times"),
+    [
+        pytest.param(*case, id=name, marks=() if "twice" in name else pytest.mark.exhaustive)
+        for name, case in KILLED.items()
+    ],
+)
 def test_kill_9_at_a_random_moment_and_resume_give_the_same_bytes(tmp_path, method, options, workers, times):
     luck = random.Random(f"{method} {workers} {times}")
     folder, undisturbed = tmp_path / "run", tmp_path / "undisturbed"

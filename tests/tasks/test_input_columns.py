@@ -116,6 +116,7 @@ def test_loop_and_vectorised_agree_on_columns(method):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_compiled_and_loop_agree_on_columns():
     one, other = (scores(phones.task(), "fedavg", execution=execution) for execution in ("loop", "compiled"))
     assert one == pytest.approx(other, abs=2e-5)
@@ -247,6 +248,7 @@ def test_har_in_columns_has_the_clients_and_numbers_of_har():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("har")
+@pytest.mark.exhaustive
 def test_both_sensors_together_learn_har():
     task = fl.task("har-columns", clients=8)
     assert task.layout.parts == ("body", "head")

@@ -93,6 +93,7 @@ def released(sample: float, noise: float, claimed: float, runs: int = 10_000) ->
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_attacker_tells_a_sample_no_better_than_epsilon_allows():
     pytest.importorskip("dp_accounting", reason="needs dp-accounting")
     from fedloom.channel.privacy.client_ledger import SampleLedger

@@ -92,20 +92,17 @@ def test_a_deployment_shows_its_sites_and_logs_without_scrolling_sideways(browse
         assert page.locator("img").count() == 0
 
 
-def test_ten_thousand_rounds_do_not_freeze_the_page(browser, tmp_path):
+def test_of_ten_thousand_rounds_a_hundred_are_drawn(browser, tmp_path):
     folder = write_run(tmp_path / "r", 0, of=10_001)
     with open(folder / "metrics.jsonl", "a") as file:
         file.writelines(json.dumps(record(number)) + "\n" for number in range(1, 10_001))
-    watcher = "window.longest = 0; new PerformanceObserver((list) => list.getEntries().forEach((task) => "
-    watcher += "window.longest = Math.max(window.longest, task.duration))).observe({ type: 'longtask' })"
     with serving(folder) as server, page_without_trouble(browser, server.url, viewport=DESK) as page:
         expect(page, "#state").to_contain_text("round 10,000")
         expect(page, "#rounds-note").to_have_text("The last 100 of 10,001; all are in metrics.jsonl.")
-        page.evaluate(watcher)
         for number in range(10_001, 10_004):
             play(folder, [number])
             expect(page, "#rounds tbody tr >> nth=0").to_contain_text(f"{number:,}")
-        assert page.evaluate("window.longest") < 500  # milliseconds in which the page answers nobody
+        assert page.locator("#rounds tbody tr").count() == 100  # what is drawn does not grow with the rounds
 
 
 def test_a_page_whose_server_ends_says_so(browser, tmp_path):

@@ -67,7 +67,7 @@ def test_two_sums_of_the_same_clients_need_more_noise():
     assert twice == pytest.approx(epsilon_after(PoissonDraw(0.05), 1.0, 50, 1e-5))
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 20.0])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, pytest.param(20.0, marks=pytest.mark.slow)])
 def test_the_noise_for_a_budget_keeps_to_it_and_a_little_less_does_not(epsilon):
     sampling = PoissonDraw(0.05)
     noise = noise_for(sampling, epsilon, 100, 1e-5)

@@ -159,7 +159,10 @@ def kill_at(local: Local, watch: Watch, moment: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("spec", ["scaffold", *(pytest.param(s, marks=pytest.mark.slow) for s in ("fedrep", CHAINS))])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "spec", ["scaffold", *(pytest.param(s, marks=pytest.mark.exhaustive) for s in ("fedrep", CHAINS))]
+)
 def test_a_server_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(tmp_path, monkeypatch, simulator, spec):
     wanted, watch, moment, works = simulator(spec), Watch(monkeypatch), 0, 6 if spec == CHAINS else 3
     while True:

@@ -201,7 +201,7 @@ def _change_call(change, count, at):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fedyogi", "local"])
+@pytest.mark.parametrize("method", ["fedyogi", pytest.param("local", marks=pytest.mark.exhaustive)])
 def test_a_stop_at_any_change_of_the_folder_is_resumed_to_the_same_bytes(tmp_path, monkeypatch, method):
     monkeypatch.setattr(checkpoint, "COMPACT", 2)  # kept rows are written whole in round 6
     settings = {"rounds": 8, "selection": {"number": 1}, "eval_every": 4}

@@ -111,6 +111,7 @@ def test_random_damage_ends_in_the_right_bytes_or_in_a_sentence(folders, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("state", ["finished", "stopped"])
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_fifty_random_damages_each_end_in_the_right_bytes_or_in_a_sentence(folders, tmp_path, state, kind):
