@@ -20,7 +20,7 @@ def reproduce(
         str | None, typer.Argument(metavar="[STUDY]", help="The study; without it, all studies are listed.")
     ] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", help="Seeds 0, 1, ... (default: the study's own).")] = None,
-    data: Annotated[str, typer.Option("--data", help="The corpus, for studies with several: synthetic or n8n.")] = "",
+    data: Annotated[str, typer.Option("--data", help="The data, for studies with several: the list names them.")] = "",
     workers: int | None = None,
     settings: o.Set = None,
     out: Annotated[

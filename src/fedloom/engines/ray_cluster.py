@@ -16,10 +16,13 @@ from fedloom.core.errors import FedloomError
 
 CONNECT_SECONDS = 5.0
 """Seconds in which the machine at an address must answer."""
-QUIET = {
+CONNECT_TRIES = 3
+"""How often a cluster whose machine answers is asked: a busy one may miss the first request."""
+SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+    "RAY_worker_niceness": "0",  # by default 15: beside other work, workers would get next to nothing
 }
 
 
@@ -40,8 +43,8 @@ def check_reachable(address: str | None) -> None:
 
 
 def import_ray() -> Any:
-    """Import Ray with its usage statistics and log lines switched off."""
-    for name, value in QUIET.items():
+    """Import Ray with its usage statistics and log lines switched off, and workers that yield to nobody."""
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     import ray
 
@@ -65,7 +68,7 @@ def connect(ray: Any, workers: int, address: str | None) -> tuple[bool, str | No
     settings: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     if address is not None:
         try:
-            with _loopback(tries=1):
+            with _loopback(tries=CONNECT_TRIES):
                 ray.init(address=address, **settings)
         except Exception as error:
             raise FedloomError(
