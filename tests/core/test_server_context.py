@@ -1,5 +1,7 @@
 """What the server half of a method may use: training and passes on samples that the server holds."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -46,6 +48,17 @@ def test_a_training_depends_on_purpose_round_and_how_often_and_on_nothing_else()
     again.train(start, COMMUNAL, purpose="distil")
     assert torch.equal(again.train(start, COMMUNAL), first)
     assert torch.equal(again.train(start, COMMUNAL), second)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_server_is_no_straggler(number):
+    task, partial = TASKS["mlp"], replace(WORK, partial=1.0)
+    start = task.initial_row()
+    whole = context(task, number=number).train(start, COMMUNAL)
+    by_the_run = replace(context(task, number=number), work=partial).train(start, COMMUNAL)
+    by_the_method = context(task, number=number).train(start, COMMUNAL, work=partial)
+    assert torch.equal(by_the_run, whole)
+    assert torch.equal(by_the_method, whole)
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])

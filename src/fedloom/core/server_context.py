@@ -114,6 +114,8 @@ class ServerContext:
     ) -> Tensor:
         """A row after the server has trained it on samples that it holds, by the executions that clients have.
 
+        A server is no straggler: it does all of its work, whatever ``local.partial`` is.
+
         Args:
             row: One row.
             positions: Sorted positions of the samples: the communal set, or the server's own. The task's augmentation
@@ -128,7 +130,7 @@ class ServerContext:
             purpose: What the training is for: each purpose has its own batches, and so has each training of a purpose.
         """
         own = {name: value.unsqueeze(0) for name, value in (given or {}).items()}
-        rows, work = row.unsqueeze(0), work or self.work
+        rows, work = row.unsqueeze(0), replace(work or self.work, partial=0.0)
         check_rows(rows, own, 1, self.layout.width)
         check_training(self.task, positions, augment, loss, steps)
         earlier = self.trainings.get(purpose, 0)

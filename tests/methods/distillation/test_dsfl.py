@@ -76,7 +76,7 @@ class TrainedContext:
     """A server that notes what it was asked to train."""
 
     task = three_samples()
-    work = LocalWork(partial=0.5)
+    work = LocalWork()
 
     def train(self, row, positions, *, work, loss):
         self.asked = (positions.tolist(), work, loss)
@@ -91,7 +91,7 @@ def test_the_server_sharpens_the_mean_and_distils_it_into_a_model_of_its_own(agg
     assert torch.allclose(state["probabilities"], goal)
     assert state["row"].tolist() == [1.0, 1.0]
     positions, work, loss = context.asked
-    assert (positions, work.epochs, work.partial) == ([0, 1, 2], 2, 0.0)  # the server is no straggler
+    assert (positions, work.epochs) == ([0, 1, 2], 2)
     outputs = torch.tensor([[0.0, math.log(3)]] * 2)  # the probabilities 1/4 and 3/4, twice
     values, counts = loss(lambda x: x, outputs, torch.tensor([2, 0]), {})
     cross = [float(p) * math.log(4) + float(q) * math.log(4 / 3) for p, q in (goal[2], goal[0])]

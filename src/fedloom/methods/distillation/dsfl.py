@@ -16,7 +16,7 @@ the communal set. It weights clients alike (``weight_by = "uniform"``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -89,7 +89,7 @@ class DSFL(CommunalDistillation):
         row = context.train(
             server["row"],
             context.task.federation.communal,
-            work=replace(context.work.for_epochs(self.epochs), partial=0.0),
+            work=context.work.for_epochs(self.epochs),
             loss=towards(goal, context.task.federation.seen),
         )
         return {"row": row, "probabilities": goal}

@@ -190,7 +190,6 @@ class FedFMRL(FLD):
             steps=None,
             lr=self.server_lr,
             weight_decay=self.server_weight_decay,
-            partial=0.0,
         )
         teacher = CommunalTeacher(server["row"], replies.context, work, self.o_diff)
         state = {"outputs": self.anchor(replies, teacher), "row": teacher.row}

@@ -19,7 +19,7 @@ images as there. The thesis weights clients alike (``weight_by = "uniform"``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -141,7 +141,7 @@ class FedHARM(CommunalDistillation):
     def _align(self, server: State, context: ServerContext) -> Round:
         yield from ()  # no client is asked
         communal = context.task.federation.communal
-        work = replace(context.work.for_epochs(self.align_epochs), partial=0.0)
+        work = context.work.for_epochs(self.align_epochs)
         histograms = []
         for task in context.task.by_architecture:
             own = context.of_architecture(task.architecture)

@@ -13,7 +13,7 @@ round. The base model goes down in every round, since a client keeps nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -96,7 +96,7 @@ class FedCA(FedSimCLR):
         base = context.train(
             server["base"],
             context.task.federation.communal,
-            work=replace(context.work.for_epochs(self.base_epochs), partial=0.0),
+            work=context.work.for_epochs(self.base_epochs),
             loss=self.local_loss,
             augment=self.augmentation.two_views,
             purpose="fedca base",

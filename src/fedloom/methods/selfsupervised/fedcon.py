@@ -14,7 +14,7 @@ the client's contrast is one of networks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -104,7 +104,7 @@ class FedCon(TwoViews):
         state, context = super().aggregate(server, replies), replies.context
         if not self.server_epochs:
             return state
-        work = replace(context.work.for_epochs(self.server_epochs), partial=0.0)
+        work = context.work.for_epochs(self.server_epochs)
         return {
             **state,
             "row": context.train(state["row"], context.task.federation.server, work=work, purpose="fedcon"),

@@ -131,7 +131,6 @@ class FedLID(TwoViews):
             context.work.for_epochs(self.server_epochs),
             batch_size=self.server_batch,
             lr=context.work.lr if self.server_lr is None else self.server_lr,
-            partial=0.0,
         )
         if self.server_loss == "supervised":
             return context.train(row, own, work=work, loss=_classify(context.task.targets(own)), purpose="fedlid")
