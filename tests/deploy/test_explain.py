@@ -21,6 +21,7 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.resolve_config import resolve
+from support.distillation import conv_task
 
 WIDTH = 6 * 5 + 5 + 5 * 3 + 3
 HEAD = 5 * 3 + 3
@@ -160,6 +161,72 @@ def test_fedproto_has_a_first_round_of_its_own_and_tells_that_counts_of_classes_
     assert explanation.per_site(1, WORK)[0] == 0 < explanation.per_site(2, WORK)[0]
     assert "Every later round" in text
     assert "number of its samples of each class" in text
+
+
+MEAN_STRIPS = "mean strips of the stages of all sites' models for the communal samples"
+STRIPS = "the strips of its model's stages for the communal samples"
+OUTPUTS = "its model's outputs for the communal samples"
+MEAN_OUTPUTS = "mean outputs of all sites' models for the communal samples"
+DISTILLATION: list[tuple[fl.Algorithm, dict[str, str], dict[str, str]]] = [
+    (fl.FLD(), {"outputs": OUTPUTS}, {"outputs": MEAN_OUTPUTS}),
+    (
+        fl.FLD(common=False),
+        {
+            "means": "its model's mean outputs for each class of its own samples",
+            "counts": "number of its samples of each class",
+        },
+        {
+            "means": "mean outputs of all sites' models for each class of their own samples",
+            "known": "the classes that any site has",
+        },
+    ),
+    (
+        fl.FLD(layer="penultimate", multi_loss="B"),
+        {"features": "the inputs of its model's head for the communal samples", "strips": STRIPS},
+        {
+            "features": "mean inputs of the head of all sites' models for the communal samples",
+            "strips": MEAN_STRIPS,
+        },
+    ),
+    (
+        fl.FedFMRL(multi_loss="A"),
+        {"outputs": OUTPUTS, "strips": STRIPS},
+        {
+            "outputs": "a mixture of the outputs of all sites' models for the communal samples",
+            "strips": MEAN_STRIPS,
+        },
+    ),
+    (fl.FedFMRL(scheme="mean"), {"outputs": OUTPUTS}, {"outputs": MEAN_OUTPUTS}),
+    (
+        fl.FedRCIL(),
+        {"outputs": "its model's outputs for the exemplars, which are communal samples"},
+        {"outputs": "mean outputs of all sites' models for the exemplars"},
+    ),
+    (fl.FedMD(), {"outputs": OUTPUTS}, {"outputs": MEAN_OUTPUTS}),
+    (
+        fl.DSFL(),
+        {"probabilities": "its model's probabilities for the communal samples"},
+        {"probabilities": "mean probabilities of all sites' models for the communal samples, through a softmax"},
+    ),
+    (
+        fl.DSFL(aggregation="sa"),
+        {"probabilities": "its model's probabilities for the communal samples"},
+        {"probabilities": "mean probabilities of all sites' models for the communal samples"},
+    ),
+    (
+        fl.FedHARM(k=2),
+        {"descriptors": "its model's descriptors of the communal samples"},
+        {"descriptors": "mean descriptors of the communal samples, all sites"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "up", "down"), DISTILLATION, ids=[repr(method) for method, _, _ in DISTILLATION])
+def test_the_words_of_distillation_follow_its_mode(method, up, down):
+    values = {"rounds": 2, "method": {"name": "mine"}, "local": {"batch_size": 8}}
+    first, second = explain(prepare(conv_task(), method, resolve(values, "the test"))).of(1, WORK)
+    assert {one.name: one.meaning for one in first.up if one.counted} == up
+    assert {one.name: one.meaning for one in second.down} == down
 
 
 @dataclass(frozen=True)

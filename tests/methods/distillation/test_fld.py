@@ -68,7 +68,7 @@ def test_models_that_all_say_the_same_stay_as_they_are(execution):
 
 def test_without_a_common_set_each_sample_is_drawn_to_the_mean_of_its_class():
     """Client 0 has 1 and 2 of class 0, whose mean is (0, 0); client 1 has 4 of class 1, which nobody knows."""
-    message = Message({"outputs": torch.zeros(2, 2), "known": torch.tensor([True, False])})
+    message = Message({"means": torch.zeros(2, 2), "known": torch.tensor([True, False])})
     rows = distil(fl.FLD(common=False), three_samples(), "loop", ONE_STEP, message)
     step = 0.1 * (1 + 2) / 2 / 2**0.5
     assert torch.allclose(rows, torch.tensor([[1 - step, 1 - step], [1.0, 1.0]]))
@@ -78,8 +78,8 @@ def test_without_a_common_set_the_server_averages_by_class_and_count():
     """Client 0 has one sample of class 0, client 1 three of both: by counts 0.25 and 0.75 of class 0."""
     means = torch.tensor([[[4.0, 0.0], [0.0, 0.0]], [[8.0, 4.0], [1.0, 3.0]]])
     counts = torch.tensor([[1.0, 0.0], [3.0, 3.0]])
-    state = fl.FLD(common=False).aggregate({}, replies_of({"outputs": means, "counts": counts}))
-    assert state["outputs"].tolist() == [[7.0, 3.0], [1.0, 3.0]]
+    state = fl.FLD(common=False).aggregate({}, replies_of({"means": means, "counts": counts}))
+    assert state["means"].tolist() == [[7.0, 3.0], [1.0, 3.0]]
     assert state["known"].tolist() == [True, True]
 
 

@@ -56,9 +56,6 @@ class DSFL(CommunalDistillation):
         epochs: Passes over the communal set when clients and the server distil.
     """
 
-    receives: ClassVar[Declared] = {
-        "probabilities": Statistic("sharpened mean probabilities of all sites' models for the communal samples")
-    }
     sends: ClassVar[Declared] = {
         "probabilities": Statistic("its model's probabilities for the communal samples", coded=True)
     }
@@ -72,6 +69,11 @@ class DSFL(CommunalDistillation):
             raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
         if self.epochs < 1:
             raise FedloomError(f"epochs={self.epochs}: clients distil for one epoch at least.")
+
+    @property
+    def receives(self) -> Declared:  # type: ignore[override]  # simple aggregation has no softmax
+        mean = "mean probabilities of all sites' models for the communal samples"
+        return {"probabilities": Statistic(mean if self.aggregation == "sa" else f"{mean}, through a softmax")}
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)

@@ -132,10 +132,6 @@ class FedFMRL(FLD):
 
     aggregates: ClassVar[bool] = False
     global_model_is_federated: ClassVar[bool] = False
-    receives: ClassVar[Declared] = {
-        "outputs": Statistic("a mixture of the outputs of all sites' models for the communal samples"),
-        "strips": Statistic("mean strips of the stages of all sites' models for the communal samples"),
-    }
     sends: ClassVar[Declared] = {
         "outputs": Statistic("its model's outputs for the communal samples", single=True, coded=True),
         "strips": Statistic("the strips of its model's stages for the communal samples", coded=True),
@@ -169,6 +165,12 @@ class FedFMRL(FLD):
         for name in ("c_n", "server_weight_decay"):
             if not getattr(self, name) >= 0:
                 raise FedloomError(f"{name}={getattr(self, name)}: it must not be negative.")
+
+    @property
+    def receives(self) -> Declared:  # type: ignore[override]  # the plain mean is no mixture
+        mixture = Statistic("a mixture of the outputs of all sites' models for the communal samples")
+        strips, outputs = FLD.receives["strips"], FLD.receives["outputs"]
+        return {"outputs": outputs if self.scheme == "mean" else mixture, "strips": strips}
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)

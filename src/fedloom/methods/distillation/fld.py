@@ -76,17 +76,17 @@ class FLD(CommunalDistillation):
     """
 
     receives: ClassVar[Declared] = {
-        "outputs": Statistic("mean outputs of all sites' models for the communal samples, or of each class"),
+        "outputs": Statistic("mean outputs of all sites' models for the communal samples"),
         "features": Statistic("mean inputs of the head of all sites' models for the communal samples"),
         "strips": Statistic("mean strips of the stages of all sites' models for the communal samples"),
+        "means": Statistic("mean outputs of all sites' models for each class of their own samples"),
         "known": Statistic("the classes that any site has"),
     }
     sends: ClassVar[Declared] = {
-        "outputs": Statistic(
-            "its model's outputs for the communal samples, or their mean for each of its classes", coded=True
-        ),
+        "outputs": Statistic("its model's outputs for the communal samples", coded=True),
         "features": Statistic("the inputs of its model's head for the communal samples", coded=True),
         "strips": Statistic("the strips of its model's stages for the communal samples", coded=True),
+        "means": Statistic("its model's mean outputs for each class of its own samples", single=True, coded=True),
         "counts": Statistic("number of its samples of each class", single=True, counts=True),
     }
 
@@ -128,7 +128,7 @@ class FLD(CommunalDistillation):
     def knowledge(self, cohort: Cohort, rows: Tensor) -> dict[str, Tensor]:
         if self.common:
             return super().knowledge(cohort, rows)
-        return {"outputs": class_means(cohort, rows), "counts": cohort.classes().float()}
+        return {"means": class_means(cohort, rows), "counts": cohort.classes().float()}
 
     def look(self, net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]:
         found = {self.subject: self._answer(net, x)}
@@ -137,6 +137,8 @@ class FLD(CommunalDistillation):
     @property
     def subject(self) -> str:
         """The name of what is distilled beside strips."""
+        if not self.common:
+            return "means"
         return "outputs" if self.layer == "output" else "features"
 
     def _answer(self, net: Network, x: Inputs) -> Tensor:
@@ -145,8 +147,8 @@ class FLD(CommunalDistillation):
     def aggregate(self, server: State, replies: Replies) -> State:
         if self.common:
             return super().aggregate(server, replies)
-        means, known = mean_by_class(replies, "outputs", "counts")
-        return {**server, "outputs": means, "known": known}
+        means, known = mean_by_class(replies, "means", "counts")
+        return {**server, "means": means, "known": known}
 
     def distil(self, cohort: Cohort, rows: Tensor, message: Message) -> Tensor:
         work = cohort.setting.work.for_epochs(self.epochs)

@@ -66,10 +66,17 @@ class FedRCIL(FLD):
     """
 
     receives: ClassVar[Declared] = {
-        **FLD.receives,
+        "outputs": Statistic("mean outputs of all sites' models for the exemplars"),
+        "features": Statistic("mean inputs of the head of all sites' models for the exemplars"),
+        "strips": Statistic("mean strips of the stages of all sites' models for the exemplars"),
         "samples": Statistic("which communal samples are exemplars"),
         "past": Statistic("mean features of the exemplars at the end of earlier tasks"),
         "past_known": Statistic("which exemplars earlier tasks had"),
+    }
+    sends: ClassVar[Declared] = {
+        "outputs": Statistic("its model's outputs for the exemplars, which are communal samples", coded=True),
+        "features": Statistic("the inputs of its model's head for the exemplars", coded=True),
+        "strips": Statistic("the strips of its model's stages for the exemplars", coded=True),
     }
 
     m_u: float = 0.5
