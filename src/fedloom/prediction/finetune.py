@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -33,8 +32,6 @@ class FineTune(PredictionStage):
         lr: The learning rate; None is that of the round's local work.
     """
 
-    trains_head: ClassVar[bool] = True
-
     part: str | None = None
     epochs: int = 1
     lr: float | None = None
@@ -44,6 +41,10 @@ class FineTune(PredictionStage):
             raise FedloomError(f"epochs={self.epochs}: finetune needs at least one epoch; or drop finetune.")
         if self.lr is not None and not (self.lr > 0 and math.isfinite(self.lr)):
             raise FedloomError(f"lr={self.lr}: finetune's learning rate must be a positive number.")
+
+    @property
+    def trains_head(self) -> bool:  # type: ignore[override]  # another part may be the only one that is tuned
+        return self.part in (None, "head")
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         if self.part is not None and self.part not in task.layout.parts:

@@ -19,14 +19,17 @@ def test_a_method_says_what_its_clients_minimise():
         method.client_update(cohort(task, "loop", LocalWork()), message)
 
 
+@pytest.mark.parametrize("stage", ["", "+finetune:part=body", "+lastlocalmodel"])
 @pytest.mark.parametrize("name", ["fedsimclr", "fedsimsiam", "fedca"])
-def test_a_run_whose_head_nobody_trains_names_the_probe(name, caplog):
-    fl.run(two_clients(), name, rounds=1, local=ONE_STEP)
+def test_a_run_whose_head_nobody_trains_names_the_probe(name, stage, caplog):
+    fl.run(two_clients(), name + stage, rounds=1, local=ONE_STEP)
     assert f"{name} does not train the head" in caplog.text
     assert f"use {name}+linearprobe" in caplog.text
 
 
-@pytest.mark.parametrize("method", ["fedsimclr+linearprobe", "fedsimclr+finetune", "fedavg"])
+@pytest.mark.parametrize(
+    "method", ["fedsimclr+linearprobe", "fedsimclr+finetune", "fedsimclr+finetune:part=head", "fedavg"]
+)
 def test_a_run_whose_head_is_trained_does_not(method, caplog):
     fl.run(two_clients(), method, rounds=1, local=ONE_STEP)
     assert "does not train the head" not in caplog.text
