@@ -17,7 +17,8 @@ import pytest
 
 import fedloom as fl
 from fedloom.channel.registry import CHANNELS
-from fedloom.methods.registry import METHODS
+from fedloom.core.declarations import Model
+from fedloom.methods.registry import METHODS, make_method
 from fedloom.prediction.registry import STAGES
 from fedloom.selection.registry import SELECTORS
 from support.compositions import SELECTION, spec_of, task_for
@@ -55,8 +56,6 @@ PARTS: dict[str, dict[str, object]] = {
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
 }
 """Parts that act on clients' updates."""
-REFUSED_LATE = ("lowrank", "delta")
-"""Parts that some methods are refused with only when a first message is made."""
 ALONE = ("trimmedmean", "cmfl", "federated_dropout")
 """Parts that are not tried with all others at once: these refuse some of them, and have tests of their own."""
 
@@ -96,7 +95,7 @@ def refused_pairs() -> dict[frozenset[str], str]:
     found = {}
     for i, method in enumerate(METHODS):
         for j, (other, (stage, settings)) in enumerate(others.items()):
-            why = refusal(method, stage, trains=(i + j) % 3 == 0 or other in REFUSED_LATE, **settings)
+            why = refusal(method, stage, trains=(i + j) % 3 == 0, **settings)
             if why is not None:
                 found[frozenset((method, other))] = why
     return found
@@ -145,6 +144,31 @@ def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refusals_of_pa
     others = len(SELECTORS) + len(STAGES) + 1 + len(PARTS)
     print(f"{len(refusals_of_pairs)} of {len(METHODS) * others} pairs are refused")
     assert set(refusals_of_pairs) == pairs_of_the_docs()
+
+
+def test_models_that_each_client_gets_are_declared_as_such():
+    """Preparation refuses by declarations what a first message would show."""
+    for name in METHODS:
+        task, _ = task_for(name)
+        method = make_method(spec_of(name))
+        adapted = method.adapt_task(task)
+        sent = method.broadcast(method.start(adapted), [0, 1])
+        models = {key for key, one in method.receives.items() if isinstance(one, Model)}
+        assert {key for key in models if method.receives[key].each} == models & sent.each.keys(), name
+
+
+@pytest.mark.parametrize(
+    ("part", "method"),
+    [
+        *(("lowrank", name) for name in ("fedsimclr", "fedsimsiam", "fedca", "fedcon", "perfcl", "fedlid")),
+        *(("delta", name) for name in ("cfl", "fesem", "fedu")),
+    ],
+)
+def test_what_a_message_cannot_bear_is_refused_before_there_is_one(part, method, tmp_path):
+    why = refusal(method, trains=False, out=tmp_path / "run", **PARTS[part])
+    assert why is not None
+    assert ("get one each" if part == "delta" else "neither the model nor one of its parts") in why
+    assert not (tmp_path / "run").exists()
 
 
 def combinations() -> list[tuple[str, str, str, str]]:

@@ -103,7 +103,7 @@ def test_workers_and_a_stop_change_no_byte(tmp_path):
     ("method", "settings", "reason"),
     [
         ("fedseq", {}, "hand models to each other"),
-        ("fedu", {}, "these get one each"),
+        ("fedu", {}, "those of fedu get one each"),
         ("local", {}, "sends no model down"),
         ("fedavg", {"channel": ["securesum"]}, "all clients start from the same bytes"),
         ("fedavg", {"channel": ["cmfl"]}, "all clients answer"),

@@ -242,6 +242,15 @@ class Algorithm:
         """
         return self.sends[name] if name in self.sends else default_declaration(name, name in message)
 
+    def width_of(self, name: str, task: Task) -> int | None:
+        """How many numbers a client's row of a reply has, if it is neither a whole model nor one part of it.
+
+        Args:
+            name: The name of the reply's tensor.
+            task: The task of the run, with what the method adds to its model.
+        """
+        return None
+
     def base(self, name: str, message: Message, reply: Mapping[str, Tensor]) -> Tensor | None:
         """The weights that clients started from when they made a reply's ``Model``: one row, or one per client.
 

@@ -37,10 +37,12 @@ class Model(Declaration):
         bounded: Whether the norm of that difference is bounded.
         single: Whether the server needs each client's value.
         of: The received tensor that the client started from; by default the one of the same name.
+        each: Whether each client receives one of its own (``Message.each``), and not all of them the same.
     """
 
     bounded: bool = True
     of: str | None = None
+    each: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class Clustered(Algorithm):
 
     shares_whole_model: ClassVar[bool] = False
     sends_only_trained: ClassVar[bool] = True
+    receives: ClassVar[Declared] = {"row": Model("the model of the site's group", each=True)}
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}
 
     def start(self, task: Task) -> State:

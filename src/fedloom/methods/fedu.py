@@ -44,6 +44,7 @@ class FedU(Algorithm):
     sends_only_trained: ClassVar[bool] = True
     has_personal_models: ClassVar[bool] = True
     aggregates: ClassVar[bool] = False
+    receives: ClassVar[Declared] = {"row": Model("the site's own model, drawn to those of others", each=True)}
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}
 
     strength: float = 0.01

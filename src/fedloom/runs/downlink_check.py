@@ -39,5 +39,9 @@ def check_downlink(config: RunConfig, algorithm: Algorithm) -> None:
                 f"{type(step).__name__.lower()} needs that {why}, and downlink.delta does not promise it: leave out "
                 "one of the two."
             )
+    if any(isinstance(one, Model) and one.each for one in algorithm.receives.values()):
+        raise FedloomError(
+            f"downlink.delta is for a model that all clients get, and those of {name} get one each: leave it out."
+        )
     if type(algorithm).groups is not Algorithm.groups:
         raise FedloomError(f"clients of {name} hand models to each other: leave out downlink.delta.")

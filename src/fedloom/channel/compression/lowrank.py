@@ -29,6 +29,7 @@ from fedloom.channel.compression.error_feedback import ErrorFeedback
 from fedloom.channel.compression.shared_randomness import draw_seeds, random_matrix, read_seeds
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
+from fedloom.core.declarations import Model, Update
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
 from fedloom.core.task import Task
@@ -59,13 +60,17 @@ class LowRank(ErrorFeedback):
         return step
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
-        """Refuse a place behind a step after which there are no matrices."""
+        """Refuse a place behind a step after which there are no matrices, and rows of which none are known."""
         width = task.layout.width
         if any(step.for_task(task).width(width) != width for step in before):
             raise FedloomError(
                 "lowrank acts on the model's weight matrices, and a step before it sends something else: put lowrank "
                 "first."
             )
+        for name, kind in algorithm.sends.items():
+            sent = algorithm.width_of(name, task) if isinstance(kind, Model | Update) else None
+            if sent is not None:
+                self.for_task(task).width(sent)
 
     def width(self, width: int) -> int:
         """How many numbers are sent."""

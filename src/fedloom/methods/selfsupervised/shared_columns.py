@@ -32,6 +32,9 @@ class SharedColumns(Algorithm):
         """
         return ~task.layout.columns("head")
 
+    def width_of(self, name: str, task: Task) -> int | None:
+        return int(self.columns(task).sum()) if name == self.shared else None
+
     def start(self, task: Task) -> State:
         return {"row": task.initial_row(), "columns": self.columns(task)}
 
