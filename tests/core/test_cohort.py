@@ -107,6 +107,7 @@ def test_regression_outputs_of_one_number_meet_targets_of_any_shape():
 
 
 STAGED = staged_tasks([40, 30, 21, 7])
+UNEQUAL = staged_tasks([200, 7, 65])
 COMMUNAL = torch.arange(1, 98, 4)
 TEACHER = torch.randn(len(COMMUNAL), 5, generator=torch.Generator().manual_seed(1))
 
@@ -196,6 +197,34 @@ def test_what_is_collected_is_what_each_network_computes(task):
     inside = third[: 1 + int(third.stages[0])](task.inputs(positions))
     assert torch.allclose(together["first"][2], inside, atol=1e-5)
     assert together["places"].tolist() == [list(range(98))] * 4
+
+
+@pytest.mark.parametrize("task", UNEQUAL.values(), ids=UNEQUAL)
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_what_is_collected_of_clients_own_samples_is_what_each_network_computes(task, execution):
+    """Clients of unequal sizes: after its own samples a client has none, however many the others have."""
+    some = cohort(task, execution, LocalWork())
+    rows = torch.stack([perturb(task.initial_row(), seed) for seed in range(3)])
+
+    def look(net, x, places):
+        return {"outputs": net(x), "places": places}
+
+    for client, found in enumerate(some.collect_own(rows, look)):
+        own = task.federation.train[client]
+        alone = some.collect(rows[client : client + 1], own.sort().values, look)
+        assert distance(found["outputs"][own.argsort()], alone["outputs"][0]) < 1e-5
+        assert found["places"].tolist() == list(range(len(own)))
+
+
+def test_networks_look_at_their_own_samples_together():
+    task, calls = Task("t", federation([30, 12, 5]), mlp()), []
+
+    def look(net, x, places):
+        calls.append(len(places))
+        return {"outputs": net(x)}
+
+    cohort(task, "vectorised", LocalWork()).collect_own(task.initial_row().expand(3, -1), look)
+    assert calls == [len(task.federation.train[0])]
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)

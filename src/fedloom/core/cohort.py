@@ -333,6 +333,16 @@ class Cohort:
         check_positions(positions)
         return self.trainer.collect(rows, positions, function)
 
+    def collect_own(self, rows: Tensor, function: Collect) -> list[dict[str, Tensor]]:
+        """What a function finds of each client's network on the client's own training samples, by name: n×...
+
+        Args:
+            rows: A row per client.
+            function: As in ``collect``; it looks at each sample alone.
+        """
+        lists = [self.task.federation.train[client] for client in self.ids]
+        return self.trainer.collect_each(rows, lists, function)
+
     def features(self, row: Tensor, place: int) -> tuple[Tensor, Tensor]:
         """What the head of a row sees of one client's training samples (n×features), and their targets.
 

@@ -154,5 +154,8 @@ class Trainer(Protocol):
     def collect(self, rows: Tensor, positions: Tensor, function: Collect) -> dict[str, Tensor]:
         """What a function finds of every row's network on the same samples, by name: B×n×..."""
 
+    def collect_each(self, rows: Tensor, lists: Sequence[Tensor], function: Collect) -> list[dict[str, Tensor]]:
+        """What a function finds of each row's network on its own list of samples, by name: n×..."""
+
     def scores(self, rows: Tensor, lists: Sequence[Tensor]) -> Scores:
         """Loss and score of each row on its own list of samples."""

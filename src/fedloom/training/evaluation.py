@@ -129,6 +129,30 @@ class Evaluator:
         found: dict[str, Tensor] = torch.func.vmap(one, randomness="error")(stacks)
         return found
 
+    @torch.no_grad()
+    def collect_each(self, rows: Tensor, lists: Sequence[Tensor], function: Collect) -> list[dict[str, Tensor]]:
+        """What a function finds of each row's network on its own list of samples, by name: n×..."""
+        if self.execution == "loop":
+            found = [self.collect(rows[i : i + 1], own, function) for i, own in enumerate(lists)]
+            return [{name: tensor[0] for name, tensor in one.items()} for one in found]
+        positions = torch.nn.utils.rnn.pad_sequence(list(lists), batch_first=True)
+        sizes, stacks = torch.tensor([len(own) for own in lists]), self.layout.stacks(rows)
+        pieces: list[list[dict[str, Tensor]]] = [[] for _ in lists]
+
+        def one(tensors: dict[str, Tensor], x: Inputs, mask: Tensor) -> dict[str, Tensor]:
+            return dict(function(FunctionalNetwork(self.model, tensors, mask), x, places))
+
+        self.model.eval()
+        for places in torch.split(torch.arange(positions.shape[1]), EVALUATION_CHUNK):
+            there = (sizes > places[0]).nonzero().flatten()
+            real = places < sizes[there, None]
+            some = {name: stack[there] for name, stack in stacks.items()}
+            x = self.task.inputs(positions[there][:, places])
+            chunk: dict[str, Tensor] = torch.func.vmap(one, randomness="error")(some, x, real.float())
+            for place, client in enumerate(there.tolist()):
+                pieces[client].append({name: tensor[place][real[place]] for name, tensor in chunk.items()})
+        return [{name: torch.cat([piece[name] for piece in own]) for name in own[0]} for own in pieces]
+
     def _collect_in_turn(self, rows: Tensor, x: Inputs, places: Tensor, function: Collect) -> dict[str, Tensor]:
         found, mask = [], torch.ones(len(places))
         for row in rows:

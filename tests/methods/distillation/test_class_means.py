@@ -1,7 +1,5 @@
 """Mean outputs by class: of one client's own samples, and of all clients."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -44,13 +42,9 @@ def test_a_client_cannot_claim_more_samples_of_a_class_than_it_has():
     assert means.tolist() == [[5.0]]
 
 
-def test_samples_without_a_label_do_not_count():
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_samples_without_a_label_do_not_count(execution):
     task = three_samples()
     task.federation.columns["y"][1] = IGNORED
-    some = SimpleNamespace(
-        ids=[0],
-        task=task,
-        classes=lambda: torch.tensor([[1, 0]]),
-        collect=cohort(task, "loop", LocalWork()).collect,
-    )
+    some = cohort(task, execution, LocalWork(), [0])
     assert class_means(some, torch.tensor([[1.0, -1.0]]))[0].tolist() == [[1.0, -1.0], [0.0, 0.0]]

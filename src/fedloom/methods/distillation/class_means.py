@@ -21,11 +21,9 @@ def class_means(cohort: Cohort, rows: Tensor, of: Callable[..., Tensor] | None =
         of: ``of(outputs, dim=1)``, what is averaged instead of the outputs (``torch.softmax``).
     """
     counts, means = cohort.classes(), []
-    for place, client in enumerate(cohort.ids):
-        positions = cohort.task.federation.train[client].sort().values
-        found = cohort.collect(rows[place : place + 1], positions, collect_outputs)["outputs"][0]
-        found = found if of is None else of(found, dim=1)
-        labels = cohort.task.targets(positions)
+    for place, of_client in enumerate(cohort.collect_own(rows, collect_outputs)):
+        found = of_client["outputs"] if of is None else of(of_client["outputs"], dim=1)
+        labels = cohort.task.targets(cohort.task.federation.train[cohort.ids[place]])
         sums = torch.zeros(counts.shape[1], found.shape[1]).index_add_(0, labels[labels >= 0], found[labels >= 0])
         means.append(sums / counts[place].clamp(min=1).unsqueeze(1))
     return torch.stack(means)
