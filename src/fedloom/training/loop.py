@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import itemgetter
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs
@@ -24,6 +25,10 @@ from fedloom.training.stacked import gradients_of
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
 
+TOO_FEW_VALUES = "Expected more than 1 "
+"""How torch begins its word that there is one value where a mean and a variance are needed."""
+NORMALISATIONS = ("batch_norm", "group_norm", "instance_norm")
+
 
 def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment]) -> tuple[Tensor, Tensor]:
     """The rows after training one client after another, and the cycle's anchor rows."""
@@ -35,17 +40,32 @@ def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: lis
         try:
             _train_one(trainer, out[place], anchors[place], request, place, assignment, augmenter)
         except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
+            function, layer = _raised_in(error)
+            if not function or not str(error).startswith(TOO_FEW_VALUES):
                 raise
+            if function != "batch_norm":
+                raise FedloomError(
+                    f"{layer} normalises single values, of which nothing would be left: use fewer groups or larger "
+                    "maps, or leave it out."
+                ) from None
             name, size = trainer.task.federation.name(assignment.client), assignment.batch_size
             where = f"the last batch of client {name}, which has {assignment.samples} samples,"
             if request.cycle is not None:
                 where = f"a batch of client {name}, split into {request.cycle.deals} parts,"
             raise FedloomError(
-                f"{where} leaves a single sample, but BatchNorm needs two: choose a batch_size other than {size}, or "
+                f"{where} leaves a single sample, but {layer} needs two: choose a batch_size other than {size}, or "
                 "use GroupNorm."
             ) from None
     return out, anchors
+
+
+def _raised_in(error: Exception) -> tuple[str, str]:
+    """The normalisation that raised an error, as ``torch.nn.functional`` calls it, and the class of its layer; nothing
+    for other errors."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    layers = [frame.f_locals["self"] for frame in frames if isinstance(frame.f_locals.get("self"), nn.Module)]
+    functions = [frame.f_code.co_name for frame in frames if frame.f_code.co_name in NORMALISATIONS]
+    return (functions[-1], type(layers[-1]).__name__) if functions and layers else ("", "")
 
 
 def _train_one(
