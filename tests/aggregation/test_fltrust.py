@@ -29,6 +29,15 @@ def test_by_hand():
     assert float(FLTrust()(torch.tensor([[-7.0]]), torch.ones(1), where)) == 0.0
 
 
+def test_a_server_does_all_of_its_work_where_clients_may_be_stragglers():
+    where = context(3.0, 0.0)
+    lazy = replace(where, work=replace(where.work, epochs=5, partial=1.0))
+    diligent = replace(lazy, work=replace(lazy.work, partial=0.0))
+    changes = [[float(FLTrust()(torch.tensor([[7.0]]), torch.ones(1), replace(one, round=r))) for r in range(1, 9)]
+               for one in (lazy, diligent)]  # fmt: skip
+    assert changes[0] == changes[1]
+
+
 def test_a_hostile_majority_cannot_stop_it():
     task = fl.task("digits", clients=10, communal_per_class=5)
     hostile = {"name": "signflipping", "fraction": 0.6}

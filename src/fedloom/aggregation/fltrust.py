@@ -12,7 +12,7 @@ https://arxiv.org/abs/2012.13995, algorithm 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -74,12 +74,13 @@ class FLTrust(RobustRule):
         if origin is None:  # rows that a method made itself
             raise FedloomError("fltrust cannot tell which model these rows started from: use another aggregator.")
         start = (origin if origin.dim() == 1 else origin.mean(0))[None]
+        work = replace(context.work, partial=0.0)  # a server is no straggler
         request = TrainingRequest(
             rows=start.clone(),
             clients=[SERVER],
             positions=[context.task.federation.communal],
-            work=context.work,
-            lr=context.work.lr_at(context.round, context.rounds),
+            work=work,
+            lr=work.lr_at(context.round, context.rounds),
             seed=context.seed,
             round=context.round,
         )
