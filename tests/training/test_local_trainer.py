@@ -356,6 +356,24 @@ def test_a_step_on_a_loss_of_the_batch_is_autograds():
     assert torch.allclose(row, (leaf - 0.5 * gradient).detach(), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "execution", ["loop", "vectorised", pytest.param("compiled", marks=[pytest.mark.slow, pytest.mark.exhaustive])]
+)
+def test_a_loss_knows_the_number_of_its_clients_step(execution):
+    task, work = Task("t", federation([40, 5, 23]), mlp()), LocalWork(epochs=2, batch_size=8, lr=0.25)
+    factors = torch.arange(30.0).view(3, 10, 1).sin()  # of every client and step
+
+    def loss(net, _, y, given):
+        factor = given["factors"].index_select(0, net.step.view(1)).view(())
+        return factor * net.tensors["4.bias"].sum() * torch.ones(len(y)), torch.ones(len(y))
+
+    rows = train_all(task, execution, work, loss=loss, given={"factors": factors})
+    bias = task.layout.views(task.initial_row())["4.bias"]
+    for client, steps in enumerate([10, 2, 6]):
+        moved = task.layout.views(rows[client])["4.bias"] - bias
+        assert torch.allclose(moved, -0.25 * factors[client, :steps].sum().expand(5), atol=1e-6)
+
+
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 def test_a_loss_gets_tensors_of_any_shape_and_a_pull_only_what_matches_rows(execution):
     task, seen = Task("t", federation([9, 6]), mlp()), []

@@ -21,6 +21,15 @@ class Network(Protocol):
         """1 for each sample of the batch, and 0 for padding, which a loss of the whole batch must leave out."""
 
     @property
+    def step(self) -> Tensor:
+        """How many optimiser steps the client has made in this training, a whole number: what a method drew for each
+        step, and gave with ``given``, is looked up by it."""
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The client's weights, by name."""
+
+    @property
     def model(self) -> nn.Module:
         """The model whose layers compute the outputs; its own weights are not the client's."""
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 Stacks = dict[str, Tensor]
 COMPILATIONS = 64
 """Cohort shapes that one process compiles for; more would mean that shapes change all the time."""
-Batch = tuple[Inputs, Tensor, Tensor, Tensor]
-"""Inputs, targets, mask and noise keys of a step."""
+Batch = tuple[Inputs, Tensor, Tensor, Tensor, Tensor]
+"""Inputs, targets, mask, noise keys and the number of a step."""
 MethodTerms = tuple[Pull | None, Loss | None, Stacks, dict[str, Stacks], GivenToLoss]
 """A method's pull and loss, the received rows, and what is given to the pull and to the loss."""
 
@@ -64,7 +64,8 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
             x, y = trainer.batch(request, batch, augmenters), trainer.targets(request, aim, batch.positions)
             noise = step_key(keys, number) if trainer.drops else keys
             method = (pull, aim.loss, received, given, seen)
-            moved, state = step(stacks, state, method, lr, (x, y, batch.mask, noise))
+            steps = torch.full_like(keys, number)
+            moved, state = step(stacks, state, method, lr, (x, y, batch.mask, noise, steps))
             stacks |= moved
     return layout.unstack(stacks)
 
@@ -91,7 +92,7 @@ def _step_of(
             return work.weight_decay * value + pulled
 
         drifts = work.weight_decay > 0 or pull is not None
-        x, y, mask, noise = batch
+        x, y, mask, noise, _ = batch
         if chain is not None and loss is None and isinstance(x, Tensor):
             pulled = drift if drifts else None
             return _chain_step(chain, objective, stacks, moving, pulled, lr, (x, y, mask, noise)), state

@@ -17,8 +17,11 @@ from fedloom.training.keyed_dropout import rewind
 class FunctionalNetwork:
     """A model with other weights than its own, as ``core.network.Network`` describes it."""
 
-    def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor) -> None:
+    def __init__(
+        self, model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor, step: Tensor | None = None
+    ) -> None:
         self.model, self.tensors, self.mask = model, dict(tensors), mask
+        self.step = torch.tensor(0) if step is None else step
         rewind(model)
 
     def __call__(self, x: Inputs) -> Tensor:
@@ -45,7 +48,7 @@ class FunctionalNetwork:
 
     def at(self, tensors: Mapping[str, Tensor]) -> FunctionalNetwork:
         """The same network with other weights, for instance one of the ``given`` ones."""
-        return FunctionalNetwork(self.model, {**self.tensors, **tensors}, self.mask)
+        return FunctionalNetwork(self.model, {**self.tensors, **tensors}, self.mask, self.step)
 
 
 class _Features(nn.Module):

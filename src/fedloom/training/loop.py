@@ -120,7 +120,8 @@ def _train_one(
                     if aim.loss is None:
                         losses, counts = trainer.task.objective.losses(chosen_output(model, model(x)), y)
                     else:
-                        losses, counts = aim.loss(FunctionalNetwork(model, named, torch.ones(len(y))), x, y, seen)
+                        net = FunctionalNetwork(model, named, torch.ones(len(y)), torch.tensor(steps))
+                        losses, counts = aim.loss(net, x, y, seen)
                     gradients = gradients_of(losses.sum() / divisor(counts.sum()), values)
                     with torch.no_grad():
                         if fixed:

@@ -61,7 +61,8 @@ def train_vectorised(
                 part.lr = lr
                 memory.before(part.values)
                 some = {name: stack if len(stack) == 1 else stack[cut] for name, stack in fixed.items()}
-                _step(trainer, request, aim.loss, moving, piece, part, anchor, extra, own, some, (x, y, mask), noise)
+                batch = (x, y, mask, noise, done[cut])
+                _step(trainer, request, aim.loss, moving, piece, part, anchor, extra, own, some, batch)
                 memory.settle(number, part.values, cut)
                 done[cut] += 1
             if not isinstance(step.rows, int):
@@ -83,10 +84,9 @@ def _step(
     given: dict[str, dict[str, Tensor]],
     seen: GivenToLoss,
     constants: dict[str, Tensor],
-    batch: tuple[Inputs, Tensor, Tensor | None],
-    keys: Tensor,
+    batch: tuple[Inputs, Tensor, Tensor | None, Tensor, Tensor],
 ) -> None:
-    work, (x, y, mask) = request.work, batch
+    work, (x, y, mask, keys, steps) = request.work, batch
 
     def pull(name: str, value: Tensor) -> Tensor:
         extra = {key: rows[name] for key, rows in given.items()}
@@ -113,7 +113,7 @@ def _step(
     stacks.update(zip(moving, leaves, strict=True))
     if own_loss is not None:
         real = torch.ones(y.shape[:2]) if mask is None else mask
-        loss = loss_of(*method_losses(trainer.model, own_loss, stacks, (x, y, real, keys), seen))
+        loss = loss_of(*method_losses(trainer.model, own_loss, stacks, (x, y, real, keys, steps), seen))
     else:
         loss = task_loss(run_stacked(trainer.model, trainer.graph, stacks, x, keys))
     gradients = gradients_of(loss, leaves)
@@ -140,17 +140,18 @@ def method_losses(
     model: nn.Module,
     loss: Loss,
     stacks: Mapping[str, Tensor],
-    batch: tuple[Inputs, Tensor, Tensor, Tensor],
+    batch: tuple[Inputs, Tensor, Tensor, Tensor, Tensor],
     given: GivenToLoss,
 ) -> tuple[Tensor, Tensor]:
-    """Values and counts of a method's own loss for each client and sample; a batch is inputs, targets, mask, keys."""
+    """Values and counts of a method's own loss for each client and sample; a batch is inputs, targets, mask, keys, and
+    the number of each client's step."""
     drops = [n for n, layer in model.named_modules() if isinstance(layer, KeyedDropout)]
 
     def one(
-        tensors: dict[str, Tensor], x: Inputs, y: Tensor, mask: Tensor, key: Tensor, given: GivenToLoss
+        tensors: dict[str, Tensor], x: Inputs, y: Tensor, mask: Tensor, key: Tensor, step: Tensor, given: GivenToLoss
     ) -> tuple[Tensor, Tensor]:
         noise = {f"{name}.noise_key": key for name in drops}
-        return loss(FunctionalNetwork(model, {**tensors, **noise}, mask), x, y, given)
+        return loss(FunctionalNetwork(model, {**tensors, **noise}, mask, step), x, y, given)
 
     model.train()
     result: tuple[Tensor, Tensor] = torch.func.vmap(one, randomness="error")(dict(stacks), *batch, given)
