@@ -122,6 +122,7 @@ _WHERE = {
     "fedloom.methods.size_threshold": ("curve_of",),
     "fedloom.methods.cfl": ("CFL",),
     "fedloom.methods.fesem": ("FeSEM",),
+    "fedloom.methods.fjord": ("FjORD",),
     "fedloom.methods.heterofl": ("HeteroFL",),
     "fedloom.methods.ifca": ("IFCA",),
     "fedloom.methods.perfedavg": ("PerFedAvg",),

@@ -124,6 +124,7 @@ from fedloom.methods.fedsgd import FedSGD as FedSGD
 from fedloom.methods.fedu import FedU as FedU
 from fedloom.methods.fedyogi import FedYogi as FedYogi
 from fedloom.methods.fesem import FeSEM as FeSEM
+from fedloom.methods.fjord import FjORD as FjORD
 from fedloom.methods.heterofl import HeteroFL as HeteroFL
 from fedloom.methods.ifca import IFCA as IFCA
 from fedloom.methods.incremental.fedavgexemplars import FedAvgExemplars as FedAvgExemplars

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedloom.core.corners import corner_columns
+from fedloom.core.corners import corner_columns, corner_masks, is_corner
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
 
@@ -35,6 +35,24 @@ def test_first_maps_of_a_convolution_are_the_first_inputs_of_the_layer_behind_it
         wide[0].weight[2:] = 0
     x = torch.randn(3, 1, 4, 4)
     torch.testing.assert_close(wide(x), narrow(x))
+
+
+def test_a_mask_is_one_where_the_corner_has_an_entry():
+    wide, narrow = Layout.of(two_layers(3)), Layout.of(two_layers(1))
+    masks = corner_masks(wide, (narrow, wide))
+    assert {name: tuple(mask.shape) for name, mask in masks.items()} == {s.name: (2, *s.shape) for s in wide.slots}
+    assert masks["0.weight"][0].tolist() == [[1, 1], [0, 0], [0, 0]]
+    assert masks["2.weight"][0].tolist() == [[1, 0, 0], [1, 0, 0]]
+    assert masks["2.bias"][0].tolist() == [1, 1]
+    assert all(bool((mask[1] == 1).all()) for mask in masks.values())
+
+
+def test_a_corner_is_as_wide_or_narrower_in_every_tensor():
+    wide, narrow = Layout.of(two_layers(3)), Layout.of(two_layers(1))
+    assert is_corner(wide, narrow)
+    assert is_corner(wide, wide)
+    assert not is_corner(narrow, wide)
+    assert not is_corner(wide, Layout.of(nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.ReLU(), nn.Linear(1, 2))))
 
 
 @pytest.mark.parametrize(

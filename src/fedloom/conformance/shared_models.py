@@ -117,6 +117,7 @@ SHARED: dict[str, tuple[Claim, ...]] = {
     "fedsgd": (Claim("is gradient descent on the mean of all losses, a step per round", to_one_step),),
     "fedavg": (FEDAVG, DESCENT),
     "heterofl": (FEDAVG, DESCENT),
+    "fjord": (FEDAVG, DESCENT),
     "fedprox": (PROXIMAL,),
     "fedavgexit": (FEDAVG, DESCENT),
     "fedproxexit": (PROXIMAL,),

@@ -15,12 +15,13 @@ from fedloom.conformance.personal_models import PERSONAL
 from fedloom.conformance.prototypes import PROTOTYPES
 from fedloom.conformance.self_supervised import SELF_SUPERVISED
 from fedloom.conformance.shared_models import SHARED
+from fedloom.conformance.widths import WIDTHS
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.user_errors import describe_error
 from fedloom.methods.registry import METHODS, canonical_method
 
-FAMILIES = (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, DISTILLATION, DESCRIPTORS, SELF_SUPERVISED, GRAPHS)
+FAMILIES = (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, DISTILLATION, DESCRIPTORS, SELF_SUPERVISED, GRAPHS, WIDTHS)
 SPECIFIC = {name: tuple(claim for family in FAMILIES for claim in family.get(name, ())) for name in METHODS}
 """The claims about a single method."""
 SUITE_SETTINGS: dict[str, dict[str, float]] = {

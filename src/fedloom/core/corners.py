@@ -7,6 +7,7 @@ of every layer, and what lies between them. So a narrow row is a selection of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -27,8 +28,7 @@ def corner_columns(wide: Layout, narrow: Layout, names: Sequence[str] = ("the wi
     found = []
     for slot in narrow.slots:
         whole = places.get(slot.name)
-        fits = whole is not None and len(whole.shape) == len(slot.shape)
-        if whole is None or not fits or any(a > b for a, b in zip(slot.shape, whole.shape, strict=True)):
+        if whole is None or not _fits(slot.shape, whole.shape):
             there = "has none of that name" if whole is None else f"has shape {whole.shape}"
             raise FedloomError(
                 f"{names[1]} is not {names[0]} made narrower: its tensor {slot.name} has shape {slot.shape}, and the "
@@ -37,3 +37,32 @@ def corner_columns(wide: Layout, narrow: Layout, names: Sequence[str] = ("the wi
         columns = torch.arange(whole.start, whole.stop).view(whole.shape)
         found.append(columns[tuple(slice(0, size) for size in slot.shape)].reshape(-1))
     return torch.cat(found)
+
+
+def is_corner(wide: Layout, narrow: Layout) -> bool:
+    """Whether a model is another one made narrower, or as wide.
+
+    Args:
+        wide: The layout of the other model.
+        narrow: The layout of the model.
+    """
+    shapes = {slot.name: slot.shape for slot in wide.slots}
+    return all(slot.name in shapes and _fits(slot.shape, shapes[slot.name]) for slot in narrow.slots)
+
+
+@lru_cache(maxsize=64)
+def corner_masks(wide: Layout, corners: tuple[Layout, ...]) -> dict[str, Tensor]:
+    """For each tensor of the wide model, 1 where a corner has an entry and 0 elsewhere: corners × the tensor's shape.
+
+    Args:
+        wide: The layout of the wide model.
+        corners: The layouts of narrow models.
+    """
+    rows = torch.zeros(len(corners), wide.width)
+    for row, narrow in zip(rows, corners, strict=True):
+        row[corner_columns(wide, narrow)] = 1
+    return wide.stacks(rows)
+
+
+def _fits(narrow: tuple[int, ...], wide: tuple[int, ...]) -> bool:
+    return len(narrow) == len(wide) and all(a <= b for a, b in zip(narrow, wide, strict=True))

@@ -34,6 +34,7 @@ from fedloom.methods.fedsgd import FedSGD
 from fedloom.methods.fedu import FedU
 from fedloom.methods.fedyogi import FedYogi
 from fedloom.methods.fesem import FeSEM
+from fedloom.methods.fjord import FjORD
 from fedloom.methods.heterofl import HeteroFL
 from fedloom.methods.ifca import IFCA
 from fedloom.methods.incremental.fedavgexemplars import FedAvgExemplars
@@ -60,7 +61,7 @@ register(
     *(CFL, FeSEM, IFCA),
     *(FedSeq, FedSeqInter),
     *(PerFedAvg, PFedMe, FedU, Ditto, MOON, FedProto),
-    *(HeteroFL,),
+    *(HeteroFL, FjORD),
     *(FLD, FedMD, FDFAug, DSFL, FedDF, FedFMRL),
     *(FedHARM,),
     *(FedRCIL, FedAvgExemplars),

@@ -18,25 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm, Round, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.corners import corner_columns
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
-from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.message import Message, Reply
 from fedloom.core.network import Network
-from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
+from fedloom.methods.corner_averaging import CornerAveraging
 
 
 @dataclass(frozen=True)
-class HeteroFL(Algorithm):
+class HeteroFL(CornerAveraging):
     """Clients train corners of one wide network; every weight is averaged over those who have it.
 
     Args:
@@ -44,36 +40,12 @@ class HeteroFL(Algorithm):
             leaves the weights of these outputs as they were; the paper does so where labels differ between clients.
     """
 
-    aggregates: ClassVar[bool] = False
-
     masked: bool = False
-
-    @property
-    def mixes_models(self) -> bool:
-        return True
-
-    @property
-    def predicts_with_received(self) -> bool:
-        return True
 
     def check(self, task: Task, work: LocalWork) -> None:
         if self.masked and not task.classifies:
             raise FedloomError("heterofl: masked=true leaves out classes, but this task has none: leave it out.")
-        if task.architectures is None:
-            return
-        for own, name in zip(task.by_architecture, task.architectures.names, strict=True):
-            corner_columns(task.server_layout, own.layout, ("the server's model", name))
-
-    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
-        parts = {0: ids} if context.task.architectures is None else context.task.architectures.split(ids)
-        found: list[tuple[Tensor, Replies]] = []
-        for number, some in parts.items():
-            columns = corner_columns(context.layout, context.of_architecture(number).layout)
-            found.append((columns, (yield Wave(some, Message({"row": server["row"][columns]})))))
-        weights = context.weigh(
-            torch.cat([replies.samples for _, replies in found]), torch.cat([replies.steps for _, replies in found])
-        )
-        return {**server, "row": average_corners(server["row"], [(c, r["row"]) for c, r in found], weights)}
+        super().check(task, work)
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         rows = cohort.spread(message["row"])
@@ -85,25 +57,3 @@ class HeteroFL(Algorithm):
             return objective.losses(net(x) * given["has"], y)
 
         return Reply({"row": cohort.train(rows, loss=loss, given={"has": (cohort.classes() > 0).float()})})
-
-    def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
-        row, own = message["row"], cohort.task.layout
-        if len(row) == own.width:
-            return row
-        return row[corner_columns(cohort.task.server_layout, own)]
-
-
-def average_corners(row: Tensor, replies: list[tuple[Tensor, Tensor]], weights: Tensor) -> Tensor:
-    """The wide row in which every entry is the mean over the clients that have it.
-
-    Args:
-        row: The wide row before the round.
-        replies: For the clients of each width, the columns of the wide row that they have, and their rows.
-        weights: The weights of all these clients, in the same order.
-    """
-    sums, total = torch.zeros_like(row), torch.zeros_like(row)
-    each = torch.split(weights.to(row.dtype), [len(rows) for _, rows in replies])
-    for (columns, rows), own in zip(replies, each, strict=True):
-        sums.index_add_(0, columns, own @ rows)
-        total.index_add_(0, columns, own.sum().expand(len(columns)))
-    return torch.where(total > 0, sums / total.clamp(min=torch.finfo(row.dtype).tiny), row)

@@ -122,6 +122,7 @@ QUICK = ("fedavg", "scaffold", "fedrep", "ifca", "fedseq")
 PARTLY = {
     "fedu": ("channel", "adversary"),
     "heterofl": ("channel", "adversary"),
+    "fjord": ("channel", "adversary"),
     **dict.fromkeys(("fedproto", "fld", "fedmd", "dsfl", "fedharm", "fedrcil"), ("aggregation",)),
     **dict.fromkeys(("fdfaug", "fedfmrl"), ()),
 }
@@ -158,6 +159,15 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(meth
         assert torch.equal(ends[0].server[name], tensor), name
     if not METHODS[method].on_graphs:  # these fill up anchors with zeros to the most that a client has, uncounted
         assert reply_bytes(local) == history.total("bytes_up")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["heterofl", "fjord:alpha=1"])
+def test_widths_of_one_network_with_error_feedback_give_the_simulators_bytes(method, tmp_path):
+    task = {**TINY["task"], "models": {"mlp:hidden=[8]": [0, 1], "mlp:hidden=[3]": [2]}}
+    made = Plan.of(method, task={k: v for k, v in task.items() if k != "model"}, channel=SEAMS["channel"])
+    history = Local(made, tmp_path, max_norm=1e6, max_share=1.0).play()
+    assert torch.equal(history.row, simulate(made).row)
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,11 @@ def added_by(*parts: str) -> list[str]:
 
 def test_some_methods_play_where_the_task_has_what_they_are_for():
     assert added_by("communal") == ["fld", "fedmd", "dsfl", "feddf", "fedfmrl"]
-    assert added_by("models") == ["fedproto", "fdfaug", "fedharm", "heterofl"]
+    assert added_by("models") == ["fedproto", "fdfaug", "fedharm", "heterofl", "fjord"]
     assert added_by("stream") == ["fedavgexemplars", "fedrcil"]
     assert added_by("communal", "server_set") == ["fld", "fedmd", "dsfl", "feddf", "fedfmrl", "fedlid"]
     mixed = [line[0] for line in c.families(task_has=["communal", "models"])]
-    assert mixed == ["local", "fld", "fedmd", "dsfl", "feddf", "fedfmrl", "fedproto", "fdfaug", "fedharm", "heterofl"]
+    assert mixed == ["local", *added_by("communal"), *added_by("models")]
     assert c.families(["fld"]) == [("local",), ("fld", "fld:epochs=5")]
     for line in c.families(task_has=c.FOR_TASKS_WITH):
         for spec in line:

@@ -41,7 +41,7 @@ CANDIDATES: tuple[tuple[str, ...], ...] = (
 """A line per method: its main setting first, then others. All are tried with the task's learning rate."""
 FOR_TASKS_WITH: dict[str, tuple[tuple[str, ...], ...]] = {
     "communal": (("fld", "fld:epochs=5"), ("fedmd",), ("dsfl",), ("feddf",), ("fedfmrl",)),
-    "models": (("fedproto",), ("fdfaug",), ("fedharm",), ("heterofl",)),
+    "models": (("fedproto",), ("fdfaug",), ("fedharm",), ("heterofl",), ("fjord", "fjord:alpha=1")),
     "stream": (("fedavgexemplars",), ("fedrcil",)),
     "server_set": (("feddf",), ("fedlid",)),
 }

@@ -1,0 +1,81 @@
+"""Averaging of corners: clients have narrow versions of one wide network, and each weight is averaged over its owners.
+
+The base of HeteroFL and FjORD. A client's model is the corner of the server's: the first units of every layer
+(``core/corners.py``). It gets these weights only, and sends them back. Every entry of the wide model becomes the mean
+over the clients that have it, ``w[e] = sum_k p_k w_k[e] / sum_k p_k`` over k with e in their corner; an entry that no
+client of the round has stays as it is. ``task.models`` names the widths: ``{"mlp:hidden=[64]" = 0.5,
+"mlp:hidden=[16]" = 0.5}``; the first is the server's, and the widest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm, Round, State
+from fedloom.core.cohort import Cohort
+from fedloom.core.corners import corner_columns
+from fedloom.core.local_work import LocalWork
+from fedloom.core.message import Message, Replies, Wave
+from fedloom.core.server_context import ServerContext
+from fedloom.core.task import Task
+
+
+@dataclass(frozen=True)
+class CornerAveraging(Algorithm):
+    """Clients have corners of one wide network; every weight is averaged over those who have it."""
+
+    aggregates: ClassVar[bool] = False
+
+    @property
+    def mixes_models(self) -> bool:
+        return True
+
+    @property
+    def predicts_with_received(self) -> bool:
+        return True
+
+    def check(self, task: Task, work: LocalWork) -> None:
+        if task.architectures is None:
+            return
+        for own, name in zip(task.by_architecture, task.architectures.names, strict=True):
+            corner_columns(task.server_layout, own.layout, ("the server's model", name))
+
+    def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
+        row = server["row"]
+        parts = {0: ids} if context.task.architectures is None else context.task.architectures.split(ids)
+        found: list[tuple[Tensor, Replies]] = []
+        for number, some in parts.items():
+            columns = corner_columns(context.layout, context.of_architecture(number).layout)
+            found.append((columns, (yield Wave(some, Message({"row": row[columns]})))))
+        if len(found) == 1 and len(found[0][0]) == len(row):  # all of them have all of it
+            return {**server, "row": found[0][1].mean("row")}
+        weights = context.weigh(
+            torch.cat([replies.samples for _, replies in found]), torch.cat([replies.steps for _, replies in found])
+        )
+        return {**server, "row": average_corners(row, [(c, r["row"]) for c, r in found], weights)}
+
+    def weights_for(self, message: Message, cohort: Cohort) -> Tensor:
+        row, own = message["row"], cohort.task.layout
+        if len(row) == own.width:
+            return row
+        return row[corner_columns(cohort.task.server_layout, own)]
+
+
+def average_corners(row: Tensor, replies: list[tuple[Tensor, Tensor]], weights: Tensor) -> Tensor:
+    """The wide row in which every entry is the mean over the clients that have it.
+
+    Args:
+        row: The wide row before the round.
+        replies: For the clients of each width, the columns of the wide row that they have, and their rows.
+        weights: The weights of all these clients, in the same order.
+    """
+    sums, total = torch.zeros_like(row), torch.zeros_like(row)
+    each = torch.split(weights.to(row.dtype), [len(rows) for _, rows in replies])
+    for (columns, rows), own in zip(replies, each, strict=True):
+        sums.index_add_(0, columns, own @ rows)
+        total.index_add_(0, columns, own.sum().expand(len(columns)))
+    return torch.where(total > 0, sums / total.clamp(min=torch.finfo(row.dtype).tiny), row)
