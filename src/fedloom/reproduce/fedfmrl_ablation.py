@@ -172,7 +172,7 @@ def run_ablation(request: StudyRequest) -> StudyOutcome:
     """
     data = data_of(request)
     results = run_results(request, ablation_members(data))
-    note = setting_text(request, f"{IMAGES[data]} images each", EPOCHS, COMMUNAL)
+    note = setting_text(request, f"{IMAGES[data]} images each", COMMUNAL)
     tables = (ablation_table(data, results), document_bytes())
     title = "FedFMRL: mixing and multi-scale distillation apart, and the server alone"
     return StudyOutcome(

@@ -13,7 +13,6 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     CLASSES,
     COMMUNAL,
     DISTILS,
-    EPOCHS,
     IMAGES,
     MIXES,
     SKEWED_COMMUNAL,
@@ -41,7 +40,6 @@ SKEWS = {
     0.25: {MEAN: "16.78", MEAN_MS: "18.48", MIX_MS: "17.04"},
     1.0: {MEAN: "24.92", MEAN_MS: "28.79", MIX_MS: "28.90"},
 }
-SKEWED_EPOCHS = 3
 
 
 def mixing_members(data: str) -> list[Member]:
@@ -72,7 +70,7 @@ def skew_members(data: str) -> list[Member]:
         MIX_MS: {"name": "fedfmrl", "multi_loss": "B", **MIXES},
     }
     return [
-        fmrl_member(f"beta {beta:g}, {label}", skewed_clients(data, beta), method, SKEWED_EPOCHS)
+        fmrl_member(f"beta {beta:g}, {label}", skewed_clients(data, beta), method)
         for beta in SKEWS
         for label, method in methods.items()
     ]
@@ -167,7 +165,7 @@ def skew_findings(results: Results) -> list[StudyFinding]:
 def _run_mixing(request: StudyRequest) -> StudyOutcome:
     data = data_of(request)
     results = run_results(request, mixing_members(data))
-    note = setting_text(request, f"{IMAGES[data]} images each", EPOCHS, COMMUNAL) + " Without multi-scale distillation."
+    note = setting_text(request, f"{IMAGES[data]} images each", COMMUNAL) + " Without multi-scale distillation."
     found = tuple(mixing_findings(results, CLASSES[data]))
     title = "FedFMRL: schemes, sources of alpha, and a_cap"
     return StudyOutcome("fedfmrl-mixing", title, tuple(mixing_tables(results)), found, (note,), plain_results(results))
@@ -175,7 +173,7 @@ def _run_mixing(request: StudyRequest) -> StudyOutcome:
 
 def _run_skew(request: StudyRequest) -> StudyOutcome:
     results = run_results(request, skew_members(data_of(request)))
-    note = setting_text(request, "all images, divided by Dir(beta)", SKEWED_EPOCHS, SKEWED_COMMUNAL)
+    note = setting_text(request, "all images, divided by Dir(beta)", SKEWED_COMMUNAL)
     title = "FedFMRL where clients' classes differ"
     found = tuple(skew_findings(results))
     return StudyOutcome("fedfmrl-skew", title, (skew_table(results),), found, (note,), plain_results(results))

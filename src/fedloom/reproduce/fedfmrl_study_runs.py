@@ -128,18 +128,17 @@ def data_of(request: StudyRequest) -> str:
     return request.data or "cifar100"
 
 
-def setting_text(request: StudyRequest, images: str, epochs: int, communal: float) -> str:
+def setting_text(request: StudyRequest, images: str, communal: float) -> str:
     """What the runs of a study have in common, in a sentence.
 
     Args:
         request: How the study is run.
         images: How many images clients have, in words.
-        epochs: Local epochs in a round.
         communal: The share of communal images.
     """
     return (
         f"{data_of(request)}, {CLIENTS} clients, {images}, of which {100 * communal:.0f} % are communal; ResNet-8 "
-        f"with widths 8, 16, 32; {ROUNDS} rounds of {epochs} epochs, {DISTILLATION_EPOCHS} epochs of distillation, "
+        f"with widths 8, 16, 32; {ROUNDS} rounds of {EPOCHS} epochs, {DISTILLATION_EPOCHS} epochs of distillation, "
         f"{SERVER_EPOCHS} epochs of the server per mixing step; mean ± standard deviation over {request.seeds} seeds."
     )
 
