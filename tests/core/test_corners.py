@@ -56,7 +56,13 @@ def test_a_corner_is_as_wide_or_narrower_in_every_tensor():
 
 
 @pytest.mark.parametrize(
-    "other", [two_layers(4), nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.ReLU(), nn.Linear(1, 2))]
+    "other",
+    [
+        two_layers(4),
+        nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.ReLU(), nn.Linear(1, 2)),
+        nn.Sequential(nn.Linear(2, 2)),  # fits into the first layer
+        nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)),
+    ],
 )
 def test_a_model_that_is_no_corner_is_refused(other):
     with pytest.raises(FedloomError, match="is not wide made narrower"):

@@ -59,6 +59,24 @@ def test_models_that_are_no_widths_of_one_network_are_refused(method):
     task = fl.task("digits", clients=4, models={WIDE: 0.5, "mlp:hidden=[16,8]": 0.5})
     with pytest.raises(FedloomError, match=r"mlp:hidden=\[16,8\] is not the server's model made narrower"):
         play(task, method)
+    shallower = fl.task("digits", clients=4, models={"mlp:hidden=[64]": 0.5, "logistic": 0.5})  # its head fits
+    with pytest.raises(FedloomError, match=r"logistic is not the server's model made narrower: it has no tensor"):
+        play(shallower, method)
     wider = fl.task("digits", clients=4, models={NARROW: 0.5, WIDE: 0.5})
     with pytest.raises(FedloomError, match=r"made narrower: its tensor .* has shape"):
         play(wider, method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_server_that_is_wider_than_all_clients_is_refused(method):
+    task = fl.task("digits", clients=4, model=WIDE, models={"mlp:hidden=[8]": 0.5, NARROW: 0.5})
+    with pytest.raises(FedloomError, match="wider than those of all clients"):
+        play(task, method)
+
+
+@pytest.mark.parametrize("parts", [{"aggregation": "median"}, {"server_optimizer": {"kind": "yogi"}}], ids=str)
+@pytest.mark.parametrize("method", METHODS)
+def test_what_needs_one_mean_of_all_models_is_refused(method, parts):
+    task = fl.task("digits", clients=4, models={WIDE: 0.5, NARROW: 0.5})
+    with pytest.raises(FedloomError, match=r"does not take one mean|do not end with one average"):
+        play(task, method, **parts)

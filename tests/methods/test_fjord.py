@@ -255,10 +255,34 @@ def normalised(maps, norm):
     return nn.Sequential(*layers, nn.Linear(maps, 5))
 
 
+class Scaled(nn.Module):
+    """A network whose outputs depend on how many units it has, by more than zeros add."""
+
+    def __init__(self, hidden):
+        super().__init__()
+        self.body, self.head = nn.Linear(20, hidden, bias=False), nn.Linear(hidden, 5, bias=False)
+
+    def forward(self, x):
+        return self.head(self.body(x) / self.body.out_features)
+
+
 def test_a_masked_network_is_the_narrow_one():
     for models, shape in (([mlp(hidden=16), mlp(hidden=4)], (20,)), ([convolutions(6), convolutions(2)], (1, 8, 8))):
         task = of_widths(models, shape=shape)
         assert masked_difference(task, task.of_architecture(1)) < 1e-6
+
+
+def test_samples_of_zeros_say_nothing_about_a_network():
+    """A deployment's server has no others."""
+
+    def unbiased(hidden):
+        return nn.Sequential(nn.Linear(20, hidden, bias=False), nn.ReLU(), nn.Linear(hidden, 5, bias=False))
+
+    for models, same in (([unbiased(16), unbiased(4)], True), ([Scaled(16), Scaled(4)], False)):
+        task = of_widths(models)
+        columns = {name: torch.zeros_like(column) for name, column in task.federation.columns.items()}
+        zeros = replace(task, federation=replace(task.federation, columns=columns))
+        assert (masked_difference(zeros, zeros.of_architecture(1)) < 1e-6) == same
 
 
 def test_groups_of_equally_many_maps_keep_widths_apart():

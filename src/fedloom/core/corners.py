@@ -24,16 +24,14 @@ def corner_columns(wide: Layout, narrow: Layout, names: Sequence[str] = ("the wi
         narrow: The layout of the narrow model.
         names: What an error calls them.
     """
-    places = {slot.name: slot for slot in wide.slots}
+    why = _difference(wide, narrow)
+    if why:
+        raise FedloomError(
+            f"{names[1]} is not {names[0]} made narrower: {why}: use one kind of model in several widths, and name the "
+            "widest first."
+        )
     found = []
-    for slot in narrow.slots:
-        whole = places.get(slot.name)
-        if whole is None or not _fits(slot.shape, whole.shape):
-            there = "has none of that name" if whole is None else f"has shape {whole.shape}"
-            raise FedloomError(
-                f"{names[1]} is not {names[0]} made narrower: its tensor {slot.name} has shape {slot.shape}, and the "
-                f"wide model {there}: use one kind of model in several widths, and name the widest first."
-            )
+    for slot, whole in zip(narrow.slots, wide.slots, strict=True):
         columns = torch.arange(whole.start, whole.stop).view(whole.shape)
         found.append(columns[tuple(slice(0, size) for size in slot.shape)].reshape(-1))
     return torch.cat(found)
@@ -46,8 +44,7 @@ def is_corner(wide: Layout, narrow: Layout) -> bool:
         wide: The layout of the other model.
         narrow: The layout of the model.
     """
-    shapes = {slot.name: slot.shape for slot in wide.slots}
-    return all(slot.name in shapes and _fits(slot.shape, shapes[slot.name]) for slot in narrow.slots)
+    return not _difference(wide, narrow)
 
 
 @lru_cache(maxsize=64)
@@ -64,5 +61,14 @@ def corner_masks(wide: Layout, corners: tuple[Layout, ...]) -> dict[str, Tensor]
     return wide.stacks(rows)
 
 
-def _fits(narrow: tuple[int, ...], wide: tuple[int, ...]) -> bool:
-    return len(narrow) == len(wide) and all(a <= b for a, b in zip(narrow, wide, strict=True))
+def _difference(wide: Layout, narrow: Layout) -> str:
+    """Why a model is not another one made narrower; empty if it is. Both must have the same tensors: where one has more
+    layers, the last of the other would be averaged with one in its middle."""
+    ours, theirs = ([slot.name for slot in layout.slots] for layout in (narrow, wide))
+    if ours != theirs:
+        missing = next((name for name in theirs if name not in ours), "")
+        return f"it has no tensor {missing}" if missing else f"its tensors are {', '.join(ours)}"
+    for slot, whole in zip(narrow.slots, wide.slots, strict=True):
+        if len(slot.shape) != len(whole.shape) or any(a > b for a, b in zip(slot.shape, whole.shape, strict=True)):
+            return f"its tensor {slot.name} has shape {slot.shape}, and the wide one {whole.shape}"
+    return ""

@@ -1,7 +1,8 @@
 """Averaging of corners: clients have narrow versions of one wide network, and each weight is averaged over its owners.
 
 The base of HeteroFL and FjORD. A client's model is the corner of the server's: the first units of every layer
-(``core/corners.py``). It gets these weights only, and sends them back. Every entry of the wide model becomes the mean
+(``core/corners.py``). It trains these weights only, gets them only, and sends them back; to be measured it gets the
+wide model and takes its corner. Every entry of the wide model becomes the mean
 over the clients that have it, ``w[e] = sum_k p_k w_k[e] / sum_k p_k`` over k with e in their corner; an entry that no
 client of the round has stays as it is. ``task.models`` names the widths: ``{"mlp:hidden=[64]" = 0.5,
 "mlp:hidden=[16]" = 0.5}``; the first is the server's, and the widest.
@@ -18,6 +19,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm, Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.corners import corner_columns
+from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.server_context import ServerContext
@@ -41,8 +43,14 @@ class CornerAveraging(Algorithm):
     def check(self, task: Task, work: LocalWork) -> None:
         if task.architectures is None:
             return
+        wide = task.server_layout
         for own, name in zip(task.by_architecture, task.architectures.names, strict=True):
-            corner_columns(task.server_layout, own.layout, ("the server's model", name))
+            corner_columns(wide, own.layout, ("the server's model", name))
+        if all(own.layout != wide for own in task.by_architecture):
+            raise FedloomError(
+                "the server's model is wider than those of all clients, so nobody would train the rest of it: leave "
+                "out task.model, or give it to some clients in task.models."
+            )
 
     def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
         row = server["row"]

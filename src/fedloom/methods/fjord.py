@@ -33,7 +33,7 @@ from torch import Tensor
 from fedloom.core.cohort import Cohort
 from fedloom.core.corners import corner_columns, corner_masks, is_corner
 from fedloom.core.errors import FedloomError
-from fedloom.core.inputs import Inputs
+from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
@@ -173,12 +173,17 @@ def masked_difference(wide: Task, narrow: Task) -> float:
     masks = corner_masks(wide.layout, (narrow.layout,))
     masked = {name: tensor * masks[name][0] for name, tensor in wide.layout.views(row).items()}
     own = narrow.layout.views(row[corner_columns(wide.layout, narrow.layout)])
-    x = wide.inputs(wide.federation.train.order[:SAMPLES])
+    noise = generator(0, "masked network's inputs")  # a server's stand-in for sites' samples is 0
+
+    def disturb(x: Tensor) -> Tensor:
+        return x + torch.randn(x.shape, generator=noise) if x.is_floating_point() else x
+
+    x = map_inputs(disturb, wide.inputs(wide.federation.train.order[:SAMPLES]))
     found, expected = (
         chosen_output(task.model, torch.func.functional_call(copy.deepcopy(task.model).eval(), tensors, (x,)))
         for task, tensors in ((wide, masked), (narrow, own))
     )
     if found.shape != expected.shape:
         return math.inf
-    difference = float((found - expected).abs().max() / expected.abs().max())
+    difference = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
     return math.inf if math.isnan(difference) else difference
