@@ -67,3 +67,10 @@ def test_a_row_that_is_no_part_of_the_model_and_a_wrong_place_are_refused():
 def test_methods_that_send_a_part_of_the_model_can_use_it(method):
     history = fl.run(fl.task("digits", clients=3), method, rounds=2, channel=[LowRank(2)])
     assert history.stopped is None
+
+
+def test_models_of_several_widths_are_refused_before_the_run(tmp_path):
+    task = fl.task("digits", clients=4, models={"mlp:hidden=[60]": 0.5, "mlp:hidden=[8]": 0.5})
+    with pytest.raises(FedloomError, match="lowrank acts on the weight matrices of one model"):
+        fl.run(task, "heterofl", rounds=1, channel=["lowrank"], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

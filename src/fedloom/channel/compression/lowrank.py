@@ -60,7 +60,12 @@ class LowRank(ErrorFeedback):
         return step
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
-        """Refuse a place behind a step after which there are no matrices, and rows of which none are known."""
+        """Refuse several models, a place behind a step after which there are no matrices, and rows without known ones."""
+        if len({own.layout for own in task.by_architecture}) > 1:
+            raise FedloomError(
+                "lowrank acts on the weight matrices of one model, and these clients have different ones: use randomk "
+                "or sketch, or leave it out."
+            )
         width = task.layout.width
         if any(step.for_task(task).width(width) != width for step in before):
             raise FedloomError(
