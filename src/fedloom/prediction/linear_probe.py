@@ -101,6 +101,7 @@ def fit_head(features: Tensor, labels: Tensor, classes: int, l2: float, *, biase
         biased: Whether there are biases.
     """
     from scipy.optimize import minimize  # half a second to import
+    from threadpoolctl import threadpool_limits
 
     width, places = features.shape[1], torch.arange(len(labels))
     centre = features.double().mean(0) * biased  # biases have no penalty, so that centring is free
@@ -118,7 +119,9 @@ def fit_head(features: Tensor, labels: Tensor, classes: int, l2: float, *, biase
         gradient[:, :width] += l2 * head[:, :width]
         return float(value), gradient.reshape(-1).numpy()
 
-    solved = minimize(value_and_gradient, np.zeros(classes * z.shape[1]), jac=True, method="L-BFGS-B", options=STOP)
+    start = np.zeros(classes * z.shape[1])
+    with threadpool_limits(1):  # the vectors are short: threads would mostly wait for each other
+        solved = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=STOP)
     found = torch.from_numpy(solved.x).view(classes, -1)
     weights = found[:, :width]
     biases = found[:, width] - weights @ centre if biased else found[0, :0]
