@@ -222,8 +222,8 @@ def _check_updates(algorithm: Algorithm, config: RunConfig, task: Task) -> None:
     if config.aggregation != Mean() and not (algorithm.communicates and algorithm.aggregates):
         aggregator = type(config.aggregation).__name__.lower()
         raise FedloomError(
-            f"{name} does not aggregate its clients' models, so the aggregator {aggregator} would change nothing: "
-            "leave it out."
+            f"{name} does not take one mean of what its clients send, so the aggregator {aggregator} would change "
+            "nothing: leave it out."
         )
     config.aggregation.check(algorithm, task)
     if config.channel and not (algorithm.sends_updates or algorithm.sends_coded):
@@ -280,6 +280,11 @@ def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerS
     if algorithm.server is not None:
         raise FedloomError(f"{name} has its own server optimiser: drop server_optimizer, or use fedavg with it.")
     own = algorithm.has_personal_models and "row" not in algorithm.receives  # a model that no client gets
-    if not algorithm.aggregates or own or "row" not in algorithm.start(task):
+    if algorithm.communicates and not algorithm.aggregates:
+        raise FedloomError(
+            f"the rounds of {name} do not end with one average of all models, after which a server optimiser would "
+            "step: drop server_optimizer."
+        )
+    if not algorithm.communicates or own or "row" not in algorithm.start(task):
         raise FedloomError(f"{name} has no shared model that a server optimiser could update: drop server_optimizer.")
     return config.server_optimizer

@@ -60,7 +60,7 @@ class LowRank(ErrorFeedback):
         return step
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
-        """Refuse several models, a place behind a step after which there are no matrices, and rows without known ones."""
+        """Refuse several models, a place behind a step that leaves no matrices, and rows of which none are known."""
         if len({own.layout for own in task.by_architecture}) > 1:
             raise FedloomError(
                 "lowrank acts on the weight matrices of one model, and these clients have different ones: use randomk "
