@@ -43,10 +43,22 @@ class Net(nn.Module):
 class Method(fl.FedAvg):
     pass
 """
+WIDE = """from torch import nn
+
+
+def Wide(inputs, classes, width=2):
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), nn.Linear(width, classes))
+"""
 PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
     "method": lambda name: {"method": {"name": name}},
     "inner method": lambda name: {"method": {"name": "fedseq", "inner": {"name": name}}},
     "model": lambda name: {"task": {"model": name}},
+    "models by share": lambda name: {"task": {"models": {name: 1.0}}},
+    "models by list": lambda name: {"task": {"models": {name: [0, 1, 2]}}},
+    "models by device": lambda name: {"task": {"models": {name: "slow", "logistic": 1.0}}},
+    "models by table": lambda name: {"task": {"models": {name: {"share": 1.0}}}},
+    "models by name": lambda name: {"task": {"models": {"wide": {"model": name, "share": 1.0}}}},
+    "models with options": lambda name: {"task": {"models": {f"{name}:width=3": 1.0}}},
     "loss": lambda name: {"task": {"loss": {"name": name}}},
     "metric": lambda name: {"task": {"metrics": [{"name": name}]}},
     "selection": lambda name: {"selection": {"name": name}},
@@ -153,6 +165,40 @@ def test_what_the_user_names_herself_is_run_and_a_difference_is_said(tmp_path, c
     assert "net.py is not the file that the run was started with (its digest differs)" in caplog.text
 
 
+def test_a_file_of_a_clients_model_is_run_if_the_user_names_it_and_its_difference_is_said(tmp_path, caplog):
+    for name in ("net.py", "net2.py"):
+        (tmp_path / name).write_text(EVIL.format(marker=str(tmp_path / "marker")))
+    models = {f"{tmp_path / 'net.py'}:Net": [0, 1], f"{tmp_path / 'net2.py'}:Wide:width=3": [2]}
+    (tmp_path / "net2.py").write_text(WIDE)
+    folder, mine = tmp_path / "run", tmp_path / "mine"
+    fl.run(fl.task("digits", clients=3, models=models), "local", rounds=1, out=folder)
+    mine.mkdir()
+    for name in ("net.py", "net2.py"):
+        (tmp_path / name).rename(mine / name)
+    trusted = TrustedCode(files=(str(mine / "net.py"), str(mine / "net2.py")))
+    with pytest.raises(FedloomError, match=r"net2.py:Wide', which is not run because a folder names it"):
+        model_of_run(folder, "2", TrustedCode(files=(str(mine / "net.py"),)))
+    with caplog.at_level(logging.WARNING):
+        assert model_of_run(folder, "2", trusted).about.round == 1
+    assert not caplog.records
+    with (mine / "net2.py").open("a") as file:
+        file.write("# another\n")
+    with caplog.at_level(logging.WARNING):
+        model_of_run(folder, "2", trusted)
+    assert "net2.py is not the file that the run was started with (its digest differs)" in caplog.text
+
+
+def test_resume_asks_for_trust_when_a_file_of_a_clients_model_has_changed(tmp_path):
+    (tmp_path / "net2.py").write_text(WIDE)
+    models = {"logistic": [0, 1], f"{tmp_path / 'net2.py'}:Wide:width=3": [2]}
+    fl.run(fl.task("digits", clients=3, models=models), "local", rounds=1, out=tmp_path / "run")
+    fl.resume(tmp_path / "run", rounds=2)
+    with (tmp_path / "net2.py").open("a") as file:
+        file.write("# changed\n")
+    with pytest.raises(FedloomError, match=r"net2.py, which has changed since the run was started"):
+        fl.resume(tmp_path / "run", rounds=3)
+
+
 def test_a_model_is_named_only_where_the_run_has_one_of_its_own(run_folder):
     with pytest.raises(FedloomError, match="the model of this folder is logistic: leave it out"):
         client_model(run_folder, trusted=TrustedCode("net.py:Net"))
@@ -189,8 +235,10 @@ def test_resume_asks_for_trust_when_a_file_has_changed(tmp_path):
     assert fl.resume(folder, rounds=3, trust=True).records[-1]["round"] == 3
 
 
-def test_resume_asks_for_trust_when_a_folder_names_code_that_was_not_noted(run_folder, tmp_path):
-    folder, marker = received(run_folder, tmp_path, PLACES["method"](f"{tmp_path / 'evil.py'}:Method"))
+@pytest.mark.parametrize("place", ["method", *(place for place in PLACES if "models" in place)])
+def test_resume_asks_for_trust_when_a_folder_names_code_that_was_not_noted(run_folder, tmp_path, place):
+    own = "Method" if place == "method" else "Net"
+    folder, marker = received(run_folder, tmp_path, PLACES[place](f"{tmp_path / 'evil.py'}:{own}"))
     with pytest.raises(FedloomError, match="was not noted when the run was started"):
         fl.resume(folder, rounds=2)
     assert not marker.exists()
@@ -207,7 +255,7 @@ def prepared_folder(run_folder: Path, tmp_path: Path, place: str, name: str) -> 
     return folder, marker
 
 
-@pytest.mark.parametrize("place", ["method", "model", "stage"])
+@pytest.mark.parametrize("place", ["method", "model", "stage", *(place for place in PLACES if "models" in place)])
 @pytest.mark.parametrize("where", ["inside", "beside", "installed"])
 def test_digests_that_came_with_a_folder_do_not_let_its_code_run(run_folder, tmp_path, monkeypatch, place, where):
     own = "Method" if place == "method" else "Net"

@@ -182,11 +182,17 @@ def _texts(values: Any) -> Iterator[str]:
     if isinstance(values, str):
         yield from (split_spec(part)[0] for part in dict.fromkeys([values, *values.split("+")]))  # and the stages
     elif isinstance(values, Mapping):
-        for value in values.values():
+        for key, value in values.items():
             yield from _texts(value)
+            if key == "models" and isinstance(value, Mapping):  # an entry that says no model is named by it
+                yield from _texts([name for name, entry in value.items() if "model" not in _table(entry)])
     elif isinstance(values, list | tuple):
         for value in values:
             yield from _texts(value)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _module_file(name: str) -> Path | None:

@@ -12,6 +12,7 @@ from fedloom.core.code_consent import NOTE, code_digest, place_of
 from fedloom.core.errors import FedloomError
 from fedloom.core.spec import split_spec
 from fedloom.core.user_classes import resolve_user_file
+from fedloom.tasks.architectures import with_named_models
 
 log = logging.getLogger("fedloom")
 
@@ -52,6 +53,8 @@ class TrustedCode:
             values: The values of the config.
         """
         notes, files = values.get("made_by", {}), {Path(place).name: place for place in self.places}
+        if isinstance(values.get("task"), Mapping):
+            values = {**values, "task": with_named_models(values["task"])}
         changed: dict[str, Any] = {
             key: value if key == "made_by" else _with_files(value, files, notes) for key, value in values.items()
         }
@@ -79,12 +82,15 @@ def _with_files(value: Any, files: Mapping[str, str], notes: Mapping[str, str]) 
         return {key: _with_files(one, files, notes) for key, one in value.items()}
     if isinstance(value, list):
         return [_with_files(one, files, notes) for one in value]
-    where, _, own = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not isinstance(value, str) or ".py:" not in value:
+        return value
+    name = split_spec(value)[0]
+    where, _, own = name.rpartition(":")
     if not where.endswith(".py") or Path(where).name not in files:
         return value
     place = files[Path(where).name]
-    _say_difference(value, place, notes)
-    return f"{place}:{own}"
+    _say_difference(name, place, notes)
+    return f"{place}:{own}{value[len(name) :]}"
 
 
 def _say_difference(name: str, place: str, notes: Mapping[str, str]) -> None:

@@ -62,23 +62,35 @@ def complete_models(models: ModelTable) -> dict[str, dict[str, Any]]:
     return {name: _plain(_entry(name, who)) for name, who in models.items()}
 
 
+def with_named_models(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The section of a task in which every entry of ``models`` is a table that says its model; nothing is checked.
+
+    Args:
+        task: The section, as the user or a folder gave it.
+    """
+    models = task.get("models")
+    if not isinstance(models, Mapping):
+        return dict(task)  # validation says what is wrong
+    return {**task, "models": {name: _table(name, who) for name, who in models.items()}}
+
+
+def _table(name: str, who: Who | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(who, Mapping):
+        return {"model": name, **who}
+    if isinstance(who, str):
+        return {"model": name, "device": who}
+    return {"model": name, "clients": list(who)} if isinstance(who, Sequence) else {"model": name, "share": who}
+
+
 def _entry(name: str, who: Who | Mapping[str, Any]) -> ModelOwners:
     where = f"task.models: {name}"
-    entry: ModelOwners
     if isinstance(who, bool):
         raise FedloomError(
             f"{where}: {who} says not who has it: give a share, a list of clients, or a class of devices."
         )
-    if isinstance(who, Mapping):
-        entry = validate(ModelOwners, {"model": name, **who}, where)
-    elif isinstance(who, str):
-        if who not in get_args(DeviceClass):
-            raise unknown(f"class of devices in {where}:", who, get_args(DeviceClass))
-        entry = validate(ModelOwners, {"model": name, "device": who}, where)
-    elif isinstance(who, Sequence):
-        entry = validate(ModelOwners, {"model": name, "clients": list(who)}, where)
-    else:
-        entry = validate(ModelOwners, {"model": name, "share": who}, where)
+    if isinstance(who, str) and who not in get_args(DeviceClass):
+        raise unknown(f"class of devices in {where}:", who, get_args(DeviceClass))
+    entry: ModelOwners = validate(ModelOwners, _table(name, who), where)
     found = [key for key in ("share", "clients", "device") if getattr(entry, key) is not None]
     if len(found) != 1:
         said = " and ".join(found) or "nothing"

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.spec import split_spec
 from fedloom.runs.named_parts import PARTS
+from fedloom.tasks.architectures import with_named_models
 
 
 def named_code(plain: dict[str, Any]) -> list[str]:
     """The names in a config that are user code, ``file.py:Class`` or ``package.module:Class``."""
-    return [name for place, key in _names(plain) if ":" in (name := str(place[key]))]
+    names = (split_spec(str(place[key]))[0] for place, key in _names(_copy(plain)))
+    return [name for name in names if ":" in name]
 
 
 def with_relative_files(plain: dict[str, Any]) -> dict[str, Any]:
     """The config with the file names as they are inside a participant's folder."""
-    return _with_files(plain, lambda file: file.name)
+    return _with_relative_labels(_with_files(plain, lambda file: file.name))
 
 
 def user_files(plain: dict[str, Any]) -> list[Path]:
@@ -34,8 +38,9 @@ def user_files(plain: dict[str, Any]) -> list[Path]:
 def copy_user_files(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Copy the files of user-defined classes into a folder; the config that names them there."""
     files = user_files(plain)
-    if len({file.name for file in files}) < len(files):
-        raise FedloomError(f"two files are called {files[0].name}: give each its own name.")
+    for name, count in Counter(file.name for file in files).items():
+        if count > 1:
+            raise FedloomError(f"two files are called {name}: give each its own name.")
     for file in files:
         shutil.copyfile(file, folder / file.name)
     return with_relative_files(plain)
@@ -51,6 +56,7 @@ def _names(plain: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     task = plain.get("task", {})
     if "model" in task:
         yield task, "model"
+    yield from ((entry, "model") for entry in _models(plain).values())
     lists = [task.get("metrics", []), *(plain.get(kind.key, []) for kind in PARTS if kind.is_list)]
     single = [(plain, key) for key in ("method", *(kind.key for kind in PARTS if not kind.is_list)) if key in plain]
     single += [(task, "loss")] if "loss" in task else []
@@ -61,17 +67,53 @@ def _names(plain: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
             yield place[key], "name"
 
 
+def _copy(plain: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the config in which every entry of ``task.models`` says its model."""
+    plain = copy.deepcopy(plain)
+    return {**plain, "task": with_named_models(plain["task"])} if "task" in plain else plain
+
+
+def _models(plain: dict[str, Any]) -> dict[str, Any]:
+    models = plain.get("task", {}).get("models")
+    return models if isinstance(models, dict) else {}
+
+
+def _with_relative_labels(plain: dict[str, Any]) -> dict[str, Any]:
+    """The config whose architectures are not called by paths of the operator's; a method's settings may name them."""
+    models = _models(plain)
+    labels = {label: _with_file(label, lambda file: file.name) for label in models}
+    for label, count in Counter(labels.values()).items():
+        if count > 1:
+            raise FedloomError(f"task.models: two models are called {label}: give each a name of its own and a table.")
+    if labels:
+        plain["task"]["models"] = {labels[label]: entry for label, entry in models.items()}
+        plain["method"] = _with_keys(plain["method"], labels)
+    return plain
+
+
+def _with_keys(values: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(values, Mapping):
+        return {names.get(key, key): _with_keys(value, names) for key, value in values.items()}
+    return values
+
+
 def _file_of(name: str) -> Path | None:
-    where = name.rpartition(":")[0]
+    where = split_spec(name)[0].rpartition(":")[0]
     return Path(where) if where.endswith(".py") else None
+
+
+def _with_file(name: str, change: Callable[[Path], str]) -> str:
+    """A name of user code, with or without options, with its file under another name; other names stay."""
+    file = _file_of(name)
+    if file is None:
+        return name
+    own = split_spec(name)[0]
+    return f"{change(file)}:{own.rpartition(':')[2]}{name[len(own) :]}"
 
 
 def _with_files(plain: dict[str, Any], change: Callable[[Path], str]) -> dict[str, Any]:
     """The config with every file of user code under another name."""
-    plain = copy.deepcopy(plain)
+    plain = _copy(plain)
     for place, key in _names(plain):
-        name = str(place[key])
-        file = _file_of(name)
-        if file is not None:
-            place[key] = f"{change(file)}:{name.rpartition(':')[2]}"
+        place[key] = _with_file(str(place[key]), change)
     return plain
