@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tomli_w
+from typer.main import get_command
 
 import fedloom as fl
 from fedloom.cli.app import app
@@ -153,7 +156,7 @@ def test_what_the_user_names_herself_is_run_and_a_difference_is_said(tmp_path, c
     (tmp_path / "mine").mkdir()
     shutil.copy(tmp_path / "net.py", tmp_path / "mine" / "net.py")
     trusted = TrustedCode(f"{tmp_path / 'mine' / 'net.py'}:Net")
-    with pytest.raises(FedloomError, match=r"name it yourself with --model net.py:Net"):
+    with pytest.raises(FedloomError, match=r"name it yourself with --trust net.py\."):
         model_of_run(folder)
     with caplog.at_level(logging.WARNING):
         assert model_of_run(folder, trusted=trusted).about.round == 1
@@ -291,6 +294,51 @@ def test_a_comparison_asks_as_well(tmp_path):
         fl.compare(task, [spec, "local"], rounds=1, out=tmp_path / "both")
     with pytest.raises(FedloomError, match="repeat the command with --trust"):
         fl.resume(tmp_path / "both", rounds=2)
+
+
+# -- the advice
+
+
+def commands(app: Any, *names: str) -> dict[tuple[str, ...], Any]:
+    """Every command of the command line by its words."""
+    found: dict[tuple[str, ...], Any] = {}
+    for name, one in app.commands.items():
+        found |= commands(one, *names, name) if hasattr(one, "commands") else {(*names, name): one}
+    return found
+
+
+READERS = {
+    ("predict",): ("data.csv",),
+    ("flows", "recommend"): ("data.csv",),
+    ("flows", "export"): ("--out", "x.safetensors"),
+    ("deploy", "explain"): (),
+}
+"""The commands that may need code of a folder, and their other arguments."""
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("place", ["model", "models by share", "method"])
+def test_the_option_that_a_refusal_names_is_one_of_the_command(run_folder, tmp_path, monkeypatch, command, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("a\n1\n")
+    name = f"{tmp_path / 'evil.py'}:{'Method' if place == 'method' else 'Net'}"
+    folder, marker = received(run_folder, tmp_path, PLACES[place](name))
+    monkeypatch.setattr("fedloom.runs.client_model.TASKS", {"digits": SimpleNamespace(flow_model=True)})
+    with pytest.raises(FedloomError, match="name it yourself with") as refused:
+        output(app, *command, folder, *READERS[command])
+    (option,) = re.findall(r"name it yourself with (--\w+) evil\.py\.$", str(refused.value))
+    known = [text for one in commands(get_command(app))[command].params for text in one.opts]
+    assert option in known
+    assert not marker.exists()
+
+
+def test_every_command_that_may_need_code_of_a_folder_is_tried():
+    asks = {
+        words
+        for words, one in commands(get_command(app)).items()
+        if any("--trust" in param.opts and param.metavar == "FILE.py" for param in one.params)
+    }
+    assert asks == set(READERS)
 
 
 # -- the rule itself

@@ -10,7 +10,7 @@ import pytest
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.explanation_text import REQUESTS, explain_path
-from fedloom.deploy.settings import PolicySettings, SiteData, SiteSettings, to_toml
+from fedloom.deploy.settings import PolicySettings, ServerSettings, SiteData, SiteSettings, to_toml
 from fedloom.deploy.site.process import SiteProcess
 from support.command_line import output
 from support.local_transport import blueprint
@@ -73,3 +73,28 @@ def test_code_that_a_folder_names_is_run_only_if_it_is_trusted(tmp_path):
     assert not marker.exists()
     assert "What leaves a site" in explain_path(tmp_path / "run.toml", [str(own)])
     assert marker.exists()
+
+
+@pytest.mark.parametrize("who", ["site", "server"])
+def test_a_participants_folder_is_explained_with_the_file_that_its_refusal_asks_for(tmp_path, monkeypatch, caplog, who):
+    source = "from torch import nn\n\n\ndef net(inputs, classes):\n    return nn.Sequential(nn.Flatten(), "
+    source += "nn.Linear(inputs, classes))\n"
+    own, folder = tmp_path / "net.py", tmp_path / who
+    own.write_text(source)
+    task = {"name": "digits", "clients": 3, "models": {f"{own}:net": [0, 1], "logistic": [2]}}
+    if who == "site":
+        site_folder(folder, "local", {"task": task})
+    else:
+        blueprint("local", task=task).save(folder, server=True)
+        (folder / "deploy.toml").write_bytes(to_toml(ServerSettings(sites=["north", "south", "west"])))
+    own.unlink()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FedloomError, match=rf"the model '{folder / 'net.py'}:net'.* yourself with --trust net.py\.$"):
+        output(app, "deploy", "explain", folder)
+    assert "What leaves a site" in output(app, "deploy", "explain", folder, "--trust", folder / "net.py")
+    own.write_text(source)
+    assert "What leaves a site" in output(app, "deploy", "explain", folder, "--trust", "net.py")
+    assert not caplog.records
+    own.write_text(source + "# another\n")
+    output(app, "deploy", "explain", folder, "--trust", "net.py")
+    assert "net.py is not the file that the run was started with" in caplog.text

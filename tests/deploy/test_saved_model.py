@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -268,9 +269,9 @@ def test_a_model_of_the_users_class_predicts_where_she_names_it_and_nowhere_else
     wanted.layout.fill(wanted.model, row_of(blueprint))
     with torch.no_grad():
         expected = wanted.model(wanted.inputs(torch.arange(60))).softmax(1)
-    trusted = TrustedCode(f"{site / 'net.py'}:Net")
-    for folder in (site, site / "model"):
+    by_model, by_file = TrustedCode(f"{site / 'net.py'}:Net"), TrustedCode(files=(str(site / "net.py"),))
+    for folder, trusted in product((site, site / "model"), (by_model, by_file)):
         found = model_at(folder, trusted=trusted).predict(wanted.federation.columns["x"])
         assert torch.allclose(found, expected, atol=1e-6)
-        with pytest.raises(FedloomError, match=r"name it yourself with --model net.py:Net"):
+        with pytest.raises(FedloomError, match=r"name it yourself with --trust net.py\."):
             model_at(folder)

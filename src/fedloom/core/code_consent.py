@@ -73,20 +73,17 @@ def may_load(name: str) -> bool:
 
 
 def refusal(name: str, what: str) -> FedloomError:
-    """The error for code that may not be loaded.
+    """The error for code that may not be loaded. Every command that reads a folder has the option ``--trust``.
 
     Args:
         name: The name of the code.
         what: What it is, for instance ``method``.
     """
     limit, place = _limit.get(), name.rpartition(":")[0]
-    option = (
-        f"--model {Path(place).name}:{name.rpartition(':')[2]}" if what == "model" else f"--trust {Path(place).name}"
-    )
     reader = "it" if limit is None else limit.reader
     return FedloomError(
         f"{reader} names code, the {what} '{name[:200]}', which is not run because a folder names it: if you trust "
-        f"that file, name it yourself with {option}."
+        f"that file, name it yourself with --trust {Path(place).name}."
     )
 
 

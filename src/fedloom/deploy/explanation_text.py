@@ -11,13 +11,14 @@ from fedloom.deploy.explain import explain
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
+from fedloom.deploy.protocol.user_files import with_absolute_files
 from fedloom.deploy.protocol.wire import RequestKind
 from fedloom.deploy.settings import ServerSettings, load_server, load_site
 from fedloom.deploy.site.policy import Policy
 from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.prepare import prepare
 from fedloom.runs.resolve_config import method_from_config, read_run_file, resolve
-from fedloom.runs.trusted_code import TrustedCode
+from fedloom.runs.trusted_code import NO_CODE, TrustedCode
 
 TITLES = {SELECTION: "The selection asks", WORK: "Sites work"}
 REQUESTS: dict[RequestKind, str] = {
@@ -42,12 +43,16 @@ def explain_path(path: Path, trusted: Sequence[str] = ()) -> str:
         path: The file or the folder.
         trusted: Files of own code that may run, if it names some.
     """
-    with trust_only(TrustedCode(files=tuple(trusted)).places, str(path)):
+    code = TrustedCode(files=tuple(trusted))
+    with trust_only(code.places, str(path)):
         if (path / SITE_FILE).is_file():
-            return explain_site(path)
+            return explain_site(path, code)
         file = path / CONFIG if path.is_dir() else path
-        settings = load_server(file.parent) if (file.parent / SERVER_FILE).is_file() else None
-        return explanation_text(resolve(read_run_file(file), str(file)), settings)
+        values = read_run_file(file)
+        if not (file.parent / SERVER_FILE).is_file():
+            return explanation_text(resolve(values, str(file)))
+        values = code.put_into(with_absolute_files(values, file.parent))
+        return explanation_text(resolve(values, str(file)), load_server(file.parent))
 
 
 def explanation_text(config: RunConfig, settings: ServerSettings | None = None) -> str:
@@ -55,9 +60,14 @@ def explanation_text(config: RunConfig, settings: ServerSettings | None = None) 
     return "\n".join(explanation_lines(explain(config, settings))) + "\n"
 
 
-def explain_site(folder: Path) -> str:
-    """The explanation of the run in a site's folder, and of the site's policy; no data are read."""
-    site, blueprint = load_site(folder), Blueprint.load(folder)
+def explain_site(folder: Path, trusted: TrustedCode = NO_CODE) -> str:
+    """The explanation of the run in a site's folder, and of the site's policy; no data are read.
+
+    Args:
+        folder: The site's folder.
+        trusted: Files of the user's own that take the places of those in the folder.
+    """
+    site, blueprint = load_site(folder), Blueprint.load(folder, trusted)
     task = blueprint.server_task(dict.fromkeys(range(len(blueprint.sites)), FEW))
     config = blueprint.config
     run = explain(prepare(task, method_from_config(config), config, made_of=blueprint.digest))

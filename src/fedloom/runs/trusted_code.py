@@ -94,6 +94,7 @@ def _with_files(value: Any, files: Mapping[str, str], notes: Mapping[str, str]) 
 
 
 def _say_difference(name: str, place: str, notes: Mapping[str, str]) -> None:
-    noted = notes.get(f"{NOTE}{place_of(name)}")
+    before = place_of(name)
+    noted = notes.get(f"{NOTE}{before}") or code_digest(before)  # a participant's folder has the file and no note
     if noted is not None and noted != code_digest(place):
         log.warning("%s is not the file that the run was started with (its digest differs)", place)
