@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +17,10 @@ pytest.importorskip("flwr", reason="Flower is not installed: no real deployment 
 
 from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.saved_model import model_at
 from fedloom.deploy.settings import load_site
 from fedloom.runs.method_spec import with_method
+from fedloom.runs.resolve_config import resolve, task_from_config
 from fedloom.tasks.flows.formats.real_corpora import N8N_FILE, read_n8n
 from fedloom.tasks.flows.learning.recommender import Recommender
 from support.deployment import (
@@ -86,6 +89,8 @@ THREE_MODELS: dict[str, Any] = {
 def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, method: str, more: dict[str, Any]) -> None:
     given, sums = values(method, 3, **more), any(step["name"] in SUMS for step in more.get("channel", []))
     deployment.set_up(given)
+    for name in SITES:
+        shutil.rmtree(deployment.folders[name] / "model", ignore_errors=True)  # of the run before
     folder = deployment.run()
     there = simulate(given)
     assert not exclusions(folder)
@@ -97,7 +102,12 @@ def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, met
         assert mine["metrics"] == pytest.approx(theirs["metrics"], rel=1e-5)
     if there.row is not None:
         torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
-    assert all((deployment.folders[name] / "model" / "model.safetensors").is_file() for name in SITES)
+    task = task_from_config(resolve(given))
+    for number, name in enumerate(SITES):
+        saved, simulated = model_at(deployment.folders[name]), there.model(task, client=number)
+        assert saved.about.round == 3
+        for mine, theirs in zip(saved.model.parameters(), simulated.parameters(), strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

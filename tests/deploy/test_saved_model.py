@@ -54,6 +54,21 @@ def samples(count: int = 60) -> torch.Tensor:
     return torch.from_numpy(small_tables.patients(count)[0])
 
 
+def test_a_site_saves_the_model_that_it_has_where_models_differ(tmp_path: Path) -> None:
+    path = small_tables.write_patients(tmp_path / "patients.csv")
+    models = {"mlp:hidden=[16]": [0, 2], "mlp:hidden=[8,4]": [1]}
+    blueprint = Blueprint.of(small_tables.config_of(path, "local", models=models), small_tables.HOSPITALS)
+    task = task_from_config(blueprint.config)
+    for client, site in enumerate(small_tables.HOSPITALS):
+        own = task.of_client(client)
+        row = torch.randn(own.layout.width, generator=torch.Generator().manual_seed(client))
+        save_model(tmp_path / site, blueprint, row, client=site, method="local", round=2, task=own)
+        own.layout.fill(own.model, row)
+        with torch.no_grad():
+            expected = own.model.eval()(own.inputs(torch.arange(60)))
+        torch.testing.assert_close(load_model(tmp_path / site).outputs(own.federation.columns["x"]), expected)
+
+
 def test_a_saved_model_answers_as_the_tasks_own_model(blueprint: Blueprint, tmp_path: Path) -> None:
     save(tmp_path / "model", blueprint)
     loaded = load_model(tmp_path / "model")

@@ -24,6 +24,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.formats import SAVED_MODEL
 from fedloom.core.json_text import parse_json
 from fedloom.core.layout import Layout
+from fedloom.core.spec import split_spec
 from fedloom.core.task import Task
 from fedloom.core.validation import validate
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -32,6 +33,7 @@ from fedloom.runs.config_schema import RunConfig, Strict
 from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.manifest import Damaged, digest_of, read_checked
 from fedloom.runs.named_parts import PARTS
+from fedloom.tasks.architectures import complete_models
 from fedloom.tasks.registry import task_builder
 
 log = logging.getLogger("fedloom")
@@ -88,16 +90,18 @@ def save_model(
         client: The client whose model it is.
         method: The name of the method, with its prediction stages.
         round: The number of finished rounds.
-        task: The client's own task. A model of flows then names the client's own actions.
+        task: The client's own task: it says which model the client has, where models differ. A model of flows names
+            the client's own actions.
     """
     if not bool(row.isfinite().all()):
         raise FedloomError(f"the model of {client} has parameters that are not finite: it diverged and is not saved.")
-    tensors = Layout.of(blueprint.server_task({}).model).stacks(row)
+    saved = _for_prediction(blueprint, 0 if task is None else task.architecture)
+    tensors = Layout.of(saved.server_task({}).model).stacks(row)
     about = About(client=client, method=method, round=round)
     aside, older = _beside(folder, "part"), older_model(folder)
     try:
         shutil.rmtree(aside, ignore_errors=True)  # left by an interrupted save
-        _for_prediction(blueprint).save(aside, server=False, paths=False)
+        saved.save(aside, server=False, paths=False)
         write_atomic(aside / MODEL, packed(tensors, _flow_metadata(blueprint, task, row, about)))
         files = {path.name: digest_of(path.read_bytes()) for path in sorted(aside.iterdir())}
         write_atomic(aside / ABOUT, about.model_copy(update={"files": files}).to_json())
@@ -116,12 +120,19 @@ def _flow_metadata(blueprint: Blueprint, task: Task | None, row: Tensor, about: 
     return None if kind is None or task is None else kind.of_task(task, row, about.client, about.method).metadata
 
 
-def _for_prediction(blueprint: Blueprint) -> Blueprint:
-    """The blueprint with the task only, without the method, the parts of the run or the user's metrics."""
+def _for_prediction(blueprint: Blueprint, architecture: int) -> Blueprint:
+    """The blueprint with the task only, without the method, the parts of the run or the user's metrics; of clients'
+    models that differ it has one."""
     usual, config = RunConfig(), blueprint.config
     metrics = [metric for metric in config.task.metrics if not named_code({"task": {"metrics": [metric]}})]
+    task = config.task.model_copy(update={"metrics": metrics})
+    if blueprint.architectures:
+        initial = blueprint.architectures[architecture]
+        blueprint = replace(blueprint, initial=initial.row, constants=initial.constants, architectures=())
+        model, options = split_spec(list(complete_models(task.models).values())[architecture]["model"])
+        task = task.model_copy(update={"model": model, "model_options": options, "models": {}})
     trained = {kind.key: getattr(usual, kind.key) for kind in PARTS}
-    trained |= {"method": {"name": "fedavg"}, "task": config.task.model_copy(update={"metrics": metrics})}
+    trained |= {"method": {"name": "fedavg"}, "task": task}
     config = config.model_copy(update=trained)
     return replace(blueprint, config=config, communal=None, global_test=None, server_set=None)
 

@@ -222,15 +222,15 @@ class SiteProcess:
             row = self._prediction_row(request, message, kept)
             if request.kind == "model":
                 return {"row": row}
-            method = self.blueprint.label
+            task = self.runtime.scoring.task.of_client(self.client)
             save_model(
                 self.folder / "model",
                 self.blueprint,
-                model_row(self.runtime.scoring.task, row),
+                model_row(task, row),
                 client=self.settings.name,
-                method=method,
+                method=self.blueprint.label,
                 round=request.round,
-                task=self.runtime.scoring.task.of_client(self.client),
+                task=task,
             )
             self.count.note_final(request, tensors)
             log.info("the model after round %s is in %s", request.round, self.folder / "model")
