@@ -41,10 +41,40 @@ def test_all_send_the_mean_less_z_deviations_of_their_own_updates():
     torch.testing.assert_close(found[0], torch.tensor([3.0, 2.0]) - 0.4307 * torch.tensor([8 / 3, 8.0]).sqrt(), atol=1e-3, rtol=0)  # fmt: skip # noqa: E501
 
 
-def test_one_hostile_client_sends_its_own_update(task):
-    honest = fl.run(task, "fedavg", rounds=2)
-    alone = fl.run(task, "fedavg", rounds=2, adversary=fl.ALIE(clients=[3], z=2.0))
-    assert alone.last("global_model/global_test/loss") == pytest.approx(honest.last("global_model/global_test/loss"), rel=1e-5)  # fmt: skip # noqa: E501
+@pytest.mark.parametrize("attack", [{"clients": [3]}, {"clients": [3, 3]}, {"fraction": 0.1}])
+def test_one_hostile_client_has_no_deviation_and_is_refused(task, attack):
+    with pytest.raises(FedloomError, match=r"alie needs at least 2 hostile clients, .* never more than 1: name others"):
+        fl.run(task, "fedavg", rounds=1, adversary={"name": "alie", **attack})
+
+
+@pytest.fixture(scope="module")
+def two_widths():
+    return fl.task("digits", clients=4, models={"mlp:hidden=[16]": [0, 1], "mlp:hidden=[8]": [2, 3]})
+
+
+@pytest.mark.parametrize("method", ["heterofl", "fjord"])
+def test_hostile_clients_with_different_models_cannot_agree_and_are_refused(two_widths, method):
+    with pytest.raises(FedloomError, match=r"at least 2 hostile clients with the same model .* never more than 1"):
+        fl.run(two_widths, method, rounds=1, adversary=fl.ALIE(clients=[0, 3], z=1.0))
+
+
+def test_two_hostile_clients_with_the_same_model_agree(two_widths):
+    honest = fl.run(two_widths, "heterofl", rounds=1)
+    attacked = fl.run(two_widths, "heterofl", rounds=1, adversary=fl.ALIE(clients=[2, 3], z=2.0))
+    loss = "global_model/global_test/loss"
+    assert abs(attacked.last(loss) - honest.last(loss)) > 1e-4
+
+
+def test_a_round_with_one_hostile_client_is_told_once_in_each_run(task, caplog):
+    alone = {"name": "alie", "clients": [3, 4]}
+    selection = {"name": "random", "fraction": 0.2}
+    for _ in range(2):
+        caplog.clear()
+        fl.run(task, "fedavg", rounds=12, adversary=alone, selection=selection, eval_every=12)
+        assert caplog.text.count("alie needs at least 2 hostile clients with the same model in a round") == 1
+    caplog.clear()
+    fl.run(task, "fedavg", rounds=1, adversary=alone)
+    assert "hostile" not in caplog.text
 
 
 def test_hostile_clients_agree_across_cohorts_and_workers(task):

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -32,13 +33,16 @@ from fedloom.core.task import Task
 class ALIE(Adversary):
     """Hostile clients agree on an update that is ``z`` standard deviations away from the mean of their own.
 
-    One hostile client alone has no deviation and sends its own update.
+    One hostile client alone has no deviation: a run that never has two of the same model together is refused, and where
+    a round has only one, it sends its own update, which is told once.
 
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
         fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
         z: How many standard deviations; by default ``z_max`` of the paper for the clients of the round.
     """
+
+    least_colluders: ClassVar[int] = 2
 
     z: float | None = None
 

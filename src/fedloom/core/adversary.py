@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -41,6 +42,9 @@ class Adversary:
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    least_colluders: ClassVar[int] = 1
+    """The fewest hostile clients of a wave with whom ``collude`` does anything."""
 
     clients: list[int] | None = None
     fraction: float = 0.2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.rounds.channel import Channel, base_of, change_of
 
+log = logging.getLogger("fedloom")
+
 
 @dataclass(frozen=True)
 class HostileClients:
@@ -25,9 +28,12 @@ class HostileClients:
 
     adversary: Adversary
     members: frozenset[int]
+    told: set[str] = field(default_factory=set, compare=False)
+    """The warnings that were given: each is given once in a run."""
 
     def poison_task(self, task: Task, seed: int) -> Task:
-        """The task with the data of hostile clients changed."""
+        """The task with the data of hostile clients changed. Too few of them for their attack are refused."""
+        self._check_colluders(task)
         poisoned = self.adversary.poison_task(task, self.members, seed)
         if not isinstance(poisoned, Task):
             raise FedloomError(f"{self._name}: poison_task must return a task, got {poisoned!r}.")
@@ -59,6 +65,7 @@ class HostileClients:
         found = dict(replies)
         if not len(places) or not algorithm.sends_updates:
             return found
+        self._warn_of_few(len(places))
         message, own = wave.message.for_clients(places), {name: tensor[places] for name, tensor in replies.items()}
         for name in Channel(algorithm).update_names(own, message):
             changes = change_of(algorithm, name, message, own)
@@ -85,6 +92,29 @@ class HostileClients:
     @property
     def _name(self) -> str:
         return f"attack {type(self.adversary).__name__}"
+
+    def _check_colluders(self, task: Task) -> None:
+        """Refuse hostile clients of whom there are never enough in one wave, whose clients have the same model."""
+        least, models = self.adversary.least_colluders, task.architectures
+        together = [self.members] if models is None else models.split(sorted(self.members)).values()
+        most = max(map(len, together), default=0)
+        if least > 1 and most < least:  # a hostile server may be alone
+            who = "hostile clients" if models is None else "hostile clients with the same model (task.models)"
+            raise FedloomError(
+                f"adversary: {type(self.adversary).__name__.lower()} needs at least {least} {who}, who agree on an "
+                f"update, but there is never more than {most}: name others in clients, or raise fraction."
+            )
+
+    def _warn_of_few(self, together: int) -> None:
+        if together < self.adversary.least_colluders and "few" not in self.told:
+            self.told.add("few")
+            log.warning(
+                "%s needs at least %s hostile clients with the same model in a round, but a round had %s: what was "
+                "sent is honest (told once in a run)",
+                type(self.adversary).__name__.lower(),
+                self.adversary.least_colluders,
+                together,
+            )
 
     def _check_changes(self, hook: str, name: str, poisoned: Tensor, changes: Tensor) -> None:
         if not isinstance(poisoned, Tensor) or poisoned.shape != changes.shape:
