@@ -49,6 +49,36 @@ def test_a_model_that_does_not_fit_classes_is_refused_before_anything_is_written
     assert not (tmp_path / "run").exists()
 
 
+def with_layers(*layers):
+    return nn.Sequential(nn.Linear(20, 8), nn.Unflatten(1, (8, 1, 1)), *layers, nn.Flatten(), nn.Linear(8, 5))
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised", "compiled"])
+@pytest.mark.parametrize(
+    ("layers", "named"),
+    [
+        ([nn.GroupNorm(8, 8)], "GroupNorm '2'"),
+        ([nn.BatchNorm2d(8), nn.GroupNorm(8, 8)], "GroupNorm '3'"),
+        ([nn.InstanceNorm2d(8)], "InstanceNorm2d '2'"),
+    ],
+)
+def test_a_layer_that_normalises_single_values_is_named_in_every_execution(layers, named, execution):
+    with pytest.raises(FedloomError, match=f"^{named} of the model normalises single values, of which nothing"):
+        fl.run(replace(small_task(), model=with_layers(*layers)), "fedavg", rounds=1, execution=execution)
+
+
+class Complaint(nn.Module):
+    """A layer with a complaint of its own."""
+
+    def forward(self, x):
+        raise ValueError("Expected more than 1 idea")
+
+
+def test_a_complaint_of_a_users_own_layer_is_told_as_it_is():
+    with pytest.raises(FedloomError, match=r"cannot take samples .*: ValueError: Expected more than 1 idea"):
+        fl.run(replace(small_task(), model=with_layers(Complaint())), "fedavg", rounds=1)
+
+
 def task_with_targets(y, model, **settings):
     x = np.random.default_rng(0).normal(size=(len(y), 3)).astype(np.float32)
     federation = fl.from_arrays(x, y, client=np.arange(len(y)) % 3, **settings)

@@ -302,31 +302,11 @@ def test_a_last_batch_of_one_that_batch_norm_cannot_take_is_told_with_the_client
     assert "but BatchNorm1d needs two" in str(why.value)
 
 
-class Complaint(nn.Module):
-    """A layer with a complaint of its own."""
-
-    def forward(self, x):
-        raise ValueError("Expected more than 1 idea")
-
-
-@pytest.mark.parametrize(
-    ("layers", "error", "sentence"),
-    [
-        ([nn.BatchNorm1d(8), nn.GroupNorm(8, 8)], FedloomError, "but BatchNorm1d needs two"),
-        ([nn.GroupNorm(8, 8), nn.BatchNorm1d(8)], FedloomError, "^GroupNorm normalises single values"),
-        (
-            [nn.Unflatten(1, (8, 1, 1)), nn.InstanceNorm2d(8), nn.Flatten()],
-            FedloomError,
-            "^InstanceNorm2d normalises single values",
-        ),
-        ([Complaint()], ValueError, "more than 1 idea"),
-    ],
-    ids=["batch norm first", "group norm first", "instance norm", "another error"],
-)
-def test_the_layer_is_named_that_has_too_few_values(layers, error, sentence):
-    task = Task("t", federation([1]), nn.Sequential(nn.Linear(20, 8), *layers, nn.Linear(8, 5)))
-    with pytest.raises(error, match=sentence):
+def test_batch_norm_is_not_blamed_for_a_model_without_it():
+    task = Task("t", federation([1]), nn.Sequential(nn.Linear(20, 8), nn.GroupNorm(8, 8), nn.Linear(8, 5)))
+    with pytest.raises(ValueError, match="more than 1 value per channel") as why:
         train_all(task, "loop", LocalWork(batch_size=16))
+    assert not isinstance(why.value, FedloomError)
 
 
 @pytest.mark.parametrize("model", [lambda: mlp(dropout=0.3), Branching], ids=["chain", "branching"])

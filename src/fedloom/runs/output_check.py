@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from traceback import walk_tb
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +53,7 @@ def _outputs(task: Task, model: nn.Module, positions: Tensor) -> Tensor:
     except FedloomError:
         raise
     except Exception as error:  # whatever a user's model raises
+        _refuse_single_values(model, error)
         shape = f" of shape {tuple(x.shape[1:])}" if isinstance(x, Tensor) else ""
         raise FedloomError(
             f"the model {_name(task)} cannot take samples{shape}: {describe_error(error)}; change its layers or the "
@@ -60,6 +62,20 @@ def _outputs(task: Task, model: nn.Module, positions: Tensor) -> Tensor:
     if not isinstance(outputs, Tensor) or (outputs.dim() == 0 and len(positions) > 1):
         raise FedloomError(f"the model {_name(task)} must give outputs for each sample, got {_form(outputs)}.")
     return outputs
+
+
+def _refuse_single_values(model: nn.Module, error: Exception) -> None:
+    """Refuse a GroupNorm or an InstanceNorm that normalises each value by itself, if that is what the error says."""
+    if not str(error).startswith("Expected more than 1 "):  # value per channel, or spatial element
+        return
+    owners = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
+    raised = [owner for owner in owners if isinstance(owner, nn.Module)][-1:]
+    for name, layer in model.named_modules():
+        if layer in raised and isinstance(layer, nn.GroupNorm | nn.modules.instancenorm._InstanceNorm):
+            raise FedloomError(
+                f"{type(layer).__name__} '{name}' of the model normalises single values, of which nothing would be "
+                "left: use fewer groups or larger maps, or leave it out."
+            ) from None
 
 
 def _form_is_known(task: Task) -> bool:

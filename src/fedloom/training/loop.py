@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import itemgetter
-from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,10 +24,6 @@ from fedloom.training.stacked import gradients_of
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
 
-TOO_FEW_VALUES = "Expected more than 1 "
-"""How torch begins its word that there is one value where a mean and a variance are needed."""
-NORMALISATIONS = ("batch_norm", "group_norm", "instance_norm")
-
 
 def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment]) -> tuple[Tensor, Tensor]:
     """The rows after training one client after another, and the cycle's anchor rows."""
@@ -40,14 +35,9 @@ def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: lis
         try:
             _train_one(trainer, out[place], anchors[place], request, place, assignment, augmenter)
         except ValueError as error:
-            function, layer = _raised_in(error)
-            if not function or not str(error).startswith(TOO_FEW_VALUES):
+            layer = _batch_norm(trainer.model)
+            if layer is None or "more than 1 value per channel" not in str(error):
                 raise
-            if function != "batch_norm":
-                raise FedloomError(
-                    f"{layer} normalises single values, of which nothing would be left: use fewer groups or larger "
-                    "maps, or leave it out."
-                ) from None
             name, size = trainer.task.federation.name(assignment.client), assignment.batch_size
             where = f"the last batch of client {name}, which has {assignment.samples} samples,"
             if request.cycle is not None:
@@ -59,13 +49,10 @@ def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: lis
     return out, anchors
 
 
-def _raised_in(error: Exception) -> tuple[str, str]:
-    """The normalisation that raised an error, as ``torch.nn.functional`` calls it, and the class of its layer; nothing
-    for other errors."""
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    layers = [frame.f_locals["self"] for frame in frames if isinstance(frame.f_locals.get("self"), nn.Module)]
-    functions = [frame.f_code.co_name for frame in frames if frame.f_code.co_name in NORMALISATIONS]
-    return (functions[-1], type(layers[-1]).__name__) if functions and layers else ("", "")
+def _batch_norm(model: nn.Module) -> str | None:
+    """The class of the model's first BatchNorm; a GroupNorm that has too few values was refused before the run."""
+    layers = (type(layer).__name__ for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm))
+    return next(layers, None)
 
 
 def _train_one(
