@@ -19,6 +19,8 @@ def test_settings_are_read_as_toml_or_else_as_text():
     [
         ({"rounds": "many"}, "rounds='many'"),
         ({"task": {"clientz": 3}}, "Did you mean 'task.clients'?"),
+        ({"task": {"alpha": 0.1}}, 'set task.partition.alpha, and task.partition.name = "dirichlet"'),
+        ({"task": {"xyz": 0.1}}, "'task.xyz'. Known:"),
         ({"local": {"momentum": 1.5}}, "momentum=1.5"),
         ({"weight_by": "age"}, "weight_by='age'"),
         ({"eval_every": -1}, "eval_every=-1"),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
@@ -74,9 +78,17 @@ def test_the_server_has_the_first_model_unless_the_task_names_one():
         ({"mlp": 0.99, "logistic": 0.01}, "no client has logistic"),
         ({"mlp": [17], "logistic": 1.0}, "names the client 17, but there are 12 clients"),
         ({"mlp": "quick"}, "unknown class of devices"),
-        ({"mlp": {"share": 0.5, "device": "slow"}}, "share and device says who has it: give one of"),
-        ({"mlp": {"model": "mlp"}}, "nothing says who has it"),
-        ({"mlp": True}, "True says not who has it: give a share"),
+        ({"mlp": {"share": 0.5, "device": "slow"}}, "share and device each say who has it: give one of"),
+        ({"mlp": {"model": "mlp"}}, "mlp: it is not said who has it: give one of"),
+        ({"mlp": True}, "mlp=True: give a share, a list of clients, or a class of devices"),
+        ({"mlp": {"share": True}}, "mlp=True: give a share"),
+        ({"mlp": object()}, "mlp=<object .*>: give a share"),
+        (
+            {"a": {"model": nn.Sequential(nn.Linear(64, 10)), "share": 1.0}},
+            r"^task.models: a: a model is given by its name, .* file.py:Class .* type Sequential\.$",
+        ),
+        ({"a": nn.Sequential(nn.Linear(64, 10))}, "^task.models: a: a model is given by its name"),
+        ({nn.Linear(64, 10): 1.0}, r"^task.models: a model is given by its name, .* type Linear"),
         ({"mlp": 1.5}, "a share is above 0 and at most 1"),
         ({"mlp": {"share": 1.0, "depth": 3}}, "depth"),
     ],
@@ -84,6 +96,20 @@ def test_the_server_has_the_first_model_unless_the_task_names_one():
 def test_bad_tables_are_refused_in_a_sentence(models, sentence):
     with pytest.raises(FedloomError, match=sentence):
         owners(models)
+
+
+@pytest.mark.parametrize("some", [(0, 3), {3, 0}, np.array([0, 3]), torch.tensor([0, 3]), range(0, 4, 3)], ids=type)
+def test_clients_may_be_in_any_collection(some):
+    expected = complete_models({"mlp": [0, 3]})
+    assert complete_models({"mlp": some}) == complete_models({"mlp": {"clients": some}}) == expected
+
+
+@pytest.mark.parametrize("value", ["[32", "x", "1.5"])
+def test_an_option_of_a_wrong_type_is_named(value):
+    with pytest.raises(
+        FedloomError, match=rf"^model 'mlp' cannot .* hidden='?{re.escape(value)}'?: give a value such as"
+    ):
+        fl.task("digits", clients=4, models={f"mlp:hidden={value}": 0.5, "mlp": 0.5})
 
 
 @pytest.mark.parametrize("models", [["mlp"], "mlp"])

@@ -15,6 +15,7 @@ from fedloom.core.task import Task
 from fedloom.data.datasets.registry import dataset
 from fedloom.data.federation import Federation, Ragged
 from fedloom.runs.config_schema import TaskConfig
+from fedloom.runs.resolve_config import resolve
 from fedloom.tasks.builder import OF_COLUMNS, TaskSettings
 from fedloom.tasks.dataset_task import DatasetBuilder
 from fedloom.tasks.own_data import task_of
@@ -211,6 +212,16 @@ def test_a_stream_that_is_no_table_says_what_to_give_in_python_and_in_a_config(v
             build()
 
 
-def test_a_table_that_is_a_text_is_refused_by_its_name():
-    with pytest.raises(FedloomError, match=r"^task\.communal='x': "):
-        fl.task("digits", communal="x")
+@pytest.mark.parametrize("key", ["communal", "server_set"])
+@pytest.mark.parametrize("value", [True, "x"])
+def test_samples_for_others_are_a_share_or_a_table_in_python_and_in_a_config(key, value):
+    for build in (lambda: fl.task("digits", **{key: value}), lambda: TaskConfig.model_validate({key: value})):
+        with pytest.raises(FedloomError, match=f"^task.{key}={value!r}: give a share between 0 and 1, or a table, for"):
+            build()
+
+
+def test_a_stream_without_rounds_says_that_they_are_missing():
+    with pytest.raises(FedloomError, match=r"^rounds is missing in task\.stream: add it\.$"):
+        fl.task("digits", stream={"tasks": 5})
+    with pytest.raises(FedloomError, match=r"^task\.stream\.rounds is missing in the configuration: add it\.$"):
+        resolve({"task": {"stream": {"tasks": 5}}}, where="the configuration")

@@ -89,5 +89,5 @@ def argument_error(name: str, value: Any, words: str) -> FedloomError:
         value: What was given for it.
         words: What it must be, without a full stop.
     """
-    shown = repr(value)
+    shown = " ".join(repr(value).split())  # the text of a module has several lines
     return FedloomError(f"{name}={shown[:LONGEST]}{'...' if len(shown) > LONGEST else ''}: {words}.")

@@ -31,8 +31,11 @@ class Abandoned(FedloomError):  # noqa: N818
 def unknown(kind: str, name: str, known: Iterable[str]) -> FedloomError:
     """The error for a name that is not in a list, with the nearest known name as a suggestion."""
     known = sorted(known)
-    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
+    section = name[: name.rfind(".") + 1]  # what all of them begin with makes none of them alike
+    shared = section if all(one.startswith(section) for one in known) else ""
+    ends = [one.removeprefix(shared) for one in known]
+    close = difflib.get_close_matches(name.removeprefix(shared).lower(), ends, n=1, cutoff=0.5)
+    hint = f" Did you mean '{shared}{close[0]}'?" if close else ""
     listed = f"Known: {', '.join(known)}" if known else "There are none"
     return FedloomError(f"unknown {kind} '{name}'.{hint} {listed}.")
 

@@ -32,7 +32,9 @@ def validate(kind: Any, values: Any, where: str) -> Any:
         path = ".".join(str(step) for step in first["loc"])
         if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             raise unknown(f"key in {where}:", path, _keys(kind, first["loc"][:-1])) from None
-        got = repr(first.get("input"))[:60]
+        if first["type"] in ("missing", "missing_argument"):
+            raise FedloomError(f"{path} is missing in {where}: add it.") from None
+        got = " ".join(repr(first.get("input")).split())[:60]  # the text of a module has several lines
         what = f"{path}={got} in {where}" if path else f"{where}={got}"
         raise FedloomError(f"{what}: {first['msg'][0].lower()}{first['msg'][1:]}.") from None
 

@@ -8,11 +8,13 @@ samples of each class from the test set.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from fedloom.core.arguments import argument_error
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import generator
 from fedloom.core.targets import target_kind
@@ -47,6 +49,15 @@ class Communal:
 def share_as_table(value: object) -> object:
     """The table of settings that a number is short for: ``0.2`` is ``{share = 0.2}``."""
     return {"share": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def communal_table(value: object) -> object:
+    """The value of ``task.communal`` as a table; one that is neither a share nor a table is refused."""
+    table = share_as_table(value)
+    if table is None or isinstance(table, Mapping | Communal):
+        return table
+    words = "give a share between 0 and 1, or a table, for instance {path = 'public.npz'} for a file"
+    raise argument_error("task.communal", value, words)
 
 
 def with_communal_set(

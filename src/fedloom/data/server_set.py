@@ -6,6 +6,7 @@ CIFAR-100), or a user's file. Labels of another data set keep their own numberin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedloom.core.arguments import argument_error
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import input_names, input_shapes
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
 from fedloom.data.carve import carve
+from fedloom.data.communal_set import share_as_table
 from fedloom.data.datasets.registry import dataset
 from fedloom.data.federation import Federation
 from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
@@ -57,6 +60,15 @@ class ServerSet:
     def classes(self, own: int) -> int:
         """How many classes the labels name: those of the other data set, or the task's own."""
         return own if self.data is None else dataset(self.data).classes
+
+
+def server_table(value: object) -> object:
+    """The value of ``task.server_set`` as a table; one that is neither a share nor a table is refused."""
+    table = share_as_table(value)
+    if table is None or isinstance(table, Mapping | ServerSet):
+        return table
+    words = "give a share between 0 and 1, or a table, for instance {path = 'public.npz'} or {data = 'mnist'}"
+    raise argument_error("task.server_set", value, words)
 
 
 def with_server_set(

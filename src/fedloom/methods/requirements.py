@@ -56,7 +56,7 @@ def require_communal(name: str, task: Task) -> None:
     """Refuse a task without samples that all clients and the server have."""
     if not len(task.federation.communal):
         raise FedloomError(
-            f"{name} compares clients on samples that all of them have, but task {task.name} has none: set "
+            f"{name} needs samples that the server and all clients have, but task {task.name} has none: set "
             "task.communal, for instance to 0.2."
         )
 

@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import get_type_hints
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from fedloom.core import seeds
@@ -129,8 +131,23 @@ def build(
         try:
             return kind.builder(shape, classes, **options)
         except (TypeError, ValueError, RuntimeError) as error:  # an option of a wrong type or size
+            _refuse_wrong_types(name, kind, options)
             shown = ", ".join(f"{option}={value}" for option, value in options.items())
             raise FedloomError(f"model '{name}' cannot be made with {shown}: {describe_error(error)}.") from error
+
+
+def _refuse_wrong_types(name: str, kind: ModelKind, options: Mapping[str, object]) -> None:
+    """Name the first option whose value is of another type than the builder's; torch's word names none."""
+    types, usual = get_type_hints(kind.builder), inspect.signature(kind.builder).parameters
+    for option, value in options.items():
+        try:
+            TypeAdapter(types[option]).validate_python(value)
+        except ValidationError:
+            default = usual[option].default
+            example = list(default) if isinstance(default, tuple) else default
+            raise FedloomError(
+                f"model '{name}' cannot be made with {option}={value!r}: give a value such as {example}."
+            ) from None
 
 
 def _one_shape(name: str, shapes: Shape | Mapping[str, Shape]) -> tuple[int, ...]:

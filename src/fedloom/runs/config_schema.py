@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.server_optimizer import ServerOptimizer
@@ -24,9 +25,10 @@ from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.sub_models import FederatedDropout
 from fedloom.core.validation import validate
 from fedloom.data.class_stream import ClassStream, require_stream_table
-from fedloom.data.communal_set import Communal, share_as_table
+from fedloom.data.communal_set import Communal, communal_table
 from fedloom.data.concept_drift import Drift
-from fedloom.data.server_set import ServerSet
+from fedloom.data.partition.registry import PARTITIONS
+from fedloom.data.server_set import ServerSet, server_table
 from fedloom.data.withheld_class import Withhold
 from fedloom.engines import ENGINES
 from fedloom.metrics.registry import metric_list
@@ -60,9 +62,9 @@ class TaskConfig(Strict):
     test_share: float = TaskSettings.test_share
     valid_share: float = TaskSettings.valid_share
     communal_per_class: int = TaskSettings.communal_per_class
-    communal: Annotated[Communal | None, BeforeValidator(share_as_table)] = None
+    communal: Annotated[Communal | None, BeforeValidator(communal_table)] = None
     """Samples that the server and all clients may see: a share of the training data, or a file."""
-    server_set: Annotated[ServerSet | None, BeforeValidator(share_as_table)] = None
+    server_set: Annotated[ServerSet | None, BeforeValidator(server_table)] = None
     """Samples that only the server has: a share of the training data, another data set, or a file."""
     label_share: float | None = None
     """The share of each client's training samples that have a label."""
@@ -85,6 +87,19 @@ class TaskConfig(Strict):
     """What models are measured by; the first is the task's score. None: the objective's score, accuracy."""
     seed: int | None = None
     """The seed of the partition and of the initial model; the run's seed by default."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_settings_of_partitions(cls, values: Any) -> Any:
+        """Say where ``alpha`` belongs: no key of this section is like it."""
+        for key in values if isinstance(values, Mapping) else ():
+            owners = [name for name, kind in PARTITIONS.items() if key in {one.name for one in fields(kind)}]  # type: ignore[arg-type]
+            if owners and key not in cls.model_fields:
+                raise FedloomError(
+                    f"unknown key task.{key}: it is a setting of the partition, so set task.partition.{key}, and "
+                    f'task.partition.name = "{owners[0]}".'
+                )
+        return values
 
 
 class RunConfig(Strict):

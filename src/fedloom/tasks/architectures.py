@@ -8,12 +8,14 @@ share of the clients that nothing else names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedloom.core.architectures import Architectures
 from fedloom.core.arguments import argument_error
@@ -27,8 +29,8 @@ from fedloom.models.chain import Shape
 from fedloom.selection.devices import draw_devices
 
 DeviceClass = Literal["slow", "medium", "fast"]
-Who = float | Sequence[int | str] | DeviceClass
-"""Who has a model: a share of the clients, a list of them, or the clients with devices of a class."""
+Who = float | Sequence[int | str] | AbstractSet[int | str] | DeviceClass
+"""Who has a model: a share of the clients, a list or a set of them, or the clients with devices of a class."""
 ModelTable = Mapping[str, Who | Mapping[str, Any]]
 
 
@@ -76,29 +78,48 @@ def with_named_models(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _table(name: str, who: Who | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(who, Mapping):
-        return {"model": name, **who}
+        return {"model": name} | {key: _plain_clients(value) for key, value in who.items()}
+    who = _plain_clients(who)
     if isinstance(who, str):
         return {"model": name, "device": who}
     return {"model": name, "clients": list(who)} if isinstance(who, Sequence) else {"model": name, "share": who}
 
 
 def _entry(name: str, who: Who | Mapping[str, Any]) -> ModelOwners:
+    _require_model_name(name, "task.models")
     where = f"task.models: {name}"
-    if isinstance(who, bool):
-        raise FedloomError(
-            f"{where}: {who} says not who has it: give a share, a list of clients, or a class of devices."
-        )
     if isinstance(who, str) and who not in get_args(DeviceClass):
         raise unknown(f"class of devices in {where}:", who, get_args(DeviceClass))
-    entry: ModelOwners = validate(ModelOwners, _table(name, who), where)
+    table = _table(name, who)
+    share = table.get("share")
+    _require_model_name(share if isinstance(share, nn.Module) else table["model"], where)
+    if isinstance(share, bool) or not isinstance(share, Real | str | None):
+        raise argument_error(where, share, "give a share, a list of clients, or a class of devices")
+    entry: ModelOwners = validate(ModelOwners, table, where)
     found = [key for key in ("share", "clients", "device") if getattr(entry, key) is not None]
     if len(found) != 1:
-        said = " and ".join(found) or "nothing"
-        raise FedloomError(f"{where}: {said} says who has it: give one of share, clients and device.")
+        said = f"{' and '.join(found)} each say who has it" if found else "it is not said who has it"
+        raise FedloomError(f"{where}: {said}: give one of share, clients and device.")
     if entry.share is not None and not 0 < entry.share <= 1:
         raise FedloomError(f"{where}: share={entry.share}: a share is above 0 and at most 1.")
     spec = split_spec(entry.model)[0]
     return replace(entry, model=entry.model.replace(spec, resolve_user_file(spec), 1))
+
+
+def _require_model_name(model: object, where: str) -> None:
+    """Refuse a model that is an object: a configuration, from which others build the task again, has names only."""
+    if not isinstance(model, str):
+        raise FedloomError(
+            f"{where}: a model is given by its name, such as mlp, or as file.py:Class if it is your own, not as an "
+            f"object of type {type(model).__name__}."
+        )
+
+
+def _plain_clients(who: Any) -> Any:
+    """Clients in an array or a set as a list; anything else as it is."""
+    if isinstance(who, np.ndarray | np.generic | Tensor):
+        return who.tolist()
+    return sorted(who, key=str) if isinstance(who, AbstractSet) else who
 
 
 def _plain(entry: ModelOwners) -> dict[str, Any]:

@@ -27,11 +27,11 @@ from fedloom.core.task import FederationView, Task
 from fedloom.core.user_classes import resolve_user_file, user_class_name
 from fedloom.core.validation import validate
 from fedloom.data.class_stream import ClassStream, require_stream_table
-from fedloom.data.communal_set import Communal, share_as_table
+from fedloom.data.communal_set import Communal, communal_table
 from fedloom.data.concept_drift import Drift
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
-from fedloom.data.server_set import ServerSet
+from fedloom.data.server_set import ServerSet, server_table
 from fedloom.data.withheld_class import Withhold
 from fedloom.losses.registry import LossSpec, complete_loss
 from fedloom.metrics.registry import MetricSpecs, complete_metrics
@@ -51,8 +51,8 @@ TABLES: Mapping[str, type[Any]] = {
 }
 """The settings that are tables of settings."""
 AS_TABLE: Mapping[str, Callable[[object], object]] = {
-    "communal": share_as_table,
-    "server_set": share_as_table,
+    "communal": communal_table,
+    "server_set": server_table,
     "stream": require_stream_table,
 }
 """How the value of such a setting is read that is no table."""

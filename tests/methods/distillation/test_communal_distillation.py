@@ -67,5 +67,5 @@ def test_a_client_that_never_took_part_predicts_with_the_initial_model():
 
 
 def test_a_task_without_a_communal_set_is_refused():
-    with pytest.raises(FedloomError, match=r"untaught compares clients on samples .* set task.communal"):
+    with pytest.raises(FedloomError, match=r"untaught needs samples .* set task.communal"):
         Untaught().check(small_task(), LocalWork())

@@ -186,7 +186,7 @@ def test_what_fld_cannot_use_is_refused_in_a_sentence():
         fl.FLD(m_c=-1.0)
     with pytest.raises(FedloomError, match="epochs=0"):
         fl.FLD(epochs=0)
-    with pytest.raises(FedloomError, match="fld compares clients on samples that all of them have"):
+    with pytest.raises(FedloomError, match="fld needs samples that the server and all clients have"):
         fl.run(small_task(), "fld", rounds=1)
     without_stages = Task("t", conv_task().federation, mlp(64))
     with pytest.raises(FedloomError, match="fld looks at the stages of a model: Sequential names no stages"):

@@ -215,7 +215,7 @@ def test_any_block_that_may_become_the_last_must_be_as_wide_as_the_crop() -> Non
 def test_what_the_task_lacks_is_refused() -> None:
     task = conv_task()
     bare = replace(task, federation=replace(task.federation, communal=torch.tensor([], dtype=torch.int64)))
-    with pytest.raises(FedloomError, match=r"fedharm compares clients on samples .* set task.communal"):
+    with pytest.raises(FedloomError, match=r"fedharm needs samples .* set task.communal"):
         FedHARM().check(bare, LocalWork())
     unlabelled = replace(task, federation=replace(task.federation, communal_labelled=False))
     with pytest.raises(FedloomError, match="fedharm needs the classes of the communal samples"):
