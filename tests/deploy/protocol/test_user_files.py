@@ -129,3 +129,11 @@ def test_deploy_init_signs_the_files_of_the_clients_models(files):
         folder = files / "deploy" / who
         assert {"net.py", "net2.py"} <= json.loads((folder / "signature.json").read_text())["files"].keys()
         assert str(files) not in (folder / "config.toml").read_text()
+
+
+@pytest.mark.parametrize("inner", ["mine.py:M", {"name": "mine.py:M", "rate": 0.5}], ids=str)
+def test_a_method_inside_another_one_is_found(inner: Any) -> None:
+    plain = {"method": {"name": "fedseq", "inner": {"name": "fedseq", "inner": inner}}, "task": {"name": "digits"}}
+    assert named_code(plain) == ["mine.py:M"]
+    there = with_absolute_files(plain, Path("/folder"))["method"]["inner"]["inner"]
+    assert (there if isinstance(there, str) else there["name"]) == "/folder/mine.py:M"

@@ -60,6 +60,10 @@ def _names(plain: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     lists = [task.get("metrics", []), *(plain.get(kind.key, []) for kind in PARTS if kind.is_list)]
     single = [(plain, key) for key in ("method", *(kind.key for kind in PARTS if not kind.is_list)) if key in plain]
     single += [(task, "loss")] if "loss" in task else []
+    method = plain.get("method")
+    while isinstance(method, dict) and "inner" in method:  # FedSeq's chains follow another method
+        single.append((method, "inner"))
+        method = method["inner"]
     for place, key in [*single, *((parts, number) for parts in lists for number in range(len(parts)))]:
         if isinstance(place[key], str):
             yield place, key
