@@ -46,18 +46,25 @@ class Communal:
             raise FedloomError("communal: give the share of the training data, or the path of a file: one of both.")
 
 
-def share_as_table(value: object) -> object:
-    """The table of settings that a number is short for: ``0.2`` is ``{share = 0.2}``."""
-    return {"share": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+def share_as_table(value: object, kind: type, key: str, example: str) -> object:
+    """The table of settings that a number is short for: ``0.2`` is ``{share = 0.2}``.
+
+    Args:
+        value: A share, a table, or the settings themselves; anything else is refused.
+        kind: The class of the settings.
+        key: What the value is called.
+        example: A table, for the refusal.
+    """
+    if value is None or isinstance(value, Mapping | kind):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"share": value}
+    raise argument_error(key, value, f"give a share between 0 and 1, or a table, for instance {example}")
 
 
 def communal_table(value: object) -> object:
-    """The value of ``task.communal`` as a table; one that is neither a share nor a table is refused."""
-    table = share_as_table(value)
-    if table is None or isinstance(table, Mapping | Communal):
-        return table
-    words = "give a share between 0 and 1, or a table, for instance {path = 'public.npz'} for a file"
-    raise argument_error("task.communal", value, words)
+    """The value of ``task.communal`` as a table."""
+    return share_as_table(value, Communal, "task.communal", "{path = 'public.npz'} for a file")
 
 
 def with_communal_set(

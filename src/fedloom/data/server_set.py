@@ -6,7 +6,6 @@ CIFAR-100), or a user's file. Labels of another data set keep their own numberin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedloom.core.arguments import argument_error
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import input_names, input_shapes
 from fedloom.core.seeds import numpy_generator
@@ -63,12 +61,8 @@ class ServerSet:
 
 
 def server_table(value: object) -> object:
-    """The value of ``task.server_set`` as a table; one that is neither a share nor a table is refused."""
-    table = share_as_table(value)
-    if table is None or isinstance(table, Mapping | ServerSet):
-        return table
-    words = "give a share between 0 and 1, or a table, for instance {path = 'public.npz'} or {data = 'mnist'}"
-    raise argument_error("task.server_set", value, words)
+    """The value of ``task.server_set`` as a table."""
+    return share_as_table(value, ServerSet, "task.server_set", "{path = 'public.npz'} or {data = 'mnist'}")
 
 
 def with_server_set(
