@@ -113,7 +113,7 @@ OTHERS = {
     "run --client-column who": "client_column=who",
     "run --ignore id": "ignore=",
     "run --workers 100000": "workers=100000",
-    "run --model mlp:hidden=x": "hidden=x",
+    "run --model mlp:hidden=x": "hidden='x': give a value such as [200]",
     "run --model mlp:hidden=-1": "hidden=-1",
     "run --model ends.py:Net": "SystemExit",
     "run --model nets.py:Ends": "SystemExit",

@@ -225,7 +225,7 @@ def test_data_of_ones_own_drift_too(tmp_path):
     ("drift", "reason"),
     [
         ({"rounds": "soon"}, "rounds='soon'"),
-        ({"share": 0.5}, "rounds="),
+        ({"share": 0.5}, "task.drift.rounds is missing"),
         ({"rounds": [3], "shares": 0.5}, "Did you mean 'task.drift.share'?"),
     ],
 )

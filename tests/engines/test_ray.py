@@ -177,7 +177,7 @@ def test_a_local_ray_listens_on_this_machine_only(cluster):
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_workers_of_a_local_ray_have_the_priority_of_the_run():
-    assert ray.get(ray.remote(os.nice).remote(0)) == os.nice(0)
+    assert ray.get(ray.remote(lambda: os.nice(0)).remote()) == os.nice(0)
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_a_comparison_stops_each_run_by_itself_and_says_nothing_of_rounds(task):
         ({"early_stopping": {"patience": 2, "metric": TEST}}, "it must be measured on validation data"),
         ({"early_stopping": {"patience": 2, "metric": VALID.replace("cc", "c")}}, "is not measured in this run"),
         ({"early_stopping": {"patience": 2}, "eval_every": 0}, "needs evaluations"),
-        ({"early_stopping": {"patiense": 2}}, "patiense"),
+        ({"early_stopping": {"patiense": 2}}, "Did you mean 'early_stopping.patience'"),
     ],
 )
 def test_a_rule_that_cannot_work_is_one_sentence(how, message, task):

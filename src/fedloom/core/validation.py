@@ -13,6 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedloom.core.errors import FedloomError, unknown
 
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""What pydantic calls a key that there is not."""
+
 
 def validate(kind: Any, values: Any, where: str) -> Any:
     """Build an object of a type from plain values, or raise one sentence about the first error.
@@ -28,9 +31,9 @@ def validate(kind: Any, values: Any, where: str) -> Any:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = min(error.errors(), key=lambda one: one["type"] not in UNKNOWN)  # it may be the missing one, misspelt
         path = ".".join(str(step) for step in first["loc"])
-        if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        if first["type"] in UNKNOWN:
             raise unknown(f"key in {where}:", path, _keys(kind, first["loc"][:-1])) from None
         if first["type"] in ("missing", "missing_argument"):
             raise FedloomError(f"{path} is missing in {where}: add it.") from None

@@ -280,11 +280,11 @@ def _server_step(algorithm: Algorithm, config: RunConfig, task: Task) -> ServerS
     if algorithm.server is not None:
         raise FedloomError(f"{name} has its own server optimiser: drop server_optimizer, or use fedavg with it.")
     own = algorithm.has_personal_models and "row" not in algorithm.receives  # a model that no client gets
-    if algorithm.communicates and not algorithm.aggregates:
+    if not algorithm.aggregates:
         raise FedloomError(
             f"the rounds of {name} do not end with one average of all models, after which a server optimiser would "
             "step: drop server_optimizer."
         )
-    if not algorithm.communicates or own or "row" not in algorithm.start(task):
+    if own or "row" not in algorithm.start(task):
         raise FedloomError(f"{name} has no shared model that a server optimiser could update: drop server_optimizer.")
     return config.server_optimizer
