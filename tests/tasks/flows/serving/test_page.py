@@ -71,6 +71,7 @@ def page(request: pytest.FixtureRequest, page_url: str) -> Iterator[Any]:
         opened.on("console", lambda message: troubles.append(message.text) if "400" not in message.text else None)
         opened.on("request", lambda one: troubles.append(one.url) if not one.url.startswith((page_url, "data:")) else 0)
         opened.goto(page_url)
+        playwright.expect.set_options(timeout=60_000)  # a busy machine may take its time
         opened.expect = playwright.expect
         yield opened
         chromium.close()
@@ -124,6 +125,24 @@ def test_a_person_builds_a_flow_and_sees_what_comes_next(page: Any, tmp_path: Pa
     assert len(saved.nodes) == 5
     width = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
     assert width[0] <= width[1]
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("browser")
+def test_a_problem_stays_when_an_earlier_question_is_answered_after_it(page: Any, tmp_path: Path) -> None:
+    page.expect(page.locator("#suggestions[aria-busy=false] button")).to_have_count(8)
+    held: list[Any] = []
+    page.route("**/recommend", lambda route: held.append(route))
+    page.locator("#kind").fill("if")
+    page.locator("#other button").click()
+    page.expect(page.locator("#where")).to_have_text("After if")
+    (tmp_path / "broken.json").write_text('{"nodes": [')
+    page.locator("#file").set_input_files(tmp_path / "broken.json")
+    page.expect(page.locator("#problem")).to_contain_text("broken.json, line 1")
+    for one in held:
+        one.continue_()
+    page.expect(page.locator("#suggestions[aria-busy=false] button")).to_have_count(8)
+    page.expect(page.locator("#problem")).to_contain_text("broken.json, line 1")
 
 
 @pytest.mark.slow

@@ -95,6 +95,7 @@
 
   async function recommend() {
     const mine = ++question;
+    say(""); // now, and not with the answer: what is said in the meantime stays
     wait(true); // what was suggested for another place is not to be chosen
     if (isEnd(node(chosen))) return list([], "Nothing follows an end. Choose another action to go on.");
     try {
@@ -102,7 +103,6 @@
       if (mine !== question) return;
       const words = found.unknown.slice(0, 3).map((word) => `${word.attribute} “${word.word}”`).join(", ");
       list(found.suggestions, words ? `The model has not learnt ${words}.` : `Answered in ${Math.max(1, Math.round(found.milliseconds))} ms.`);
-      say("");
     } catch (error) {
       if (mine === question) { list([], ""); say(error.message || "The model does not answer: is the program still running?"); }
     }
