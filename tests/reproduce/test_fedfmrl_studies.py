@@ -41,7 +41,7 @@ def test_tables_of_mixing_have_every_scheme_and_alpha_and_share_the_usual_run():
     schemes, alphas, caps = mixing_tables(MIXING)
     assert [row[0] for row in schemes.rows] == ["A", "A-normalised", "B", "C", "mean", "A, a_cap 0.1"]
     assert [row[0] for row in alphas.rows] == ["closed-form", "gaussian", "learned"]
-    assert caps.rows[-1] == ("0.8", "30.0 ± 0.0", "20.0 ± 0.0", "30.41")
+    assert caps.rows[-1] == ("0.8", "30.0 ± 0.0", "20.0 ± 0.0", "30.41", "2.00 MB")
 
 
 def test_scheme_a_is_at_chance_where_it_diverges_or_guesses():

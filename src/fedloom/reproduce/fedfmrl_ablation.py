@@ -17,6 +17,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     IMAGES,
     MIXES,
     MIXING_STEPS,
+    SENT,
     SERVER_EPOCHS,
     Results,
     accuracy_text,
@@ -28,6 +29,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     fmrl_member,
     plain_results,
     run_results,
+    sent_text,
     servers_of,
     setting_text,
 )
@@ -98,10 +100,10 @@ def ablation_table(data: str, results: Results) -> StudyTable:
                 "–" if idle else accuracy_text(some, clients_of(some)),
                 accuracy_text(some, servers_of(some)) if has_server else "–",
                 REPORTED[data].get(label, "–"),
-                "–" if idle else bytes_text(fmean(one.bytes for one in some)),
+                "–" if idle else sent_text(some),
             )
         )
-    columns = ("method", "clients", "server's model", "document: clients / global", "per client and round")
+    columns = ("method", "clients", "server's model", "document: clients / global", SENT)
     return StudyTable(f"{data}: accuracy (%) on the test set, and bytes up and down", columns, tuple(rows))
 
 

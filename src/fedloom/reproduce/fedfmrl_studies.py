@@ -15,6 +15,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     DISTILS,
     IMAGES,
     MIXES,
+    SENT,
     SKEWED_COMMUNAL,
     Results,
     accuracy_text,
@@ -25,6 +26,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     fmrl_member,
     plain_results,
     run_results,
+    sent_text,
     servers_of,
     setting_text,
     skewed_clients,
@@ -90,10 +92,11 @@ def mixing_tables(results: Results) -> list[StudyTable]:
     tables = []
     for name, cells in (("scheme", schemes), ("alpha", alphas), ("a_cap", caps)):
         rows = [
-            (label, accuracy_text(some, clients_of(some)), accuracy_text(some, servers_of(some)), said)
+            (label, accuracy_text(some, clients_of(some)), accuracy_text(some, servers_of(some)), said, sent_text(some))
             for label, (some, said) in cells.items()
         ]
-        tables.append(StudyTable(f"{name}: accuracy (%)", (name, "clients", "server's model", "document"), tuple(rows)))
+        columns = (name, "clients", "server's model", "document", SENT)
+        tables.append(StudyTable(f"{name}: accuracy (%), and bytes up and down", columns, tuple(rows)))
     return tables
 
 
@@ -133,9 +136,9 @@ def skew_table(results: Results) -> StudyTable:
         cells = [results[f"beta {beta:g}, {label}"] for beta in SKEWS]
         ours = [accuracy_text(some, clients_of(some)) for some in cells]
         said = [SKEWS[beta][label] for beta in SKEWS]
-        rows.append((label, *ours, *said))
-    columns = ("method", *(f"beta {b:g}" for b in SKEWS), *(f"document, {b:g}" for b in SKEWS))
-    return StudyTable("clients' accuracy (%)", columns, tuple(rows))
+        rows.append((label, *ours, *said, sent_text(cells[0])))
+    columns = ("method", *(f"beta {b:g}" for b in SKEWS), *(f"document, {b:g}" for b in SKEWS), SENT)
+    return StudyTable("clients' accuracy (%), and bytes up and down", columns, tuple(rows))
 
 
 def skew_findings(results: Results) -> list[StudyFinding]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
+from statistics import fmean
 from typing import Any
 
 from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, mean_text
@@ -26,6 +27,8 @@ SERVER_SCORE = "global_model/global_test/accuracy"
 DISTILS = {"epochs": DISTILLATION_EPOCHS}
 MIXES = {**DISTILS, "server_epochs": SERVER_EPOCHS}
 MIXING_STEPS = CLIENTS - 1
+SENT = "per client and round"
+"""The column of bytes."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,11 @@ def accuracy_text(results: Sequence[FmrlResult], values: Sequence[float]) -> str
 def bytes_text(number: float) -> str:
     """Bytes as megabytes."""
     return f"{number / 1e6:.2f} MB"
+
+
+def sent_text(results: Sequence[FmrlResult]) -> str:
+    """What a client sends and gets in a round, on average over seeds."""
+    return bytes_text(fmean(one.bytes for one in results))
 
 
 def client_finding(results: Results, says: str, one: str, other: str) -> StudyFinding:

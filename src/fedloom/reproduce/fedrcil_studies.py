@@ -182,9 +182,10 @@ def skew_table(results: StreamResults) -> StudyTable:
     rows = []
     for number, label in enumerate(SKEW_METHODS):
         ours = [points_text(accuracies_of(results[f"beta {beta:g}, {label}"])) for beta in SKEWS]
-        rows.append((label, *ours, *(said[number] for said in SKEWS.values())))
+        sent = bytes_per_round(results[f"beta {min(SKEWS):g}, {label}"])
+        rows.append((label, *ours, sent, *(said[number] for said in SKEWS.values())))
     betas = [f"beta {beta:g}" for beta in SKEWS]
-    columns = ("method", *betas, *(f"document, {beta}" for beta in betas))
+    columns = ("method", *betas, "bytes per round", *(f"document, {beta}" for beta in betas))
     return StudyTable("Accuracy of clients' models (%)", columns, tuple(rows))
 
 
