@@ -28,6 +28,7 @@ def at_once(tmp_path_factory):
     return fl.compare(digits(), ["fedavg", "local", "fedprox:mu=0.1"], seeds=2, rounds=2, out=folder)
 
 
+@pytest.mark.slow
 def test_python_and_the_command_line_write_the_same_folder(tmp_path):
     fl.compare("digits", ["fedavg", "local"], rounds=1, out=tmp_path / "python")
     output(
@@ -46,6 +47,7 @@ def test_python_and_the_command_line_write_the_same_folder(tmp_path):
     ids=["methods and seeds", "rounds"],
 )
 @pytest.mark.usefixtures("without_report")
+@pytest.mark.slow
 def test_a_comparison_grows_to_the_bytes_of_one_that_was_made_at_once(steps, at_once, tmp_path):
     for step in steps:
         grown = fl.compare(digits(), **{"rounds": 2, **step}, out=tmp_path / "c")
@@ -67,6 +69,7 @@ def test_what_is_there_is_not_run_again(at_once, tmp_path):
 
 
 @pytest.mark.usefixtures("without_report")
+@pytest.mark.slow
 def test_the_command_line_adds_a_method_to_a_comparison(tmp_path):
     first = json_output(app, "compare", *WORDS, "fedavg", "--out", tmp_path / "c")
     both = json_output(app, "compare", *WORDS, "local", "--out", tmp_path / "c")
@@ -144,6 +147,7 @@ def test_a_comparison_is_a_mapping_with_a_table_a_verdict_and_a_line_about_itsel
     assert copy.copy(at_once).rows == at_once.rows
 
 
+@pytest.mark.slow
 def test_the_report_that_it_writes_is_the_one_that_its_folder_gives(at_once):
     """Methods stay in the order of the comparison, and how long rounds took is known before it is read again."""
     page = (at_once.folder / "report.html").read_bytes()

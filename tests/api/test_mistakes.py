@@ -94,6 +94,7 @@ def test_task(mistake):
     refuse(lambda: fl.task(**{"name": "digits", **words}), sentence)
 
 
+@pytest.mark.slow
 def test_report_and_plot(history, folder, tmp_path):
     for runs in (None, 3, [history, 3]):
         refuse(lambda runs=runs: fl.report(runs, tmp_path / "a.html"), "give")

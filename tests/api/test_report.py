@@ -14,6 +14,7 @@ def compared(tmp_path_factory):
     return fl.compare(task, ["fedavg", "local"], rounds=1, out=tmp_path_factory.mktemp("compared") / "c")
 
 
+@pytest.mark.slow
 def test_the_page_of_a_comparison_is_in_its_folder(compared):
     page = compared.folder / "report.html"
     before = page.read_text()
@@ -22,6 +23,7 @@ def test_the_page_of_a_comparison_is_in_its_folder(compared):
     assert page.read_text() == before
 
 
+@pytest.mark.slow
 def test_a_history_a_folder_and_a_list_have_pages_too(compared, tmp_path):
     history = compared["fedavg"][0]
     for number, runs in enumerate((str(compared.folder), [history, compared["local"][0]])):

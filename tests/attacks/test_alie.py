@@ -31,6 +31,7 @@ def test_z_is_never_negative_and_finite_for_any_number_of_hostile_clients():
         assert all(0 <= z < math.inf for z in found)
 
 
+@pytest.mark.slow
 def test_all_send_the_mean_less_z_deviations_of_their_own_updates():
     changes = torch.tensor([[1.0, 0.0], [3.0, 0.0], [5.0, 6.0]])
     sent = fl.ALIE(z=1.5).collude("row", changes, 10)
@@ -77,6 +78,7 @@ def test_a_round_with_one_hostile_client_is_told_once_in_each_run(task, caplog):
     assert "hostile" not in caplog.text
 
 
+@pytest.mark.slow
 def test_hostile_clients_agree_across_cohorts_and_workers(task):
     attack = fl.ALIE(clients=[0, 4, 9], z=1.0)
     together = fl.run(task, "fedavg", rounds=2, adversary=attack, execution="vectorised")

@@ -10,6 +10,7 @@ from fedloom.core.errors import FedloomError
 from support.senders import MemorySender, small_model
 
 
+@pytest.mark.slow
 def test_every_step_runs_from_its_name():
     task = fl.task("digits", clients=3)
     for name in CHANNELS:

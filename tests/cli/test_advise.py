@@ -34,6 +34,7 @@ def without_time(message):
     return {**message, "seconds": 0}
 
 
+@pytest.mark.slow
 def test_advice_is_printed_as_text_and_left_as_json_and_a_page(fedloom, tmp_path):
     result = fedloom("advise", *SMALL, "--out", "a")
     assert result.returncode == 0, result.stderr
@@ -104,6 +105,7 @@ def test_a_mistake_gets_one_sentence_and_leaves_nothing_behind(mistake, fedloom,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_folder_of_something_else_is_left_alone(fedloom, tmp_path):
     fedloom("run", "--clients", "4", "--rounds", "1", "--out", "a", "--quiet")
     before = sorted(tmp_path.rglob("*"))

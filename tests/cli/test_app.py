@@ -36,6 +36,7 @@ def csv(folder, text):
     return path
 
 
+@pytest.mark.slow
 def test_run_prints_one_json_object_and_leaves_a_complete_folder(tmp_path):
     words = (
         "run --task digits --method fedavg --clients 20 --alpha 0.1 --rounds 5 --seed 1 --workers 2 --out DIR --json"
@@ -59,6 +60,7 @@ def test_a_runs_own_config_repeats_it_to_the_byte(inside, tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_compare_prints_a_table_a_verdict_and_a_report_and_goes_on_past_divergence(inside, tmp_path):
     words = ["compare", *SMALL, "--seeds", "2", "--out", "c", "--json", "fedavg", "fedprox:mu=1", "fedsgd"]
     values = json.loads(inside(*words).stdout)
@@ -73,6 +75,7 @@ def test_compare_prints_a_table_a_verdict_and_a_report_and_goes_on_past_divergen
     assert [line.split(" stopped: ")[0] for line in done.stderr.splitlines()] == ["fedavg", "local"]
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_ends_with_code_3_and_its_reason(inside):
     done = inside("run", *SMALL, "--lr", "1e20", "--out", "d", "--json")
     assert done.returncode == 3

@@ -19,6 +19,7 @@ def test_noise_to_epsilon():
     assert found["neighbours"] == "add or remove one client"
 
 
+@pytest.mark.slow
 def test_epsilon_to_noise_and_the_error_to_expect():
     found = answer("--epsilon 2 --delta 1e-5 --rounds 100 --clients 1000 --per-round 50 --parameters 10000")
     assert found["epsilon"] <= 2

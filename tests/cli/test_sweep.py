@@ -10,6 +10,7 @@ import pytest
 SMALL = ["--task", "digits", "--clients", "6", "--alpha", "0.5", "--rounds", "2", "--quiet"]
 
 
+@pytest.mark.slow
 def test_a_sweep_sorts_its_combinations_and_leaves_a_figure_and_a_page(fedloom, tmp_path):
     grids = ["--grid", "method.mu=0,1", "--grid", "local.lr=0.05,0.3"]
     result = fedloom("sweep", *SMALL, "--method", "fedprox", *grids, "--seeds", "2", "--out", "a", "--json")
@@ -28,6 +29,7 @@ def test_a_sweep_sorts_its_combinations_and_leaves_a_figure_and_a_page(fedloom, 
     assert "Best by" in (tmp_path / "a" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_table_fits_a_hundred_columns_and_marks_the_best(fedloom, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     result = fedloom("sweep", *SMALL, "--grid", "method=fedavg,fedprox:mu=1,adaptive=true,local", "--out", "a")
@@ -37,6 +39,7 @@ def test_the_table_fits_a_hundred_columns_and_marks_the_best(fedloom, monkeypatc
     assert "fedprox:mu=1,adaptive=true" in result.stdout
 
 
+@pytest.mark.slow
 def test_resuming_a_sweep_does_what_is_missing_and_repeats_nothing(fedloom, tmp_path):
     words = ["sweep", *SMALL, "--grid", "local.lr=0.05,0.3", "--out", "a", "--json"]
     first = json.loads(fedloom(*words).stdout)
@@ -62,6 +65,7 @@ def test_a_report_of_a_sweep_never_pools_two_combinations(fedloom):
     assert {(row["method"], row["seeds"]) for row in values["methods"]} == {("lr=0.05", 1), ("lr=0.3", 1)}
 
 
+@pytest.mark.slow
 def test_a_combination_that_diverges_is_left_out_and_the_others_go_on(fedloom, tmp_path):
     done = fedloom("sweep", *SMALL, "--grid", "local.lr=0.1,1e20", "--out", "a", "--json")
     assert done.returncode == 3

@@ -41,6 +41,7 @@ def test_every_method_has_a_claim_of_its_own():
     assert [name for name in METHODS if not SPECIFIC[name]] == []
 
 
+@pytest.mark.slow
 def test_fedrcil_is_compared_with_fld_of_its_own_settings():
     (claim,) = SPECIFIC["fedrcil"]
     method = fl.FedRCIL(layer="penultimate", multi_loss="B", m_c=0.5, epochs=2, exemplars=9, exemplar_epochs=1)

@@ -283,6 +283,7 @@ def test_code_that_a_user_ran_elsewhere_is_not_that_of_a_folder(tmp_path):
         fl.resume(folder, rounds=2)
 
 
+@pytest.mark.slow
 def test_a_comparison_asks_as_well(tmp_path):
     (tmp_path / "mine.py").write_text("import fedloom as fl\n\n\nclass Mine(fl.FedAvg):\n    pass\n")
     task, spec = fl.task("digits", clients=3, model="logistic"), f"{tmp_path / 'mine.py'}:Mine"

@@ -71,6 +71,7 @@ def agree(task, work, cycle, **how):
 
 @pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
 @pytest.mark.parametrize("cycle", CYCLES.values(), ids=CYCLES)
+@pytest.mark.slow
 def test_vectorised_equals_loop_for_unequal_clients_with_dropout_and_a_pull(cycle, work):
     agree(Task("t", federation(UNEQUAL), mlp(dropout=0.3)), work, cycle, pull=towards)
 

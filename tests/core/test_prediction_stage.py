@@ -62,6 +62,7 @@ def assert_no_test_label_is_used(method: str, stages: list[PredictionStage]) -> 
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.slow
 def test_no_method_predicts_with_the_help_of_test_labels(method: str) -> None:
     assert_no_test_label_is_used(method, [])
 
@@ -78,6 +79,7 @@ CHAINS: list[tuple[str, list[PredictionStage]]] = [
 
 
 @pytest.mark.parametrize(("method", "stages"), CHAINS)
+@pytest.mark.slow
 def test_no_stage_predicts_with_the_help_of_test_labels(method: str, stages: list[PredictionStage]) -> None:
     assert_no_test_label_is_used(method, stages)
 

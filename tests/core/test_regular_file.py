@@ -32,6 +32,7 @@ def test_links_and_pipes_are_not_opened(tmp_path: Path) -> None:
     assert read_regular(tmp_path / "secret") == b"x"
 
 
+@pytest.mark.slow
 def test_a_pipe_for_a_file_of_a_run_s_folder_is_waited_for_by_nobody(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     fl.run(fl.task("digits", clients=3, model="logistic"), rounds=1, out=folder)

@@ -102,6 +102,7 @@ def test_the_number_of_workers_changes_no_byte_of_a_cnn(tmp_path, method):
     assert run(tmp_path / "1", method, task, workers=1) == run(tmp_path / "2", method, task, workers=2)
 
 
+@pytest.mark.slow
 def test_a_round_in_halves_gives_the_same_bytes_with_any_number_of_workers_and_after_a_stop(tmp_path):
     """Ten clients with enough work are two cohorts, also for one worker."""
     task = Task("t", federation([40, 33, 33, 30, 22, 20, 17, 12, 9, 3], (784,)), mlp(784, 64))
@@ -269,6 +270,7 @@ def test_a_sentence_for_a_person_stays_one(tmp_path, workers):
         run(tmp_path / "run", Refusing(), execution="loop", workers=workers)
 
 
+@pytest.mark.slow
 def test_closing_ends_all_workers_and_gives_their_files_back():
     Processes(runtime(seven_clients(), fl.FedAvg()), 1).close()  # what the first one opens for good
     gc.collect()  # what tests before this one left

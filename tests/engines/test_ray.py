@@ -239,6 +239,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
         engine.check("ray")
 
 
+@pytest.mark.slow
 def test_resume_may_change_where_a_run_is_computed_but_not_to_something_impossible(tmp_path):
     run(tmp_path / "run", "fedavg")
     with pytest.raises(FedloomError, match="is for engine=ray"):

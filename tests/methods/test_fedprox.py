@@ -45,6 +45,7 @@ def test_clients_that_did_part_of_their_work_still_count(tmp_path):
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
+@pytest.mark.slow
 def test_fedprox_stops_at_its_own_fixed_point(tmp_path, execution):
     """A client goes from w to (ac + mu·w)/(a + mu); the mean of these is w where Σ a(c - w)/(a + mu) = 0."""
     mu, optima, curvatures = 0.5, [0.0, 6.0], [1.0, 2.0]

@@ -131,6 +131,7 @@ def test_moon_trains_convolutions_alike_in_both_executions(tmp_path):
     assert distance(loop, whole) < 1e-4
 
 
+@pytest.mark.slow
 def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
     check_executions_and_workers_agree(tmp_path, fl.MOON(mu=2.0))
     check_executions_and_workers_agree(tmp_path / "head", fl.MOON(mu=2.0, projection=6))

@@ -26,6 +26,7 @@ from support.synthetic import SIZES, cohort, distance, small_task
 
 @BOTH_WAYS
 @pytest.mark.parametrize("option", [2, 1])
+@pytest.mark.slow
 def test_drift_control_reaches_the_optimum(tmp_path, option, by, execution):
     check_reaches_the_optimum(tmp_path, fl.SCAFFOLD(option=option), by, execution)
 

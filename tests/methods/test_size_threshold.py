@@ -84,6 +84,7 @@ def test_one_unlucky_client_does_not_move_the_threshold():
 
 
 @pytest.mark.parametrize("execution", [pytest.param("loop", marks=pytest.mark.slow), "vectorised"])
+@pytest.mark.slow
 def test_the_threshold_separates_planted_small_and_large_clients(tmp_path, execution):
     state = final(tmp_path / "run", AUTO, PLANTED, execution=execution, **{**SETTINGS, "rounds": 1})
     curve = fl.curve_of(state.server)

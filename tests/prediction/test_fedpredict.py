@@ -178,6 +178,7 @@ METHODS = ["fedavg", "fedprox", "fedyogi", "scaffold", "feddyn", "fedrep", "lgfe
 
 @pytest.mark.parametrize("stages", ["fedpredict", "fedpredict:dynamic=true+finetune"])
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow
 def test_training_is_the_same_bytes_with_and_without_the_plugin(tmp_path, method, stages):
     settings = {"rounds": 3, "selection": {"number": 3}, "new_clients": 1}
     bare = run(method, out=tmp_path / "bare", **settings)

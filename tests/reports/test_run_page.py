@@ -43,6 +43,7 @@ def test_a_comparison_has_every_section_and_a_verdict() -> None:
     assert 'id="verdict"' not in report_page({"fedavg": [history([0.1, 0.6])]})
 
 
+@pytest.mark.slow
 def test_the_page_needs_no_network_and_runs_no_script_but_its_own() -> None:
     text = report_page({"fedavg": [history([0.1, 0.6])]})
     script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)
@@ -77,6 +78,7 @@ class Tags(HTMLParser):
         self.seen.add(tag)
 
 
+@pytest.mark.slow
 def test_all_text_from_outside_is_escaped() -> None:
     evil = '<script>alert("$x$")</script><img src=x onerror=alert(1)>'
     run = history([0.1, 0.6], stopped=evil)
@@ -120,6 +122,7 @@ def test_what_clients_send_to_each_other_is_part_of_the_traffic() -> None:
     assert "<td>1</td><td>2</td><td>4</td>" in text
 
 
+@pytest.mark.slow
 def test_notices_of_a_deployment_are_shown_once(tmp_path) -> None:
     run = history([0.1, 0.6])
     assert "expires" not in report_page({"fedavg": [run]})

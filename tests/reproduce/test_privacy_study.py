@@ -13,6 +13,7 @@ from fedloom.runs.resolve_config import resolve
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")
 
 
+@pytest.mark.slow
 def test_the_noise_of_every_run_keeps_to_its_epsilon():
     case = study.PrivateCase("FedSeq", 2.0, 0.6)
     chains = PoissonChains(study.RATE, len(study.PAIRS))

@@ -40,6 +40,7 @@ def result_files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_bytes(method, tmp_path):
     run(tmp_path / "whole", method)
     with pytest.raises(Stop):

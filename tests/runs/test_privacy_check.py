@@ -36,6 +36,7 @@ def spent(history) -> list[float]:
         ({"name": "random", "number": 10}, FixedSize(10, 40)),
     ],
 )
+@pytest.mark.slow
 def test_every_record_has_the_epsilon_of_the_runs_own_sampling(task, selection, sampling):
     history = run(task, selection=selection)
     assert spent(history) == [epsilon_after(sampling, 1.0, number, 1e-5) for number in (1, 2)]

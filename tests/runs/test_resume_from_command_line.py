@@ -44,6 +44,7 @@ def digits():
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_run_with_named_parts_ends_in_the_same_bytes(task, method, settings, tmp_path):
     task = task() if callable(task) else task
     fl.run(task, method, rounds=3, seed=2, out=tmp_path / "whole", **settings)

@@ -132,6 +132,7 @@ def test_reach_is_checked_against_the_score():
 ARGUMENTS = ["--task", "digits", "--clients", "4", "--alpha", "0.5", "--rounds", "2", "--set", "task.metrics=macro_f1"]
 
 
+@pytest.mark.slow
 def test_compare_on_the_command_line_shows_the_score(tmp_path):
     text = output(app, "compare", *ARGUMENTS, "--out", str(tmp_path / "c"), "fedavg", "local")
     assert "macro F1 (%), highest is best" in " ".join(text.split())

@@ -55,6 +55,7 @@ def test_frozen_weights_and_statistics_of_batches_come_along(tmp_path):
     assert warm.records == fl.run(fl.task_of(own, trained), rounds=1).records
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_from_a_folder_and_resumes_to_the_same_bytes(task, tmp_path):
     fl.run(task, rounds=1, out=tmp_path / "first")
     fl.run(task, rounds=2, start_from=tmp_path / "first", out=tmp_path / "python")

@@ -54,6 +54,7 @@ def test_trackers_need_a_folder():
         fl.compare("digits", ["fedavg"], rounds=1, track=["tensorboard"])
 
 
+@pytest.mark.slow
 def test_a_comparison_has_a_tensorboard_run_per_method_and_seed(tmp_path):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed (the extra 'tensorboard')")
     own = Task("own", federation([20, 9]), mlp())

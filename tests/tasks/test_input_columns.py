@@ -110,6 +110,7 @@ def test_inputs_have_the_shape_of_the_positions_and_each_column_its_own_normalis
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow
 def test_loop_and_vectorised_agree_on_columns(method):
     one, other = (scores(phones.task(0.2), method, execution=execution) for execution in ("loop", "vectorised"))
     assert one == pytest.approx(other, abs=2e-5)
@@ -123,6 +124,7 @@ def test_compiled_and_loop_agree_on_columns():
 
 
 @pytest.mark.parametrize("method", ["scaffold", "moon", "fedrep+fedpredict"])
+@pytest.mark.slow
 def test_two_workers_and_a_resumed_run_leave_the_bytes_of_one(method, tmp_path):
     class Stop(BaseException):
         pass
@@ -234,6 +236,7 @@ def har(monkeypatch):
 
 
 @pytest.mark.usefixtures("har")
+@pytest.mark.slow
 def test_har_in_columns_has_the_clients_and_numbers_of_har():
     whole, columns = fl.task("har"), fl.task("har-columns")
     assert columns.has_named_inputs

@@ -31,6 +31,7 @@ def pull(rows, received):
 
 @pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.slow
 def test_vectorised_equals_loop_for_unequal_clients_with_dropout(model, work):
     task = Task("t", federation(UNEQUAL), model())
     assert distance(train_all(task, "loop", work), train_all(task, "vectorised", work)) < 1e-5
@@ -46,6 +47,7 @@ FIFTY = {
 
 
 @pytest.mark.parametrize("case", FIFTY.values(), ids=FIFTY)
+@pytest.mark.slow
 def test_vectorised_equals_loop_after_fifty_steps(case):
     make, shape, tokens = case
     task = Task("t", federation([40, 30, 25], shape, tokens=tokens), make())

@@ -88,6 +88,7 @@ TRACED = {one.__name__: one for one in (Functional, Flattened, Viewed, Dropping,
 
 @pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
 @pytest.mark.parametrize("model", TRACED.values(), ids=TRACED)
+@pytest.mark.slow
 def test_a_traced_module_trains_and_predicts_as_the_untraced_one(model, work, monkeypatch):
     task = Task("t", federation(SIZES), model())
     traced = train_all(task, "vectorised", work)

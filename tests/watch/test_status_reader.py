@@ -237,6 +237,7 @@ def test_a_site_says_what_it_did_last(tmp_path):
 # -- what it costs
 
 
+@pytest.mark.slow
 def test_ten_thousand_rounds_are_read_once(tmp_path):
     folder = write_run(tmp_path / "r", 0, of=10_000)
     more = {f"trained_model/own_test/accuracy/{k}": 0.123456789 for k in range(40)}
@@ -251,6 +252,7 @@ def test_ten_thousand_rounds_are_read_once(tmp_path):
     assert time.process_time() - began < 1.0  # a second for the first read of 24 MB is fine, but not again
 
 
+@pytest.mark.slow
 def test_a_page_about_a_participant_waits_for_no_pipe_in_its_folder(tmp_path):
     pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
     from fedloom.deploy.provision import folders

@@ -82,6 +82,7 @@ def test_what_a_silent_client_kept_stays_as_it_was(task, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedrep"])
+@pytest.mark.slow
 def test_workers_and_a_stop_change_no_byte(task, method, tmp_path):
     steps = [CMFL(threshold=0.62), fl.TopK(fraction=0.2)]
     one = fl.run(task, method, rounds=4, channel=steps)

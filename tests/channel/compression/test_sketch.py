@@ -12,6 +12,7 @@ from support.senders import MemorySender, send, updates
 
 @settings(deadline=None, max_examples=60)
 @given(updates())
+@pytest.mark.slow
 def test_with_all_entries_nothing_is_lost_but_rounding(rows):
     room = 1e-5 * rows.double().norm(dim=1, keepdim=True) + 1e-44
     assert bool(((send(Sketch(1.0), rows).double() - rows.double()).abs() <= room).all())
@@ -23,6 +24,7 @@ def test_rows_longer_than_a_block_are_filled_up_to_whole_blocks():
     assert torch.allclose(send(Sketch(1.0), rows), rows, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_mean_is_the_update_and_the_variance_is_within_its_bound():
     row = torch.zeros(20)
     row[3], row[4] = 5.0, -1.0

@@ -64,6 +64,7 @@ def test_an_impossible_fraction_is_refused(fraction):
         TopK(fraction)
 
 
+@pytest.mark.slow
 def test_error_feedback_reaches_what_plain_top_k_loses():
     task = fl.task("digits", clients=5, alpha=1.0)
     loss = {}

@@ -29,6 +29,7 @@ def test_a_fixed_number_of_clients_spends_what_half_of_the_noise_does():
 
 @pytest.mark.parametrize("noise", [0.8, 1.0, 1.5, 4.0])
 @pytest.mark.parametrize("sampling", [PoissonDraw(0.01), PoissonDraw(0.2), EveryClient()])
+@pytest.mark.slow
 def test_renyi_says_more_and_not_much_more(sampling, noise):
     spent = epsilon_after(sampling, noise, 100, 1e-5)
     second = RenyiDivergence(sampling, noise).epsilon(100, 1e-5)
@@ -54,6 +55,7 @@ def test_rounds_of_all_clients_have_a_closed_form(noise, rounds):
     assert epsilon_after(PoissonChains(1.0), noise, rounds, 1e-5) == pytest.approx(replaced, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_rounds_in_order_and_in_one_jump_are_the_same_to_the_bit():
     sampling = PoissonDraw(0.07)
     one_by_one = [epsilon_after(sampling, 0.93, number, 1e-6) for number in range(1, 9)]
@@ -68,6 +70,7 @@ def test_two_sums_of_the_same_clients_need_more_noise():
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, pytest.param(20.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_noise_for_a_budget_keeps_to_it_and_a_little_less_does_not(epsilon):
     sampling = PoissonDraw(0.05)
     noise = noise_for(sampling, epsilon, 100, 1e-5)

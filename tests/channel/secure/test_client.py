@@ -91,6 +91,7 @@ def test_no_secret_leaves_a_client_in_the_clear():
 
 @settings(max_examples=30)
 @given(st.integers(0, 8 * ADVERTISEMENT - 1))
+@pytest.mark.slow
 def test_a_tampered_advertisement_is_refused(bit):
     played = Stages()
     changed = bytearray(played.advertisements[13])
@@ -192,6 +193,7 @@ def test_survivor_lists_that_differ_between_clients_reveal_nothing():
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
+@pytest.mark.slow
 def test_no_lie_about_survivors_gives_both_secrets_of_a_client(data):
     # The server tells each client one of two lists and carries only codes that fit; client 14 tells it all it has.
     played, colluder = Stages(parties(7, 0.29, 0.15)).to_share(), 14

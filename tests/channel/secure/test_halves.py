@@ -87,6 +87,7 @@ def test_with_too_many_of_them_the_sum_is_given_up(stage):
     cut=st.sampled_from([0, 0, 0, 1, 4, 100]),
     filling=st.binary(min_size=1, max_size=80),
 )
+@pytest.mark.slow
 def test_no_bytes_of_a_client_end_the_sum_in_another_way_or_make_it_wrong(stage, places, cut, filling):
     def overwrite(tensor: Tensor) -> Tensor:
         text = bytearray(tensor.numpy().tobytes())

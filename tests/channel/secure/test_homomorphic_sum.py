@@ -104,6 +104,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("wrong", MALFORMED, ids=lambda answer: " ".join(str(row.shape) for row in answer.values()))
+@pytest.mark.slow
 def test_a_malformed_answer_counts_as_none(keys, wrong):
     total = play_with(keys, lambda opened: {**opened, 3: wrong}, "open")
     assert torch.equal(total.row, rows().sum(0))

@@ -39,6 +39,7 @@ def test_show_names_its_picture_after_the_file(folder: Path) -> None:
     assert (folder / "order_approval.png").is_file()
 
 
+@pytest.mark.slow
 def test_show_says_what_was_joined_and_what_is_unfinished(folder: Path) -> None:
     assert "Note: 1 edge was merged" in output(flows, "show", "flows/support_mail.n8n.json", "--out", "p.svg")
     text = (folder / "flows" / "order_approval.json").read_text()

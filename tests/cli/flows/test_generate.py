@@ -23,6 +23,7 @@ def test_a_folder_has_a_sub_folder_per_organisation_and_is_read_back(fedloom, tm
     assert [held.flows for held in read.organisations] == [held.flows for held in made.organisations]
 
 
+@pytest.mark.slow
 def test_one_file_keeps_the_extra_flows_too(fedloom, tmp_path):
     done = fedloom(*SMALL, "--seed", "0", "--out", "corpus.npz", "--json")
     assert done.returncode == 0, done.stderr

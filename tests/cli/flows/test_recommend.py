@@ -49,6 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow
 def test_a_clients_model_is_the_one_that_the_run_scored(folder: Path, method: str) -> None:
     run = folder / method.partition(":")[0]
     for row in json.loads((run / "clients.json").read_text()):
@@ -144,6 +145,7 @@ def test_what_goes_wrong_is_one_sentence_and_exit_code_2(folder: Path, words: li
     assert message in error
 
 
+@pytest.mark.slow
 def test_a_run_whose_data_or_models_are_gone_says_so(folder: Path, tmp_path: Path) -> None:
     small_flows.write_folder(tmp_path / "own")
     run = tmp_path / "run"

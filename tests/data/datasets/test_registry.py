@@ -56,6 +56,7 @@ def test_digits_are_always_there() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(fd.DATASETS))
+@pytest.mark.slow
 def test_a_data_set_is_what_its_entry_says(name: str) -> None:
     entry = fd.dataset(name)
     made = real(name)

@@ -63,6 +63,7 @@ def test_the_tensors_are_safetensors_as_the_library_reads_them(sent):
 
 @quickly(50)
 @given(st.text(max_size=200), st.integers(0, 1 << 53), st.integers(0, 1 << 53), st.text(max_size=2000))
+@pytest.mark.slow
 def test_headers_come_back_as_they_went(text, client, number, error):
     answer = SiteAnswer(run=text, ticket=text, client=client, round=number, error=error)
     request = SiteRequest(run=text, ticket=text, kind="update", round=number, turn=client, state=text)
@@ -161,6 +162,7 @@ entries = st.fixed_dictionaries(
 
 @quickly(120)
 @given(st.dictionaries(st.text(max_size=8), entries | json_values, max_size=4) | json_values, st.binary(max_size=64))
+@pytest.mark.slow
 def test_indices_that_lie_do_no_harm(index, numbers):
     check_accepts_or_refuses(with_index(index, numbers))
 

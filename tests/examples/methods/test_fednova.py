@@ -68,6 +68,7 @@ def test_the_norm_is_the_sum_of_the_gradients_weights(rho):
         assert moved == pytest.approx((steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho))
 
 
+@pytest.mark.slow
 def test_with_momentum_it_still_finds_the_optimum_and_adam_is_refused():
     optimum = float(problem().optimum[0])
     bias = abs(settled(FedAvg(), 5e-3, momentum=0.5, rounds=80) - optimum)

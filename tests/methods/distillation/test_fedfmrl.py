@@ -141,6 +141,7 @@ def test_the_anchor_of_scheme_c_by_hand():
 
 
 @pytest.mark.parametrize("alpha", ["learned", "closed-form"])
+@pytest.mark.slow
 def test_executions_and_workers_agree(tmp_path, alpha):
     task, method = communal_task(), FedFMRL(alpha=alpha, multi_loss="B", **CHEAP)
     states = [

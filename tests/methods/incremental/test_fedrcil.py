@@ -107,6 +107,7 @@ def test_without_its_contrast_it_is_fld(multi_loss):
 
 
 @pytest.mark.parametrize("multi_loss", ["A", "B", "C"])
+@pytest.mark.slow
 def test_without_its_contrast_it_is_fld_with_its_multi_loss_on_a_stream(tmp_path, multi_loss):
     """To the byte in both tasks and one round after; without strips, or with the contrast, rows are others."""
     task, work = stream_of_images(), {"epochs": 1, "batch_size": 8, "lr": 0.05}

@@ -18,6 +18,7 @@ METHOD = fl.FedCA(projection=4, temperature=0.7, dictionary=2, alignment=0.5, ba
 SETTINGS = {"local": ONE_STEP, "weight_by": "uniform"}
 
 
+@pytest.mark.slow
 def test_without_its_terms_it_is_fedsimclr_to_the_byte(tmp_path):
     plain = final(tmp_path / "plain", fl.FedSimCLR(projection=4), two_clients(), **SETTINGS)
     neither = fl.FedCA(projection=4, dictionary=0, alignment=0)

@@ -43,6 +43,7 @@ def test_its_history_is_read_with_todays_keys(folder):
     assert [type(stage).__name__ for stage in stages] == ["LastLocalModel", "FineTune"]
 
 
+@pytest.mark.slow
 def test_a_report_is_written_about_it(folder):
     done = CliRunner().invoke(app, ["report", str(folder), "--json"])
     assert done.exit_code == 0, done.output

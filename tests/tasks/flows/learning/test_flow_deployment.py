@@ -51,6 +51,7 @@ def settings(path: Path, client: int = 0) -> SiteSettings:
     return SiteSettings(name=[*NAMES, "judge"][client], client=client, data=SiteData(path=str(path)))
 
 
+@pytest.mark.slow
 def test_a_deployed_run_is_the_simulators_and_no_private_word_leaves_a_site(home: Path, tmp_path: Path) -> None:
     """Three owners, FedHybridAvgLGDual and FedPredict; the operator has never seen a word of their flows."""
     sites = FlowSites(flow_run(home / "flows"), home / "sample", home / "flows", tmp_path)
@@ -74,6 +75,7 @@ def test_a_deployed_run_is_the_simulators_and_no_private_word_leaves_a_site(home
     assert not texts_with(words, bytes_of([sites.run]))
 
 
+@pytest.mark.slow
 def test_the_model_that_a_site_saved_recommends_and_knows_its_own_actions(home: Path, tmp_path: Path) -> None:
     sites = FlowSites(flow_run(home / "flows"), home / "sample", home / "flows", tmp_path)
     sites.play_to_the_end()

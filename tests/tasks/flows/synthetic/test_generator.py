@@ -35,6 +35,7 @@ def shares(corpus):
     return np.array(rows)
 
 
+@pytest.mark.slow
 def test_a_thousand_flows_keep_the_rules(corpus):
     flows = [flow for held in corpus.organisations for flow in (*held.flows, *held.extra)]
     assert len(flows) >= 1_000
@@ -56,6 +57,7 @@ def test_organisations_hold_exactly_the_points_of_their_size(corpus):
     assert held == [scaled_size(size, LARGEST) for size in SIZES]
 
 
+@pytest.mark.slow
 def test_small_organisations_and_no_others_have_extra_test_points(corpus):
     for size, held in zip(SIZES, corpus.organisations, strict=True):
         assert len(targets(held.extra)) >= (EXTRA_POINTS if group(size) == "small" else 0)
@@ -92,6 +94,7 @@ def test_every_action_is_described_by_words_that_the_tables_know(corpus):
         assert ("name" in node.attributes) == (node.kind != "End")
 
 
+@pytest.mark.slow
 def test_an_organisation_is_the_same_in_whatever_company(corpus):
     few = generate(3, LARGEST, seed=0)
     known = {held.name: held for held in corpus.organisations}
