@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 import fedloom as fl
-from fedloom.core.threads import single_thread
-from fedloom.runs.client_model import client_model
+from fedloom.runs.results.client_model import client_model
 from fedloom.training.evaluation import EVALUATION_BATCH
+from fedloom.training.threads import single_thread
 
 LOCAL: dict[str, Any] = {"optimizer": "adam", "lr": 0.0005, "batch_size": 32}
 

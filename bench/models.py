@@ -13,8 +13,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from fedloom.core.architectures import Architectures
 from fedloom.core.local_work import LocalWork
+from fedloom.core.model.architectures import Architectures
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.models import build

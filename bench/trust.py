@@ -13,17 +13,17 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.aggregation.krum import Krum
+from fedloom.config.resolve import resolve
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.local_work import LocalWork
-from fedloom.core.sample_privacy import SamplePrivacy
-from fedloom.core.sum_step import SumSession, SumStep
 from fedloom.core.task import Task
 from fedloom.core.trainer import TrainingRequest
 from fedloom.models import build
-from fedloom.rounds.sums import play_sum
+from fedloom.privacy.sample_privacy import SamplePrivacy
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import resolve
 from fedloom.runs.run import run
+from fedloom.secure.sum_step import SumSession, SumStep
+from fedloom.secure.sums import play_sum
 from fedloom.training.local_trainer import LocalTrainer
 from local import BATCH, RATE, federation, mlp
 from measure import arguments, best_times, line, show

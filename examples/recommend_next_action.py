@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import fedloom as fl
-from fedloom.runs.client_model import client_flow_model
+from fedloom.runs.results.client_model import client_flow_model
 from fedloom.tasks.flows import Recommender
 
 FLOWS = Path(__file__).parent / "flows"

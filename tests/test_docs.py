@@ -17,9 +17,9 @@ import typer
 from typer.testing import CliRunner
 
 from fedloom.cli.app import app
+from fedloom.config.resolve import resolve
+from fedloom.config.schema import RunConfig, TaskConfig
 from fedloom.methods.registry import METHODS
-from fedloom.runs.config_schema import RunConfig, TaskConfig
-from fedloom.runs.resolve_config import resolve
 from support.paths import REPOSITORY
 from test_imports import MAY_IMPORT
 

@@ -13,36 +13,53 @@ import fedloom
 
 ROOT = Path(fedloom.__file__).parent
 
-LOOP = {"core", "training", "rounds", "engines"}
-PARTS = {"aggregation", "methods", "selection", "channel", "attacks", "prediction", "metrics", "losses"}
+GROUND = {"core", "registry", "files"}
+PARTS = {
+    "aggregation",
+    "methods",
+    "selection",
+    "channel",
+    "secure",
+    "privacy",
+    "attacks",
+    "prediction",
+    "metrics",
+    "losses",
+}
 DATA = {"plotting", "data", "models", "tasks"}
-RUNS = LOOP | PARTS | DATA | {"runs"}
+RUNS = GROUND | PARTS | DATA | {"training", "rounds", "engines", "config", "runs"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
+    "files": {"core"},
+    "registry": {"core"},
     "plotting": {"core"},
-    "training": {"core"},
-    "aggregation": {"core"},
-    "selection": {"core"},
-    "prediction": {"core"},
-    "channel": {"core"},
-    "attacks": {"core"},
-    "losses": {"core"},
-    "metrics": {"core"},
-    "methods": {"core", "aggregation"},
-    "rounds": {"core", "training"},
-    "engines": {"core", "training", "rounds"},
-    "models": {"core"},
-    "data": {"core", "plotting"},
-    "tasks": {"core", "plotting", "data", "models", "losses", "metrics", "selection"},
+    "web": {"core"},
+    "aggregation": GROUND,
+    "selection": GROUND,
+    "prediction": GROUND,
+    "attacks": GROUND,
+    "losses": GROUND,
+    "metrics": GROUND,
+    "models": GROUND,
+    "channel": GROUND,
+    "secure": GROUND | {"channel"},
+    "privacy": GROUND | {"aggregation", "channel", "secure"},
+    "training": GROUND | {"privacy"},
+    "methods": GROUND | {"aggregation"},
+    "rounds": GROUND | {"training", "channel", "secure", "privacy"},
+    "engines": GROUND | {"training", "secure", "rounds"},
+    "data": GROUND | {"plotting"},
+    "tasks": GROUND | {"plotting", "data", "models", "losses", "metrics", "selection", "training", "web"},
+    "config": RUNS - {"config", "runs"},
     "runs": RUNS - {"runs"},
-    "reports": RUNS,
+    "reports": RUNS | {"web"},
     "api": RUNS | {"reports"},
     "conformance": RUNS,
     "reproduce": RUNS | {"reports"},
     "deploy": RUNS,
-    "watch": RUNS | {"reports", "deploy"},
-    "cli": RUNS | {"reports", "api", "conformance", "reproduce", "deploy", "watch"},
+    "watch": RUNS | {"reports", "deploy", "web"},
+    "cli": RUNS | {"reports", "api", "conformance", "reproduce", "deploy", "watch", "web"},
 }
 """What each folder of ``fedloom`` may import besides itself and the package's version."""
 

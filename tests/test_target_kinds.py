@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fedloom as fl
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import FedloomError
 from fedloom.methods.registry import METHODS
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, resolve
 from fedloom.runs.runner import execute
 
 KINDS = ("classes", "number", "labels", "tokens")

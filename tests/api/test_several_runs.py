@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedloom.api.several_runs import folders_of, runs_by_label
-from fedloom.runs.history import History
+from fedloom.runs.results.history import History
 
 
 def run(seed: int = 0, folder: Path | None = None, **settings: object) -> History:

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.methods.registry import make_method
 from fedloom.rounds.jobs import Job
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import resolve
 
 
 @pytest.fixture(scope="module")

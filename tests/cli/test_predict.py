@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 import fedloom as fl
 from fedloom.cli.predict import predict
+from fedloom.config.resolve import method_from_config, task_from_config
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.model_folder import save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.runs.client_model import client_model
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, task_from_config
+from fedloom.runs.results.client_model import client_model
 from fedloom.runs.runner import execute
 from support import phones, small_tables
 from support.command_line import json_output, output, refusal

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.methods.registry import make_method
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import resolve
 
 
 @dataclass(frozen=True)

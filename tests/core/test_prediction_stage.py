@@ -8,16 +8,16 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.config.method_spec import method_from
 from fedloom.conformance.run_method import run_method
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.core.spec import split_spec
 from fedloom.core.task import Task
+from fedloom.data.changes.withheld_class import with_withheld_class
 from fedloom.data.federation import Ragged
-from fedloom.data.withheld_class import with_withheld_class
 from fedloom.methods.registry import METHODS
 from fedloom.prediction.recalibrate import Recalibrate
 from fedloom.prediction.registry import STAGES
-from fedloom.runs.method_spec import method_from
+from fedloom.registry.spec import split_spec
 from support.compositions import SETTINGS, task_for
 
 CHANGES = ("shuffle", "one class")

@@ -10,9 +10,9 @@ import torch
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.data.class_stream import ClassStream, with_class_stream
-from fedloom.data.concept_drift import with_concept_drift
-from fedloom.data.label_share import with_label_share
+from fedloom.data.changes.class_stream import ClassStream, with_class_stream
+from fedloom.data.changes.concept_drift import with_concept_drift
+from fedloom.data.changes.label_share import with_label_share
 from support.synthetic import federation
 
 

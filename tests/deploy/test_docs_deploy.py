@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import PolicySettings, ServerSettings, Settings, SiteData, SiteSettings
-from fedloom.runs.resolve_config import resolve
 from support.paths import DOCS, REPOSITORY
 from support.waiting import wait_until
 

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
+from fedloom.registry.validation import read_toml
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no folders are made")
 pytest.importorskip("flwr", reason="Flower is not installed: no deployment is run")

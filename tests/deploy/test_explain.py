@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.conformance.any_method import labelled_task
 from fedloom.core.task import Task
 from fedloom.deploy.explain import explain
@@ -20,7 +21,6 @@ from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve_config import resolve
 from support.distillation import conv_task
 
 WIDTH = 6 * 5 + 5 + 5 * 3 + 3

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fedloom as fl
-from fedloom.data.readers.under_schema import read_under_schema
+from fedloom.data.tables.under_schema import read_under_schema
 from fedloom.deploy.new_samples import read_new_samples
 from fedloom.deploy.saved_model import SavedModel, model_at
 from support.messy_tables import write_messy

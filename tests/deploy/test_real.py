@@ -15,12 +15,12 @@ import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: no real deployment is tried")
 
+from fedloom.config.method_spec import with_method
+from fedloom.config.resolve import resolve, task_from_config
 from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.saved_model import model_at
 from fedloom.deploy.settings import load_site
-from fedloom.runs.method_spec import with_method
-from fedloom.runs.resolve_config import resolve, task_from_config
 from fedloom.tasks.flows.formats.real_corpora import N8N_FILE, read_n8n
 from fedloom.tasks.flows.learning.recommender import Recommender
 from support.deployment import (

@@ -14,14 +14,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from fedloom.config.resolve import resolve, task_from_config
+from fedloom.config.trusted_code import TrustedCode
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import model_folder as saving
 from fedloom.deploy.model_folder import About, save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.saved_model import load_model, model_at
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.runs.resolve_config import resolve, task_from_config
-from fedloom.runs.trusted_code import TrustedCode
 from fedloom.tasks.graphs.read import save_graph
 from support import small_graphs, small_tables
 

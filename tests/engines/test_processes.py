@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 import fedloom as fl
 from fedloom.cli.app import app
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
 from fedloom.engines import cpu_progress, processes
 from fedloom.engines.inline import Inline
 from fedloom.engines.processes import Processes
@@ -28,9 +28,9 @@ from fedloom.models import build
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job
 from fedloom.runs import prepare as prepare_module
-from fedloom.runs.resolve_config import resolve
 from fedloom.training.execution import Execution, decide
 from fedloom.training.local_trainer import LocalTrainer
+from fedloom.training.threads import single_thread
 from support.engine_runs import (
     FEDLOOM,
     SIZES,

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import fedloom as fl
 from fedloom import engines as engine
 from fedloom.cli.app import app
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.runs import prepare as prepare_module
-from fedloom.runs.resolve_config import resolve
 from fedloom.training.execution import Execution
 from support.engine_runs import (
     FEDLOOM,

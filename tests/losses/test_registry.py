@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.config.resolve import resolve, task_from_config
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import Standardised
 from fedloom.losses.registry import LOSSES, complete_loss, make_objective
-from fedloom.runs.resolve_config import resolve, task_from_config
 
 OWN_FILE = """
 import torch.nn.functional as F

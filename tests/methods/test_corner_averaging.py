@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import fedloom as fl
-from fedloom.core.corners import corner_columns
 from fedloom.core.errors import FedloomError
+from fedloom.core.model.corners import corner_columns
 from fedloom.methods.corner_averaging import average_corners
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}

@@ -12,11 +12,11 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.cli.app import main
-from fedloom.core.architectures import Architectures
-from fedloom.core.corners import corner_columns
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
+from fedloom.core.model.architectures import Architectures
+from fedloom.core.model.corners import corner_columns
 from fedloom.core.objective import SquaredError
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged

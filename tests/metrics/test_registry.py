@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import SquaredError
 from fedloom.metrics.registry import METRICS, make_metrics
-from fedloom.runs.resolve_config import resolve
 
 
 def regression(**more):

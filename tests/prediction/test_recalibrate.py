@@ -14,8 +14,8 @@ from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
+from fedloom.data.changes.withheld_class import with_withheld_class
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.withheld_class import with_withheld_class
 from fedloom.prediction.recalibrate import Recalibrate
 from fedloom.training.local_trainer import LocalTrainer
 from support.quadratic import quadratic

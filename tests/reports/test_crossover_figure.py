@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from fedloom.core.errors import FedloomError
 from fedloom.reports.crossover_figure import crossover_figure
 from fedloom.reports.run_page import report_page
-from fedloom.runs.history import History
+from fedloom.runs.results.history import History
 
 CURVE = torch.tensor([[10.0, 40.0, 900.0], [0.25, 0.5, 1.0], [0.75, 0.625, 0.5]])
 

@@ -12,7 +12,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.plotting.style import spread_apart
 from fedloom.reports import figures
 from fedloom.reports.client_figures import partition_figure, selection_figure, size_group_figure, spread_figure
-from fedloom.runs.history import History
+from fedloom.runs.results.history import History
 from support.histories import history
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.reports.run_page import report_page, write_report
-from fedloom.runs.history import History
+from fedloom.runs.results.history import History
 from support.histories import history
 
 SECTIONS = [

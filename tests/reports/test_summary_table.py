@@ -9,9 +9,9 @@ from scipy.stats import ttest_rel
 
 from fedloom.metrics.mae import MAE
 from fedloom.reports.summary_table import cell_text, differences, evidence, summary, verdict
-from fedloom.runs.history import History
-from fedloom.runs.score import metric_notes
-from fedloom.runs.statistics import CLIENTS, GLOBAL
+from fedloom.rounds.score import metric_notes
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import CLIENTS, GLOBAL
 
 
 def run(clients: list[float], glob: list[float] | None = None, stopped: str | None = None, **config: Any) -> History:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fedloom.channel.registry import CHANNELS
+from fedloom.config.resolve import resolve
 from fedloom.reproduce import STUDIES
 from fedloom.reproduce.codec_studies import CODECS, FILTERS, PLAIN, codec_curve, codec_table, findings
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.history import History
-from fedloom.runs.resolve_config import resolve
+from fedloom.runs.results.history import History
 
 NAMES = [*CODECS, *FILTERS]
 SENT = {label: [8e6, 8e6] if label == PLAIN else [2e6, 2e6] for label in NAMES}

@@ -6,6 +6,7 @@ from math import nan
 
 import pytest
 
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.reproduce.fedfmrl_ablation import (
     FEDAVG,
     ISOLATED,
@@ -19,7 +20,6 @@ from fedloom.reproduce.fedfmrl_ablation import (
     document_bytes,
 )
 from fedloom.reproduce.fedfmrl_study_runs import FmrlResult
-from fedloom.runs.resolve_config import method_from_config, resolve
 
 LABELS = [member.label for member in ablation_members("cifar100")]
 ALL = {label: [FmrlResult(0.3, 0.2, 2e6), FmrlResult(0.32, 0.22, 2e6)] for label in LABELS}

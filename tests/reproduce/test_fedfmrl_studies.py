@@ -6,6 +6,7 @@ from math import nan
 
 import pytest
 
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.reproduce import STUDIES
 from fedloom.reproduce.fedfmrl_ablation import MEAN, MIX, MIX_MS, SERVER, ablation_members
 from fedloom.reproduce.fedfmrl_studies import (
@@ -18,7 +19,6 @@ from fedloom.reproduce.fedfmrl_studies import (
 )
 from fedloom.reproduce.fedfmrl_study_runs import FmrlResult, run_results
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.resolve_config import method_from_config, resolve
 from support.paths import DATA_FOLDER
 
 NAMES = ("fedfmrl-ablation", "fedfmrl-mixing", "fedfmrl-skew")

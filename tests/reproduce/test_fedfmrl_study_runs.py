@@ -7,6 +7,7 @@ from math import isnan, nan
 import pytest
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.reproduce.fedfmrl_study_runs import (
     CLIENT_SCORE,
     SERVER_SCORE,
@@ -19,7 +20,6 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     results_of,
     skewed_clients,
 )
-from fedloom.runs.resolve_config import resolve
 
 
 @pytest.mark.parametrize("task", [equal_clients("cifar10"), skewed_clients("cifar100", 0.25)])

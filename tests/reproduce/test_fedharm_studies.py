@@ -16,7 +16,7 @@ from fedloom.reproduce.fedharm_studies import (
 )
 from fedloom.reproduce.fedharm_study_runs import ABLATED, CLIENTS, DATA, ISOLATED, UNALIGNED, ablations, arms
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.history import History
+from fedloom.runs.results.history import History
 
 BYTES = 72_000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.methods.fedharm.fedharm import FedHARM
 from fedloom.reproduce.fedharm_study_runs import (
     CLIENTS,
@@ -19,7 +20,6 @@ from fedloom.reproduce.fedharm_study_runs import (
     model_bytes,
     model_kilobytes,
 )
-from fedloom.runs.resolve_config import method_from_config, resolve
 
 
 @pytest.mark.parametrize("data", DATA)

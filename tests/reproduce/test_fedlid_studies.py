@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.reproduce import STUDIES
 from fedloom.reproduce.fedlid_studies import (
     FEDAVG,
@@ -24,9 +25,8 @@ from fedloom.reproduce.fedlid_studies import (
     server_members,
 )
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member
-from fedloom.runs.resolve_config import method_from_config, resolve
+from fedloom.runs.results.history import History
 from support.paths import DATA_FOLDER
 
 NAMES = ("fedlid-server", "fedlid-labels", "fedlid-pretraining")

@@ -6,6 +6,7 @@ from math import nan
 
 import pytest
 
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.reproduce import STUDIES
 from fedloom.reproduce.fedrcil_studies import (
     FINE_TUNING,
@@ -24,7 +25,6 @@ from fedloom.reproduce.fedrcil_studies import (
 )
 from fedloom.reproduce.fedrcil_study_runs import StreamResult
 from fedloom.reproduce.study import StudyRequest, run_study
-from fedloom.runs.resolve_config import method_from_config, resolve
 
 NAMES = ("fedrcil-stream", "fedrcil-multiloss", "fedrcil-beta")
 

@@ -100,7 +100,7 @@ def test_a_study_plays_scores_and_goes_on_where_it_was(tmp_path, monkeypatch):
 
 
 def _config(folder: Path):
-    from fedloom.runs.resolve_config import load_config
+    from fedloom.runs.folder.load_config import load_config
 
     return load_config(folder)
 

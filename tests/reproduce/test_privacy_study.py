@@ -2,13 +2,13 @@
 
 import pytest
 
-from fedloom.channel.privacy.accounting import epsilon_after
-from fedloom.channel.privacy.sampling import PoissonChains, PoissonDraw
+from fedloom.config.resolve import resolve
+from fedloom.privacy.accounting import epsilon_after
+from fedloom.privacy.sampling import PoissonChains, PoissonDraw
 from fedloom.reproduce import STUDIES
 from fedloom.reproduce import privacy_study as study
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.history import History
-from fedloom.runs.resolve_config import resolve
+from fedloom.runs.results.history import History
 
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fedloom.config.resolve import resolve
 from fedloom.reproduce import STUDIES
 from fedloom.reproduce.robust_studies import (
     ALIKE,
@@ -18,7 +19,6 @@ from fedloom.reproduce.robust_studies import (
     rule_table,
 )
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.resolve_config import resolve
 
 ALL = {
     (alpha, defence, threat): [0.9, 0.8]

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.engines.inline import Inline
 from fedloom.rounds.composition import Composition, Participants
 from fedloom.rounds.loop import play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import resolve
 
 CLIENTS, PER_ROUND = 500, 7
 

@@ -11,13 +11,13 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.core.objective import CrossEntropy
 from fedloom.data.federation import Ragged
 from fedloom.rounds.scoring import _clients_at_once
-from fedloom.runs.client_model import client_model
 from fedloom.runs.folder.metrics_file import compact_json
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import resolve
+from fedloom.runs.results.client_model import client_model
 
 METRICS = ["macro_f1", "auc", "accuracy"]
 OWN, VALIDATION = "client_model/own_test", "client_model/own_validation"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.runs.architecture_check import architecture_executions
-from fedloom.runs.resolve_config import resolve
 
 
 def test_each_architecture_has_an_execution_of_its_own():

@@ -10,7 +10,7 @@ import pytest
 import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
+from fedloom.registry.validation import read_toml
 from support.command_line import output
 from support.folders import written
 

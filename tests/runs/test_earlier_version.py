@@ -18,11 +18,12 @@ from safetensors.torch import load_file
 
 import fedloom as fl
 from fedloom.cli.app import app
+from fedloom.config.resolve import method_from_config, task_from_config
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
+from fedloom.registry.validation import read_toml
 from fedloom.runs.earlier_version import as_started
+from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, task_from_config
 from support.command_line import output
 
 WRITTEN = Path(__file__).parent / "folder" / "version_0_5"

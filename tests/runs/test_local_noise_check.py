@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 import fedloom as fl
-from fedloom.channel.privacy.client_ledger import LocalLedger
 from fedloom.core.task import Task
+from fedloom.privacy.client_ledger import LocalLedger
 from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import federation, mlp
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 import fedloom as fl
-from fedloom.channel.privacy.accounting import epsilon_after
-from fedloom.channel.privacy.sampling import EveryClient, FixedSize, PoissonChains, PoissonDraw
+from fedloom.privacy.accounting import epsilon_after
+from fedloom.privacy.sampling import EveryClient, FixedSize, PoissonChains, PoissonDraw
 
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import fedloom as fl
-from fedloom.channel.privacy.client_ledger import SampleLedger
 from fedloom.core.task import Task
+from fedloom.privacy.client_ledger import SampleLedger
 from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import Branching, federation, mlp
 

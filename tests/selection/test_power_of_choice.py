@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.runs.resolve_config import resolve
 from fedloom.selection.power_of_choice import PowerOfChoice
 from support.pools import Clients, pool, same
 from support.silent_clients import play_run, prepare_run

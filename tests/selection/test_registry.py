@@ -5,8 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from fedloom.core.named_part import make_part
-from fedloom.runs.named_parts import SELECTION
+from fedloom.config.named_parts import SELECTION
+from fedloom.registry.named_part import make_part
 from fedloom.selection.registry import SELECTOR_ALIASES, SELECTORS
 from support.paths import DOCS
 

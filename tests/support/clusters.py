@@ -10,12 +10,12 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.aggregation.mean import Mean
+from fedloom.config.schema import RunConfig
 from fedloom.core.message import Replies
 from fedloom.core.objective import SquaredError
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.prepare import prepare
 
 

@@ -21,8 +21,9 @@ from typing import Any
 import tomli_w
 from torch import Tensor
 
+from fedloom.config.method_spec import with_method
+from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.core.selector import Choice, Pool
-from fedloom.core.sum_step import SumStep
 from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.operate import commands as operate
@@ -40,11 +41,10 @@ from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.deploy.sum_keys import write_shared_secret
 from fedloom.runs.folder.checkpoint import load_checkpoint
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import with_method
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
+from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute
+from fedloom.secure.sum_step import SumStep
 from support.waiting import LIMIT
 
 SITES = ["north", "south", "west"]

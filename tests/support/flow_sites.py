@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fedloom.config.method_spec import with_method
+from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.server import serve
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import with_method
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
+from fedloom.runs.results.history import History
 from support.local_transport import NAMES, Local, Plan
 from support.n8n_exports import made_workflows, write_exports
 

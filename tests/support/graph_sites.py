@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.read import save_graph
 from support.local_transport import NAMES, Local, Plan

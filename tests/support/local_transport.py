@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from fedloom.config.method_spec import with_method
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.selector import Choice
-from fedloom.core.sum_step import ServerKeys
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
@@ -32,11 +33,10 @@ from fedloom.deploy.site.state import SiteState
 from fedloom.deploy.sum_keys import server_keys, write_shared_secret
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_checkpoint
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import with_method
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve_config import method_from_config, resolve
+from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute, resume
+from fedloom.secure.sum_step import ServerKeys
 
 NAMES = ["north", "south", "west"]
 TINY = {

@@ -19,14 +19,14 @@ from typing import Any
 import tomli_w
 
 import fedloom as fl
+from fedloom.config.method_spec import with_method
+from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.server.serve import serve
 from fedloom.deploy.site.process import SiteProcess
-from fedloom.runs.method_spec import with_method
 from fedloom.runs.plans import compare, sweep
 from fedloom.runs.plans.plan import write_plan
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
 from fedloom.runs.runner import execute
 
 ROUNDS, STOP = 4, 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.core.sum_step import ROWS, Decoded, ServerHalf, ServerKeys, SumKeys, SumSession, SumStage, SumStep, Total
+from fedloom.secure.sum_step import ROWS, Decoded, ServerHalf, ServerKeys, SumKeys, SumSession, SumStage, SumStep, Total
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedloom.channel.secure.client import SecureClient
-from fedloom.channel.secure.primitives import signing_public
-from fedloom.channel.secure.quantise import Words
-from fedloom.channel.secure.refusal import RefusedMessage
-from fedloom.channel.secure.server import SecureServer
-from fedloom.channel.secure.terms import SumTerms
+from fedloom.secure.client import SecureClient
+from fedloom.secure.primitives import signing_public
+from fedloom.secure.quantise import Words
+from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.server import SecureServer
+from fedloom.secure.terms import SumTerms
 
 T = TypeVar("T")
 NUMBER = 4

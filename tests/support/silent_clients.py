@@ -9,15 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
+from fedloom.config.resolve import resolve
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
-from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve_config import resolve
+from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute, resume
 
 IsSilent = Callable[[Job], bool]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
-from fedloom.runs.resolve_config import resolve
 
 
 def blueprint_of(task: dict[str, Any], sites: Sequence[str] = ("north", "south"), **settings: Any) -> Blueprint:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedloom.runs.config_schema import RunConfig
-from fedloom.runs.resolve_config import resolve
+from fedloom.config.resolve import resolve
+from fedloom.config.schema import RunConfig
 
 FEATURES = ("age", "bmi", "pulse")
 HOSPITALS = ("north", "east", "south")

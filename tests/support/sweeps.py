@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedloom.runs.history import History
 from fedloom.runs.plans.grid import combination_label, combinations
 from fedloom.runs.plans.sweep import Sweep
-from fedloom.runs.statistics import CLIENTS
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import CLIENTS
 
 VALIDATION = CLIENTS.replace("own_test", "own_validation")
 

@@ -13,9 +13,9 @@ from torch import nn
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Network
-from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
+from fedloom.privacy.sample_privacy import SamplePrivacy
 from fedloom.training.local_trainer import LocalTrainer
 
 SIZES = [33, 9, 50, 20]

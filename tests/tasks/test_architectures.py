@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import fedloom as fl
+from fedloom.config.resolve import resolve, task_from_config
 from fedloom.core.errors import FedloomError
-from fedloom.runs.resolve_config import resolve, task_from_config
 from fedloom.tasks.architectures import _entry as entry
 from fedloom.tasks.architectures import assign, complete_models, numbered_models
 

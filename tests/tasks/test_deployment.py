@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from fedloom.config.resolve import method_from_config
 from fedloom.core.message import Message
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.rounds.jobs import Job
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config
 from support import phones
 from support.local_transport import NAMES, Local, Plan, quick, simulate
 from support.site_tasks import blueprint_of, check_refused, south, write_image

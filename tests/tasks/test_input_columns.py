@@ -15,7 +15,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.data.communal_set import with_communal
+from fedloom.data.changes.communal_set import with_communal
 from fedloom.data.datasets.images import HAR_COLUMNS
 from fedloom.data.federation_figure import describe
 from fedloom.data.partition.feature_skew import with_feature_skew

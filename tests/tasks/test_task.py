@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
+from fedloom.config.schema import TaskConfig
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.datasets.registry import dataset
 from fedloom.data.federation import Federation, Ragged
-from fedloom.runs.config_schema import TaskConfig
-from fedloom.runs.resolve_config import resolve
 from fedloom.tasks.builder import OF_COLUMNS, TaskSettings
 from fedloom.tasks.dataset_task import DatasetBuilder
 from fedloom.tasks.own_data import task_of

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedloom as fl
-from fedloom.core.adapted_model import AdaptedModel
 from fedloom.core.local_work import LocalWork
+from fedloom.core.model.adapted_model import AdaptedModel
 from fedloom.core.task import Task
 from fedloom.training.execution import decide
 from fedloom.training.local_trainer import LocalTrainer

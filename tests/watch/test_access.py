@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.page_server import user_of_connection
 from fedloom.watch.access import TOKEN, Access, make_token, read_token
+from fedloom.web.page_server import user_of_connection
 
 SECRET = "a-token-of-twenty-characters"  # noqa: S105
 NOBODY = (("127.0.0.1", 1), ("127.0.0.1", 2))

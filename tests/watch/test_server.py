@@ -237,7 +237,7 @@ def test_other_machines_need_tls_and_the_token_of_the_server(tmp_path):
 
 def test_another_user_of_this_machine_does_not_see_a_private_folder(tmp_path, monkeypatch):
     folder = write_server(tmp_path / "server", 2)
-    monkeypatch.setattr("fedloom.core.page_server.user_of_connection", lambda *_: 65534)
+    monkeypatch.setattr("fedloom.web.page_server.user_of_connection", lambda *_: 65534)
     with serving(folder) as server:
         code, text, headers = get(server, "/")
         assert (code, "private" in text) == (401, True)
@@ -252,6 +252,6 @@ def test_another_user_of_this_machine_does_not_see_a_private_folder(tmp_path, mo
 
 def test_a_private_folder_is_not_served_where_the_system_does_not_say_who_asks(tmp_path, monkeypatch):
     """As flows serve does; before, the one let everybody in and the other nobody, not even the owner."""
-    monkeypatch.setattr("fedloom.core.page_server.CONNECTIONS", tmp_path / "nothing")
+    monkeypatch.setattr("fedloom.web.page_server.CONNECTIONS", tmp_path / "nothing")
     with pytest.raises(FedloomError, match="does not say whose a connection is"):
         WatchServer(write_server(tmp_path / "server", 2))

@@ -12,9 +12,9 @@ from fedloom.aggregation.krum import Krum, MultiKrum
 from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.median import Median
 from fedloom.aggregation.norm_bounding import NormBounding
-from fedloom.aggregation.private_mean import PrivateMean
 from fedloom.aggregation.trimmed_mean import TrimmedMean
 from fedloom.core.aggregator import Aggregator
+from fedloom.privacy.private_mean import PrivateMean
 
 _ALL: tuple[type[Aggregator], ...] = (
     Mean,

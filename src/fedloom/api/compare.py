@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.api.plot import plot
+from fedloom.config.method_spec import Method, label_of, method_from
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import list_from, observer_list, path_from, whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.reports.run_page import write_report
 from fedloom.reports.summary_table import cell_text, evidence, summary, verdict
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import Method, label_of, method_from
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
 from fedloom.runs.plans.plan import ObserversOf, RunFactory, TaskOf, TaskSource, read_plan
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import common_score
 from fedloom.runs.run import warn_if_stopped
 from fedloom.runs.runner import Observer
-from fedloom.runs.statistics import common_score
 from fedloom.runs.trackers import make_trackers
 
 MOST_SHOWN = 4

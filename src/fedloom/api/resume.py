@@ -9,12 +9,12 @@ from typing import Any
 from fedloom.api.compare import Comparison, resume_comparison
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import path_from
-from fedloom.core.code_consent import trust_changed_code
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task, check_task
-from fedloom.runs.history import History
+from fedloom.registry.code_consent import trust_changed_code
 from fedloom.runs.plans.compare import PLAN
 from fedloom.runs.plans.plan import PLAN_FILES, TaskOf
+from fedloom.runs.results.history import History
 from fedloom.runs.run import resume_run, warn_if_stopped
 from fedloom.runs.runner import Observer
 

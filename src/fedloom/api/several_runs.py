@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fedloom.core.arguments import list_from
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested_keys import flatten
-from fedloom.runs.history import History
+from fedloom.registry.nested_keys import flatten
 from fedloom.runs.plans.compare import histories, label_with_settings
+from fedloom.runs.results.history import History
 
 Runs = History | Mapping[str, History | Sequence[History]] | str | Path | Sequence[History | str | Path]
 """A history, several histories, a comparison, or folders of runs or comparisons."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from fedloom.channel.compression.cmfl import CMFL
-from fedloom.channel.compression.halfprecision import HalfPrecision
-from fedloom.channel.compression.lowrank import LowRank
-from fedloom.channel.compression.qsgd import QSGD
-from fedloom.channel.compression.randomk import RandomK
-from fedloom.channel.compression.randommask import RandomMask
-from fedloom.channel.compression.selectivesgd import SelectiveSGD
-from fedloom.channel.compression.sign import Sign
-from fedloom.channel.compression.sketch import Sketch
-from fedloom.channel.compression.topk import TopK
-from fedloom.channel.privacy.local_noise import LocalNoise
-from fedloom.channel.privacy.percentile import Percentile
-from fedloom.channel.privacy.private_sum import PrivateSum
-from fedloom.channel.privacy.svt import SVT
-from fedloom.channel.secure.homomorphic_sum import CKKS
-from fedloom.channel.secure.secure_sum import SecureSum
+from fedloom.channel.cmfl import CMFL
+from fedloom.channel.halfprecision import HalfPrecision
+from fedloom.channel.lowrank import LowRank
+from fedloom.channel.qsgd import QSGD
+from fedloom.channel.randomk import RandomK
+from fedloom.channel.randommask import RandomMask
+from fedloom.channel.selectivesgd import SelectiveSGD
+from fedloom.channel.sign import Sign
+from fedloom.channel.sketch import Sketch
+from fedloom.channel.topk import TopK
 from fedloom.core.channel_step import ChannelStep
+from fedloom.privacy.local_noise import LocalNoise
+from fedloom.privacy.percentile import Percentile
+from fedloom.privacy.private_sum import PrivateSum
+from fedloom.privacy.svt import SVT
+from fedloom.secure.homomorphic_sum import CKKS
+from fedloom.secure.secure_sum import SecureSum
 
 CHANNELS: dict[str, type[ChannelStep]] = {
     "topk": TopK,

@@ -41,7 +41,7 @@ def advise(
     Example:  fedloom advise --data patients.csv --target outcome --client-column hospital --minutes 5
     """
     from fedloom.cli.run import fresh_plan_folder
-    from fedloom.runs.method_spec import split_methods
+    from fedloom.config.method_spec import split_methods
 
     folder = out or fresh_plan_folder("advise", values)
     finish_advice(folder, values, minutes, None if methods is None else split_methods(methods), as_json, quiet)

@@ -29,7 +29,7 @@ from fedloom.cli.sweep import sweep
 from fedloom.cli.terminal.say import VisibleFormatter, say
 from fedloom.cli.watch import watch
 from fedloom.core.errors import FedloomError, StoppedWarning
-from fedloom.core.user_errors import describe_user_error
+from fedloom.registry.user_errors import describe_user_error
 
 app = typer.Typer(
     name="fedloom",

@@ -16,7 +16,7 @@ from fedloom.cli.terminal.say import say
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fedloom.runs.score import Score
+    from fedloom.rounds.score import Score
 
 
 def _columns(score: Score) -> dict[str, str]:
@@ -90,10 +90,10 @@ def finish_comparison(
     from fedloom.api.compare import resume_comparison
     from fedloom.cli.run import fail_if_stopped
     from fedloom.cli.terminal.live import LiveTable, planned_score
-    from fedloom.runs.config_schema import RunConfig
+    from fedloom.config.schema import RunConfig
     from fedloom.runs.plans.compare import PLAN
     from fedloom.runs.plans.plan import read_plan
-    from fedloom.runs.statistics import common_score
+    from fedloom.runs.results.statistics import common_score
 
     plan = read_plan(folder, PLAN)
     planned = rounds or int(plan["config"].get("rounds", RunConfig().rounds))

@@ -35,9 +35,9 @@ def conform(
 
     Example:  fedloom conform my_methods.py:MyScaffold --like scaffold
     """
+    from fedloom.config.method_spec import method_from
     from fedloom.conformance.suite import claims_for, conform, known_methods
     from fedloom.core.errors import FedloomError
-    from fedloom.runs.method_spec import method_from
 
     if like is not None and len(methods or []) != 1:
         raise FedloomError("--like compares one method with a known one: name exactly one METHOD with it.")

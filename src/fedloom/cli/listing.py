@@ -105,7 +105,7 @@ def _rows(kind: str) -> list[dict[str, Any]]:
         return [_class_row(name, part) for name, part in METRICS.items()]
     part_of_a_run = PART_KEYS.get(kind)
     if part_of_a_run is not None:
-        from fedloom.runs.named_parts import PARTS
+        from fedloom.config.named_parts import PARTS
 
         known = next(part.known for part in PARTS if part.key == part_of_a_run)
         return [_class_row(name, part) for name, part in known.items()]

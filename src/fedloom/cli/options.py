@@ -185,11 +185,11 @@ def _with_parameters(wrapper: Callable[..., None], parameters: list[inspect.Para
 
 def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     """The nested values of a config from a TOML file, then the options, then ``--set``."""
+    from fedloom.config.python_objects import refuse_to_run, without_replaced_objects
+    from fedloom.config.resolve import override
     from fedloom.core.errors import FedloomError
-    from fedloom.core.nested_keys import set_nested
-    from fedloom.core.validation import read_toml
-    from fedloom.runs.python_objects import refuse_to_run, without_replaced_objects
-    from fedloom.runs.resolve_config import override
+    from fedloom.registry.nested_keys import set_nested
+    from fedloom.registry.validation import read_toml
 
     if file is not None and not file.exists() and _names_method(str(file)):
         raise FedloomError(f"there is no configuration file {file}: for a method write --method {file}.")
@@ -228,8 +228,8 @@ def _names_method(text: str) -> bool:
 
 def _set_partition(values: Values, alpha: float | None, partition: str | None) -> None:
     from fedloom.core.errors import FedloomError
-    from fedloom.core.nested_keys import set_nested
     from fedloom.data.partition.registry import dirichlet, partition_config, partitioner
+    from fedloom.registry.nested_keys import set_nested
 
     if alpha is not None and partition is not None:
         raise FedloomError(f"--alpha {alpha} and --partition {partition} both say how to divide the data: give one.")
@@ -241,7 +241,7 @@ def _set_partition(values: Values, alpha: float | None, partition: str | None) -
 def _ask_about_alpha(task: Values, alpha: float | None) -> None:
     """Ask what is meant by ``--alpha`` on data that have clients of their own."""
     from fedloom.data.read import refuse_unclear_alpha
-    from fedloom.data.read_table import USUAL_CLIENT
+    from fedloom.data.tables.read_table import USUAL_CLIENT
 
     if alpha is not None and task["name"] == "own":
         refuse_unclear_alpha(task["path"], str(task.get("client_column", USUAL_CLIENT)), alpha)
@@ -249,7 +249,7 @@ def _ask_about_alpha(task: Values, alpha: float | None) -> None:
 
 def _set_selection(values: Values, selection: str | None) -> None:
     """Set the selector; its settings in ``values`` are kept if they belong to the same selector."""
-    from fedloom.core.spec import split_spec
+    from fedloom.registry.spec import split_spec
 
     if selection is not None:
         name, settings = split_spec(selection)

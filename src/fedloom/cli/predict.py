@@ -56,9 +56,9 @@ def predict(
 
     Example:  fedloom predict deploy/site-1 new_patients.csv --out predictions.csv
     """
+    from fedloom.config.trusted_code import TrustedCode
     from fedloom.deploy.new_samples import read_new_samples
     from fedloom.deploy.saved_model import model_at
-    from fedloom.runs.trusted_code import TrustedCode
 
     saved = model_at(folder, client, TrustedCode(model, tuple(trust or ())))
     samples = read_new_samples(data, saved)
@@ -182,7 +182,7 @@ def _lines(header: list[str], rows: list[list[Any]]) -> Iterator[str]:
 
 def _write(path: Path, header: list[str], rows: list[list[Any]]) -> None:
     from fedloom.core.errors import unwritable
-    from fedloom.runs.folder.atomic_write import write_atomic
+    from fedloom.files.atomic_write import write_atomic
 
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])

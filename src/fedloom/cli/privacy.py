@@ -12,7 +12,7 @@ from fedloom.cli import options as o
 from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
-    from fedloom.channel.privacy.sampling import ClientSampling
+    from fedloom.privacy.sampling import ClientSampling
 
 
 def privacy(
@@ -46,8 +46,8 @@ def privacy(
       fedloom privacy --epsilon 2 --rounds 100 --clients 1000 --per-round 50
       fedloom privacy --sigma 1 --rate 0.01 --rounds 1000
     """
-    from fedloom.channel.privacy.accounting import epsilon_after, noise_for
     from fedloom.core.errors import FedloomError
+    from fedloom.privacy.accounting import epsilon_after, noise_for
 
     if (epsilon is None) == (sigma is None):
         raise FedloomError("give --epsilon to learn the noise, or --sigma to learn the epsilon: one of the two.")
@@ -75,8 +75,8 @@ def privacy(
 
 
 def _sampling(kind: str, rate: float | None, clients: int | None, per_round: int | None) -> ClientSampling:
-    from fedloom.channel.privacy.sampling import EveryClient, FixedSize, PoissonChains, PoissonDraw
     from fedloom.core.errors import FedloomError
+    from fedloom.privacy.sampling import EveryClient, FixedSize, PoissonChains, PoissonDraw
 
     what = "chains" if kind == "chains" else "clients"
     if per_round is not None and clients is None:

@@ -38,10 +38,10 @@ def reproduce(
     Example:  fedloom reproduce gala-cora --seeds 3 --workers 2
     """
     from fedloom.cli.terminal.live import LiveTable
+    from fedloom.config.schema import RunConfig
     from fedloom.core.errors import unknown
     from fedloom.reproduce import STUDIES
     from fedloom.reproduce.study import StudyRequest, run_study
-    from fedloom.runs.config_schema import RunConfig
 
     if name is None:
         _list()

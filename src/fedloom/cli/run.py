@@ -15,8 +15,8 @@ from fedloom.cli.data_notes import notes_entry, say_notes
 from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
-    from fedloom.runs.history import History
-    from fedloom.runs.score import Score
+    from fedloom.rounds.score import Score
+    from fedloom.runs.results.history import History
 
 STOPPED = 3
 """The exit code when a run stopped before its last round."""
@@ -41,14 +41,14 @@ def run(
 
     Example:  fedloom run --task digits --method fedprox:mu=0.1 --clients 20 --alpha 0.1 --rounds 30
     """
+    from fedloom.config.method_spec import with_method
+    from fedloom.config.python_objects import refuse_to_run, without_replaced_objects
+    from fedloom.config.resolve import method_from_config, resolve, task_from_config
+    from fedloom.rounds.score import score_of
     from fedloom.runs.fingerprint import TO_RUN_ANYWAY, refuse_other_task
-    from fedloom.runs.history import History
-    from fedloom.runs.method_spec import with_method
     from fedloom.runs.prepare import prepare
-    from fedloom.runs.python_objects import refuse_to_run, without_replaced_objects
-    from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
+    from fedloom.runs.results.history import History
     from fedloom.runs.runner import execute
-    from fedloom.runs.score import score_of
 
     where = "the configuration" if file is None else str(file)
     if method is not None:
@@ -100,9 +100,9 @@ def resume(
 
     Files of own code that the folder names (my_file.py:MyMethod) must be those that it was started with.
     """
-    from fedloom.core.code_consent import trust_changed_code
     from fedloom.core.errors import FedloomError
-    from fedloom.core.nested_keys import flatten
+    from fedloom.registry.code_consent import trust_changed_code
+    from fedloom.registry.nested_keys import flatten
     from fedloom.runs.plans.plan import PLAN_FILES
 
     click.get_current_context().with_resource(trust_changed_code(trust))
@@ -120,9 +120,10 @@ def resume(
             raise FedloomError(f"--rounds and --track are not for the resume of a {PLAN_FILES[file]}: leave them out.")
         _finish_plan(PLAN_FILES[file], folder, workers, rounds, track or (), as_json, quiet)
         return
-    from fedloom.runs.resolve_config import load_config_to_resume, override
+    from fedloom.config.resolve import override
+    from fedloom.rounds.score import score_of
+    from fedloom.runs.folder.load_config import load_config_to_resume
     from fedloom.runs.run import resume_run
-    from fedloom.runs.score import score_of
 
     config = load_config_to_resume(folder)
     planned, score = rounds or config.rounds, score_of({"made_by": config.made_by})
@@ -161,7 +162,7 @@ def fresh_folder(name: str) -> Path:
 
 def fresh_plan_folder(kind: str, values: Mapping[str, Any]) -> Path:
     """A folder below ``runs/`` for a plan over a config's values, which does not exist yet."""
-    from fedloom.runs.config_schema import DEFAULT_TASK
+    from fedloom.config.schema import DEFAULT_TASK
 
     return fresh_folder(f"{kind}-{values.get('task', {}).get('name', DEFAULT_TASK)}")
 
@@ -229,7 +230,7 @@ def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.terminal.console import printer
-    from fedloom.runs.statistics import BYTES
+    from fedloom.runs.results.statistics import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
     table.add_column("which model on whose data")

@@ -48,8 +48,8 @@ def sweep(
     Example:  fedloom sweep --method fedprox --grid method.mu=0.01,0.1,1 --grid local.lr=0.05,0.1 --seeds 3
     """
     from fedloom.cli.run import fresh_plan_folder
+    from fedloom.config.method_spec import with_method
     from fedloom.core.errors import FedloomError
-    from fedloom.runs.method_spec import with_method
     from fedloom.runs.plans.grid import read_grid
     from fedloom.runs.plans.plan import write_plan
     from fedloom.runs.plans.sweep import DEFAULT_METRICS, PLAN, make_plan
@@ -69,8 +69,8 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     """Run the unfinished runs of a sweep, then print its table and write its figure and report."""
     from fedloom.cli.run import fail_if_stopped
     from fedloom.cli.terminal.live import LiveTable, planned_score
+    from fedloom.config.schema import RunConfig
     from fedloom.reports.sweep_page import write_sweep_page
-    from fedloom.runs.config_schema import RunConfig
     from fedloom.runs.plans.plan import RunFactory, read_plan
     from fedloom.runs.plans.sweep import PLAN, members, run_sweep
 

@@ -17,7 +17,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.message import Message
 from fedloom.core.task import Task
-from fedloom.data.class_stream import ClassStream, with_class_stream
+from fedloom.data.changes.class_stream import ClassStream, with_class_stream
 from fedloom.data.federation import Federation
 from fedloom.methods.distillation.dsfl import DSFL
 from fedloom.methods.distillation.fdfaug import FDFAug

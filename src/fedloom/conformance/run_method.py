@@ -8,18 +8,18 @@ from typing import Any
 
 from torch import Tensor
 
+from fedloom.config.resolve import resolve
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
 from fedloom.engines.inline import Inline
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import resolve
 from fedloom.training.local_trainer import LocalTrainer
+from fedloom.training.threads import single_thread
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from fedloom.conformance.any_method import WORK, image_task, labelled_task
 from fedloom.conformance.claim import Claim
 from fedloom.conformance.quadratics import relative
 from fedloom.conformance.run_method import run_method
-from fedloom.core.adapted_model import model_row
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.model.adapted_model import model_row
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.fedper import FedPer

@@ -18,8 +18,8 @@ from fedloom.conformance.shared_models import SHARED
 from fedloom.conformance.widths import WIDTHS
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.user_errors import describe_error
 from fedloom.methods.registry import METHODS, canonical_method
+from fedloom.registry.user_errors import describe_error
 
 FAMILIES = (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, DISTILLATION, DESCRIPTORS, SELF_SUPERVISED, GRAPHS, WIDTHS)
 SPECIFIC = {name: tuple(claim for family in FAMILIES for claim in family.get(name, ())) for name in METHODS}

@@ -12,11 +12,11 @@ from fedloom.conformance.any_method import CLASSES, FEATURES, WORK, labelled_tas
 from fedloom.conformance.claim import Claim
 from fedloom.conformance.run_method import run_method
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.architectures import Architectures
 from fedloom.core.cohort import Cohort, RunSetting
-from fedloom.core.corners import corner_columns
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
+from fedloom.core.model.architectures import Architectures
+from fedloom.core.model.corners import corner_columns
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.fjord import FjORD, draw_widths, widths_within

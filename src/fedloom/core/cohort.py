@@ -20,12 +20,11 @@ from fedloom.core.loss_step import LossStep
 from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Pull
 from fedloom.core.renamed import renamed
-from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
-from fedloom.core.trainer import Given, Trainer, TrainingRequest
+from fedloom.core.trainer import Given, StepNoise, Trainer, TrainingRequest
 from fedloom.core.training_checks import check_positions, check_rows, check_training
 
 
@@ -37,7 +36,7 @@ class RunSetting:
     work: LocalWork
     seed: int
     rounds: int
-    sample_privacy: SamplePrivacy | None = None
+    sample_privacy: StepNoise | None = None
 
 
 @renamed(kept="kept_rows", held="points", loom="trainer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -216,3 +217,16 @@ class Replies:
             shares=self.shares[places],
             origins={name: row if row.dim() == 1 else row[places] for name, row in self.origins.items()},
         )
+
+
+def message_digest(tensors: Mapping[str, Tensor]) -> bytes:
+    """The digest of tensors by name: two messages with the same digest start clients from the same bytes.
+
+    Args:
+        tensors: The tensors of the message that they share.
+    """
+    hashed = hashlib.blake2b(digest_size=32)
+    for name, tensor in sorted(tensors.items()):
+        hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        hashed.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return hashed.digest()

@@ -14,11 +14,9 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor, nn
 
-from fedloom.core.architectures import Architectures
 from fedloom.core.arguments import argument_error
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
-from fedloom.core.growing_head import GrowingHead, with_growing_head
 from fedloom.core.inputs import (
     PREFIX,
     Augment,
@@ -31,6 +29,8 @@ from fedloom.core.inputs import (
 )
 from fedloom.core.layout import Layout, in_single_precision
 from fedloom.core.metric import Metric
+from fedloom.core.model.architectures import Architectures
+from fedloom.core.model.growing_head import GrowingHead, with_growing_head
 from fedloom.core.objective import CrossEntropy, Objective, Standardised
 from fedloom.core.targets import TargetKind, target_kind
 

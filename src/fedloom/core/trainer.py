@@ -16,7 +16,6 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.loss_step import LossStep
 from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Affine, Pull
-from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.scores import Scores
 from fedloom.core.task import Task
 
@@ -26,6 +25,17 @@ Given = Mapping[str, Tensor]
 
 GivenToLoss = dict[str, Tensor | dict[str, Tensor]]
 """The same as a loss gets it: a row is a dict of tensors by name."""
+
+
+class StepNoise(Protocol):
+    """What a trainer needs to know to train by DP-SGD; ``privacy.SamplePrivacy`` has it, and what it costs."""
+
+    @property
+    def noise(self) -> float: ...
+    @property
+    def clip(self) -> float: ...
+    @property
+    def seeded(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class TrainingRequest:
     given: Given = field(default_factory=dict)
     loss: Loss | None = None
     cycle: Cycle | None = None
-    privacy: SamplePrivacy | None = None
+    privacy: StepNoise | None = None
     """Train by DP-SGD with these settings."""
     on: Tensor | None = None
     """The samples that all clients train on instead of their own; a loss of the method's own gets their places here."""

@@ -3,8 +3,10 @@
 from typing import NoReturn
 
 from fedloom.core.renamed import refuse_renamed
-from fedloom.data.class_stream import ClassStream, with_class_stream
-from fedloom.data.communal_set import Communal, with_communal, with_communal_set
+from fedloom.data.changes.class_stream import ClassStream, with_class_stream
+from fedloom.data.changes.communal_set import Communal, with_communal, with_communal_set
+from fedloom.data.changes.label_share import with_label_share
+from fedloom.data.changes.server_set import ServerSet, with_server_set
 from fedloom.data.datasets.registry import DATASETS, Dataset, dataset, load
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
@@ -12,7 +14,6 @@ from fedloom.data.federation_figure import describe, plot_federation
 from fedloom.data.folder import data_folder
 from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
-from fedloom.data.label_share import with_label_share
 from fedloom.data.partition.base import Partition, Partitioner
 from fedloom.data.partition.feature_skew import with_feature_skew
 from fedloom.data.partition.registry import (
@@ -28,7 +29,6 @@ from fedloom.data.partition.registry import (
     shards,
 )
 from fedloom.data.read import read
-from fedloom.data.server_set import ServerSet, with_server_set
 
 __all__ = [
     "DATASETS",

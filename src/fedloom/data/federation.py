@@ -21,8 +21,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
-from fedloom.data.column_plan import ColumnPlan
 from fedloom.data.leak_groups import Units
+from fedloom.data.tables.column_plan import ColumnPlan
 
 
 def _nothing() -> Tensor:

@@ -22,10 +22,10 @@ from fedloom.data.federate import Samples
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import samples_from_arrays
-from fedloom.data.readers.tables import is_table, read_table
-from fedloom.data.readers.under_schema import check_columns, conforming_inputs, read_under_schema
 from fedloom.data.remote_federation import join_columns
-from fedloom.data.schema import DataSchema, InputColumn, SampleColumns, dtype_name
+from fedloom.data.tables.schema import DataSchema, InputColumn, SampleColumns, dtype_name
+from fedloom.data.tables.tables import is_table, read_table
+from fedloom.data.tables.under_schema import check_columns, conforming_inputs, read_under_schema
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import RESERVED, from_arrays
-from fedloom.data.read_table import USUAL_CLIENT, federation_of_table
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
 from fedloom.data.readers.objects import (
@@ -29,7 +28,8 @@ from fedloom.data.readers.objects import (
     is_huggingface,
     is_torch_dataset,
 )
-from fedloom.data.readers.tables import (
+from fedloom.data.tables.read_table import USUAL_CLIENT, federation_of_table
+from fedloom.data.tables.tables import (
     Table,
     is_table,
     read_table,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
+from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
 
 UNKNOWN_SIZES = ClientSizes(1, 0, 0, 1)
 """The sizes of a site that has not announced any."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.targets import IGNORED, TARGET_KINDS, TargetKind
-from fedloom.data.readers.labels import is_missing, number_labels
+from fedloom.data.tables.labels import is_missing, number_labels
 
 MOST_COUNTED_CLASSES = 20
 """Whole numbers with more different values than this are a number and not classes, unless the user says so."""

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from fedloom.core.json_text import parse_json
-from fedloom.core.regular_file import read_regular
 from fedloom.deploy.protocol.printable import printable_line
+from fedloom.files.json_text import parse_json
+from fedloom.files.regular_file import read_regular
 
 AUDIT = "audit.jsonl"
 NOTHING = "0" * 64

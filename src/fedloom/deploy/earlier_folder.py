@@ -6,8 +6,8 @@ from pathlib import Path
 
 import fedloom
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
 from fedloom.deploy.participant_folder import SERVER_FILE, SIGNATURE_FILE, SITE_FILE, role_of
+from fedloom.registry.validation import read_toml
 from fedloom.runs.folder.old_folders import is_of_previous_version, is_of_this_version, writer_version
 
 

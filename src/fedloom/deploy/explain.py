@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 import fedloom
+from fedloom.channel.model_differences import DELTA, KEPT
+from fedloom.config.resolve import method_from_config, task_from_config
+from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import default_declaration
 from fedloom.core.message import Message
-from fedloom.core.sum_step import SumSession, SumStep
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
 from fedloom.deploy.protocol.reply_forms import first_two, with_few_samples
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack
@@ -29,18 +30,17 @@ from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.composition import Composition
+from fedloom.rounds.exchange.silence import SILENT
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.loop import play_prelude, play_round
-from fedloom.rounds.model_differences import DELTA, KEPT
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models
-from fedloom.rounds.silence import SILENT
-from fedloom.rounds.sums import LOST, SUM, Summed
-from fedloom.runs.config_schema import RunConfig
-from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve_config import method_from_config, task_from_config
+from fedloom.runs.results.history import History
+from fedloom.secure.sum_step import SumSession, SumStep
+from fedloom.secure.sums import LOST, SUM, Summed
 from fedloom.tasks.graphs.deployment import hide_anchors
+from fedloom.training.threads import single_thread
 
 RESULT = {
     "steps": "number of its training steps",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedloom.core.code_consent import trust_only
-from fedloom.data.schema import ClientSizes
+from fedloom.config.resolve import method_from_config, read_run_file, resolve
+from fedloom.config.schema import RunConfig
+from fedloom.config.trusted_code import NO_CODE, TrustedCode
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.explain import explain
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
@@ -15,10 +17,8 @@ from fedloom.deploy.protocol.user_files import with_absolute_files
 from fedloom.deploy.protocol.wire import RequestKind
 from fedloom.deploy.settings import ServerSettings, load_server, load_site
 from fedloom.deploy.site.policy import Policy
-from fedloom.runs.config_schema import RunConfig
+from fedloom.registry.code_consent import trust_only
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, read_run_file, resolve
-from fedloom.runs.trusted_code import NO_CODE, TrustedCode
 
 TITLES = {SELECTION: "The selection asks", WORK: "Sites work"}
 REQUESTS: dict[RequestKind, str] = {

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
-from fedloom.core.regular_file import read_regular
 from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.participant_folder import KEYS, SERVER_FILE
 from fedloom.deploy.settings import ServerSettings
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.json_text import parse_json
+from fedloom.files.regular_file import read_regular
 
 REVOKED = "revoked.json"
 

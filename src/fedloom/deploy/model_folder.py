@@ -20,19 +20,19 @@ from safetensors.torch import save as packed
 from torch import Tensor
 
 import fedloom
+from fedloom.config.named_parts import PARTS
+from fedloom.config.schema import RunConfig, Strict
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import SAVED_MODEL
-from fedloom.core.json_text import parse_json
 from fedloom.core.layout import Layout
-from fedloom.core.spec import split_spec
 from fedloom.core.task import Task
-from fedloom.core.validation import validate
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.user_files import named_code
-from fedloom.runs.config_schema import RunConfig, Strict
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.formats import SAVED_MODEL
+from fedloom.files.json_text import parse_json
+from fedloom.registry.spec import split_spec
+from fedloom.registry.validation import validate
 from fedloom.runs.folder.manifest import Damaged, digest_of, read_checked
-from fedloom.runs.named_parts import PARTS
 from fedloom.tasks.architectures import complete_models
 from fedloom.tasks.registry import task_builder
 

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
-from fedloom.data.column_plan import ColumnPlan
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import check_finite
 from fedloom.data.readers.image_folder import IMAGE_ENDINGS, read_image
-from fedloom.data.readers.tables import Table, as_texts, is_table, read_table
-from fedloom.data.readers.targets_under_schema import table_targets_under_schema, targets_under_schema
-from fedloom.data.readers.under_schema import conforming_inputs
+from fedloom.data.tables.column_plan import ColumnPlan
+from fedloom.data.tables.tables import Table, as_texts, is_table, read_table
+from fedloom.data.tables.targets_under_schema import table_targets_under_schema, targets_under_schema
+from fedloom.data.tables.under_schema import conforming_inputs
 from fedloom.deploy.saved_model import SavedModel
 
 NAMED = 8

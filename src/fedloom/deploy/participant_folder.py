@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
-from fedloom.core.regular_file import read_regular
+from fedloom.files.json_text import parse_json
+from fedloom.files.regular_file import read_regular
 
 SERVER_FILE, SITE_FILE, SIGNATURE_FILE = "deploy.toml", "site.toml", "signature.json"
 KEYS = "keys"

@@ -15,25 +15,26 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from fedloom.core.code_consent import trust_only
+from fedloom.config.resolve import method_from_config, task_settings
+from fedloom.config.schema import RunConfig
+from fedloom.config.trusted_code import NO_CODE, TrustedCode
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs, prepare_inputs
 from fedloom.core.layout import Layout
-from fedloom.core.model_output import chosen_output
+from fedloom.core.model.model_output import chosen_output
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
-from fedloom.data.schema import DataSchema, InputColumn
+from fedloom.data.tables.schema import DataSchema, InputColumn
 from fedloom.deploy.model_folder import ABOUT, MODEL, About, older_model, whole_model
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import load_site
-from fedloom.runs.client_model import client_model
-from fedloom.runs.config_schema import RunConfig
-from fedloom.runs.resolve_config import load_config, method_from_config, task_settings
-from fedloom.runs.trusted_code import NO_CODE, TrustedCode
+from fedloom.registry.code_consent import trust_only
+from fedloom.runs.folder.load_config import load_config
+from fedloom.runs.results.client_model import client_model
 from fedloom.tasks.deployment import input_transform
 from fedloom.tasks.registry import task_builder
 from fedloom.training.evaluation import EVALUATION_BATCH
+from fedloom.training.threads import single_thread
 
 SITES_MODEL = "model"
 """The folder of a site's model in the site's folder."""

@@ -14,10 +14,10 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import PARTICIPANT
-from fedloom.core.validation import read_toml, validate
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
-from fedloom.rounds.largest_ratio import AGAINST, CLIPPED, FACTOR
+from fedloom.files.formats import PARTICIPANT
+from fedloom.registry.validation import read_toml, validate
+from fedloom.rounds.exchange.largest_ratio import AGAINST, CLIPPED, FACTOR
 
 OPENED, READY = "site: open", "site: ready"
 """Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""

@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.sum_step import Identify, ServerKeys, SumKeys, SumStep
 from fedloom.deploy.provision.certificates import AUTHORITY, SITE, load_certificate
 from fedloom.deploy.provision.private_keys import SITE_KEY, load_private_key, read_private
-from fedloom.runs.folder.atomic_write import write_private
+from fedloom.files.atomic_write import write_private
+from fedloom.secure.sum_step import Identify, ServerKeys, SumKeys, SumStep
 
 SITES_SECRET, SERVERS_PART = "sum.key", "sum.pub"
 """The secret that only sites share, and what the server needs to add without it."""

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.user_errors import WorkerError, describe_user_error
 from fedloom.engines.cpu_progress import CpuProgress
 from fedloom.engines.shared_tensors import Header, SharedTensors
+from fedloom.registry.user_errors import WorkerError, describe_user_error
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, LocalEngine, Tensors
 

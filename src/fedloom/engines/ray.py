@@ -24,9 +24,9 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.user_classes import user_modules
-from fedloom.core.user_errors import WorkerError, describe_user_error
 from fedloom.engines.ray_cluster import connect, import_ray, last_line, leave
+from fedloom.registry.user_classes import user_modules
+from fedloom.registry.user_errors import WorkerError, describe_user_error
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, LocalEngine, Tensors
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.named_part import PartKind, is_named, part_values
 from fedloom.core.objective import CrossEntropy, Loss, Objective, Standardised
 from fedloom.core.targets import TARGET_KINDS, TargetKind, target_kind
 from fedloom.core.task import FederationView
-from fedloom.core.user_classes import resolve_user_file, user_callable, user_class_name
 from fedloom.losses.bce import BCE
 from fedloom.losses.focal import Focal
 from fedloom.losses.huber import Huber
 from fedloom.losses.mse import MSE
 from fedloom.losses.own_function import LossFunction, OwnLoss
+from fedloom.registry.named_part import PartKind, is_named, part_values
+from fedloom.registry.user_classes import resolve_user_file, user_callable, user_class_name
 
 LOSSES: dict[str, type[Loss]] = {
     "cross_entropy": CrossEntropy,

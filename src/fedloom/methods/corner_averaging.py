@@ -1,8 +1,8 @@
 """Averaging of corners: clients have narrow versions of one wide network, and each weight is averaged over its owners.
 
 The base of HeteroFL and FjORD. A client's model is the corner of the server's: the first units of every layer
-(``core/corners.py``). It trains these weights only, gets them only, and sends them back; to be measured it gets the
-wide model and takes its corner. Every entry of the wide model becomes the mean
+(``core/model/corners.py``). It trains these weights only, gets them only, and sends them back; to
+be measured it gets the wide model and takes its corner. Every entry of the wide model becomes the mean
 over the clients that have it, ``w[e] = sum_k p_k w_k[e] / sum_k p_k`` over k with e in their corner; an entry that no
 client of the round has stays as it is. ``task.models`` names the widths: ``{"mlp:hidden=[64]" = 0.5,
 "mlp:hidden=[16]" = 0.5}``; the first is the server's, and the widest.
@@ -18,10 +18,10 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, Round, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.corners import corner_columns
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Wave
+from fedloom.core.model.corners import corner_columns
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 

@@ -31,13 +31,13 @@ import torch
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
-from fedloom.core.corners import corner_columns, corner_masks, is_corner
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
-from fedloom.core.model_output import chosen_output
+from fedloom.core.model.corners import corner_columns, corner_masks, is_corner
+from fedloom.core.model.model_output import chosen_output
 from fedloom.core.network import Loss, Network
 from fedloom.core.seeds import generator
 from fedloom.core.task import Task

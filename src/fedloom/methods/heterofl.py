@@ -1,7 +1,7 @@
 """HeteroFL: clients train narrow versions of one wide network, as wide as their devices bear.
 
-A client's model is the corner of the server's: the first units of every layer (``core/corners.py``). It gets these
-weights only, and sends them back. Every entry of the wide model becomes the mean over the clients that have it,
+A client's model is the corner of the server's: the first units of every layer (``core/model/corners.py``). It gets
+these weights only, and sends them back. Every entry of the wide model becomes the mean over the clients that have it,
 ``w[e] = sum_k p_k w_k[e] / sum_k p_k`` over k with e in their corner; an entry that no client of the round has stays as
 it is. With one width it is FedAvg. ``task.models`` names the widths: ``{"resnet8:widths=[16,32,64]" = 0.5,
 "resnet8:widths=[8,16,32]" = 0.5}``; the first is the server's, and the widest.

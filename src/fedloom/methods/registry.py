@@ -10,10 +10,10 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.names import canonical_name
-from fedloom.core.spec import split_spec
-from fedloom.core.user_classes import user_class, user_class_name
-from fedloom.core.validation import validate
+from fedloom.registry.names import canonical_name
+from fedloom.registry.spec import split_spec
+from fedloom.registry.user_classes import user_class, user_class_name
+from fedloom.registry.validation import validate
 
 METHODS: dict[str, type[Algorithm]] = {}
 """Every method of the library under its name."""

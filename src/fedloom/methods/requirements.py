@@ -7,8 +7,8 @@ from torch import nn
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.model.stages import stage_names
 from fedloom.core.network import feature_width
-from fedloom.core.stages import stage_names
 from fedloom.core.task import Task
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
-from fedloom.core.named_part import PartKind, is_named, part_values
 from fedloom.core.targets import TargetKind
 from fedloom.core.task import Task
 from fedloom.metrics.accuracy import Accuracy
@@ -21,6 +20,7 @@ from fedloom.metrics.r2 import R2
 from fedloom.metrics.recall import Recall
 from fedloom.metrics.rmse import RMSE
 from fedloom.metrics.task_accuracy import TaskAccuracy
+from fedloom.registry.named_part import PartKind, is_named, part_values
 
 METRICS: dict[str, type[Metric]] = {
     "accuracy": Accuracy,

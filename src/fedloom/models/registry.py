@@ -14,7 +14,6 @@ from torch import nn
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.user_errors import describe_error
 from fedloom.models.chain import Shape
 from fedloom.models.cnn import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small
 from fedloom.models.conv1d import conv1d
@@ -25,6 +24,7 @@ from fedloom.models.mlp import logistic, mlp
 from fedloom.models.resnet import resnet8, resnet14, resnet20, resnet_small
 from fedloom.models.tagger import tagger
 from fedloom.models.user_model import Maker, user_model
+from fedloom.registry.user_errors import describe_error
 
 
 @dataclass(frozen=True)

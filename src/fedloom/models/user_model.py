@@ -18,9 +18,9 @@ from torch.nn.parameter import is_lazy
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.user_classes import user_callable
-from fedloom.core.user_errors import describe_error
 from fedloom.models.chain import Shape
+from fedloom.registry.user_classes import user_callable
+from fedloom.registry.user_errors import describe_error
 
 Maker = Callable[..., nn.Module]
 """A class of modules, or a function that makes one."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fedloom.core.names import canonical_name
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.prediction.fedpredict import FedPredict
 from fedloom.prediction.finetune import FineTune
 from fedloom.prediction.last_local_model import LastLocalModel
 from fedloom.prediction.linear_probe import LinearProbe
 from fedloom.prediction.recalibrate import Recalibrate
+from fedloom.registry.names import canonical_name
 
 STAGES: dict[str, type[PredictionStage]] = {
     stage.__name__.lower(): stage for stage in (FedPredict, FineTune, LastLocalModel, LinearProbe, Recalibrate)

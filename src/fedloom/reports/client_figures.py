@@ -30,8 +30,16 @@ from fedloom.plotting.style import (
     widen_limits,
     with_style,
 )
-from fedloom.runs.history import History
-from fedloom.runs.statistics import GROUPS, Floats, Histories, client_count, client_scores, common_score, over_seeds
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import (
+    GROUPS,
+    Floats,
+    Histories,
+    client_count,
+    client_scores,
+    common_score,
+    over_seeds,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

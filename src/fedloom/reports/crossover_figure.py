@@ -17,7 +17,7 @@ from fedloom.plotting.style import (
     widen_limits,
     with_style,
 )
-from fedloom.runs.history import History
+from fedloom.runs.results.history import History
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

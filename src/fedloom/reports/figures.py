@@ -29,8 +29,8 @@ from fedloom.plotting.style import (
     show_whole_numbers,
     with_style,
 )
-from fedloom.runs.history import History
-from fedloom.runs.statistics import Histories, curve, score_panels, traffic, values_by_round
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import Histories, curve, score_panels, traffic, values_by_round
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,10 +21,10 @@ from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.reports.privacy_table import privacy_table
 from fedloom.reports.stream_table import stream_table
 from fedloom.reports.summary_table import SummaryRow, cell_text, differences, is_apart, summary, verdict
+from fedloom.rounds.score import Score
 from fedloom.runs.folder.run_files import read_notices
-from fedloom.runs.history import History
-from fedloom.runs.score import Score
-from fedloom.runs.statistics import Histories, client_count, common_score, join_names
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import Histories, client_count, common_score, join_names
 
 COLUMNS = {
     "Method": "",

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import count
 
-from fedloom.runs.history import History
-from fedloom.runs.statistics import Histories, last_value, over_seeds
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import Histories, last_value, over_seeds
 
 MODELS = {
     "client_model/own_test/{}/mean": "clients' models on their own tests",

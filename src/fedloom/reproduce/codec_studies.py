@@ -24,8 +24,8 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.results.history import History
 
 CLIENTS, ALPHA, PER_ROUND, ROUNDS, STEPS = 20, 1.0, 4, 30, 10
 PLAIN = "no codec"

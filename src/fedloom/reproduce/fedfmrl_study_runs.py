@@ -14,8 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, mean_text
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.results.history import History
 
 CLIENTS, ROUNDS, EPOCHS, DISTILLATION_EPOCHS, SERVER_EPOCHS = 5, 2, 6, 3, 2
 COMMUNAL, SKEWED_COMMUNAL = 0.2, 0.1

@@ -38,8 +38,8 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.results.history import History
 
 REPORTED = {
     "cifar10": {"FedHARM res": (82.88, 81.51, 78.01), "FedHARM rem": (83.87, 82.03, 79.76)},

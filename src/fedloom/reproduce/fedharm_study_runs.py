@@ -14,8 +14,8 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from fedloom.core.spec import split_spec
 from fedloom.models import build
+from fedloom.registry.spec import split_spec
 
 DATA = ("cifar10", "cifar100", "mnist")
 CLIENTS = (5, 10, 20)

@@ -22,8 +22,8 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.results.history import History
 
 CLIENTS, ROUNDS, EPOCHS, VIEW_EPOCHS, SERVER_EPOCHS, PRETRAINING_EPOCHS = 10, 8, 4, 2, 2, 8
 SCORE = "client_model/global_test/accuracy/mean"

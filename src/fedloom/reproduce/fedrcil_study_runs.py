@@ -15,8 +15,8 @@ from math import isnan, nan
 from typing import Any
 
 from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, mean_text
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.results.history import History
 
 CLIENTS, IMAGES, FEW_IMAGES, TASKS, ROUNDS, EPOCHS, SKEWED_EPOCHS, DISTILLATION_EPOCHS = 5, 800, 600, 5, 3, 5, 3, 2
 EXEMPLARS = 100

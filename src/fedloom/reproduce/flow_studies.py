@@ -31,8 +31,8 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member
+from fedloom.runs.results.history import History
 
 ALL = ("Local", "Central", "FedAvg", "FedBABU", "FedRep", "LG-FedAvg", "AvgLG", "Dual")
 NEAR = -0.005

@@ -13,11 +13,11 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from fedloom.config.method_spec import with_method
 from fedloom.core.errors import FedloomError
 from fedloom.reproduce.study import StudyFinding, StudyTable, ahead_finding, mean_text
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import with_method
 from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.results.history import History
 from fedloom.tasks.flows.synthetic.client_sizes import thresholds
 from fedloom.tasks.task import task as make
 

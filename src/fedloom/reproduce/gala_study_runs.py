@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedloom.config.method_spec import with_method
+from fedloom.config.resolve import method_from_config
 from fedloom.reproduce.gala_reported import FIRST_TOLERANCE
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import with_method
+from fedloom.runs.folder.load_config import load_config
 from fedloom.runs.plans.plan import Member, RunFactory, folder_name
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import load_config, method_from_config
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import GLOBAL
 from fedloom.runs.runner import rescore
-from fedloom.runs.statistics import GLOBAL
 
 MODES = ("global", "local")
 ROUNDS, ALONE = 300, 67

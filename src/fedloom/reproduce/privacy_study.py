@@ -14,10 +14,10 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from fedloom.channel.privacy.accounting import noise_for
-from fedloom.channel.privacy.sampling import ClientSampling, PoissonChains, PoissonDraw
 from fedloom.plotting.privacy_cost import privacy_cost_figure
 from fedloom.plotting.style import save_figure
+from fedloom.privacy.accounting import noise_for
+from fedloom.privacy.sampling import ClientSampling, PoissonChains, PoissonDraw
 from fedloom.reproduce.study import (
     Study,
     StudyFinding,
@@ -27,9 +27,9 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
-from fedloom.runs.statistics import CLIENTS, GLOBAL
+from fedloom.runs.results.history import History
+from fedloom.runs.results.statistics import CLIENTS, GLOBAL
 
 WRITERS, RATE, ROUNDS, DELTA = 539, 0.5, 30, 1e-4
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

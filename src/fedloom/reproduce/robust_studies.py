@@ -24,8 +24,8 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.history import History
 from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.results.history import History
 
 CLIENTS, ROUNDS, STEPS = 30, 12, 8
 ALIKE, DIFFERENT = 100.0, 0.3

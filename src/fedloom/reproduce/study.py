@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from fedloom.config.resolve import override
 from fedloom.core.errors import FedloomError
-from fedloom.runs.evidence import half_width
-from fedloom.runs.folder.atomic_write import write_atomic
-from fedloom.runs.history import History
+from fedloom.files.atomic_write import write_atomic
 from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
-from fedloom.runs.resolve_config import override
+from fedloom.runs.results.evidence import half_width
+from fedloom.runs.results.history import History
 
 
 @dataclass(frozen=True)

@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fedloom.channel.channel import Channel
+from fedloom.channel.down_channel import DownChannel
+from fedloom.channel.downlink import Downlink
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.architectures import own_state, stored_name
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort, RunSetting
-from fedloom.core.downlink import Downlink
 from fedloom.core.message import Message
 from fedloom.core.metric import Metric
+from fedloom.core.model.architectures import own_state, stored_name
+from fedloom.core.model.sub_models import SubModelDraw, SubModels
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.scores import Scores
-from fedloom.core.sub_models import SubModelDraw, SubModels
-from fedloom.core.sum_step import SumStep
-from fedloom.rounds.channel import Channel
 from fedloom.rounds.confusion_counts import ConfusionCounts
-from fedloom.rounds.downlink import DownChannel
-from fedloom.rounds.hostile_clients import HostileClients
+from fedloom.rounds.exchange.hostile_clients import HostileClients
+from fedloom.rounds.exchange.silence import restore_kept, with_flags
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.method_check import check_reply
 from fedloom.rounds.metrics import metric_values
-from fedloom.rounds.silence import restore_kept, with_flags
-from fedloom.rounds.sums import channel_of, sums_of
+from fedloom.secure.sum_step import SumStep
+from fedloom.secure.sums import channel_of, sums_of
 from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.metric_sums import MetricSums
 

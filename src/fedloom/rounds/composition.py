@@ -14,27 +14,27 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from fedloom.channel.channel import Channel
+from fedloom.channel.down_channel import DownChannel
+from fedloom.channel.downlink import Downlink
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
-from fedloom.core.downlink import Downlink
+from fedloom.core.model.sub_models import SubModels
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.core.privacy import ClientPrivacy, Privacy
 from fedloom.core.selector import Selector
 from fedloom.core.server_context import ServerContext
-from fedloom.core.sub_models import SubModels
-from fedloom.core.sum_step import SumStep
 from fedloom.core.task import FederationView, Task
-from fedloom.rounds.channel import Channel
+from fedloom.privacy.noise_settings import ClientPrivacy, Privacy
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.rounds.downlink import DownChannel
-from fedloom.rounds.hostile_clients import HostileClients
+from fedloom.rounds.exchange.hostile_clients import HostileClients
+from fedloom.rounds.exchange.screening import Divergence, Screen
 from fedloom.rounds.metrics import size_limits
 from fedloom.rounds.results import blocks
-from fedloom.rounds.screening import Divergence, Screen
-from fedloom.rounds.sums import Sums, channel_of, sums_of
 from fedloom.rounds.training_task import training_federation, training_task
+from fedloom.secure.sum_step import SumStep
+from fedloom.secure.sums import Sums, channel_of, sums_of
 from fedloom.training.execution import Execution, cohorts
 from fedloom.training.local_trainer import LocalTrainer
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol
 from torch import Tensor
 
 from fedloom.core.message import Message
-from fedloom.core.sum_step import SumSession, SumStep
-from fedloom.rounds.sums import LOST, SUM, Summed, play_sum
+from fedloom.secure.sum_step import SumSession, SumStep
+from fedloom.secure.sums import LOST, SUM, Summed, play_sum
 
 Tensors = dict[str, Tensor]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.message import Wave
 from fedloom.rounds.jobs import Tensors
-from fedloom.rounds.sums import Summed
+from fedloom.secure.sums import Summed
 
 
 @dataclass

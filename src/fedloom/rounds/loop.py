@@ -19,13 +19,13 @@ from fedloom.core.server_context import ServerContext
 from fedloom.rounds.client_privacy import epsilons
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange import check_values, exchange
+from fedloom.rounds.exchange.exchange import check_values, exchange
+from fedloom.rounds.exchange.silence import NothingSent
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.ledger import Ledger
 from fedloom.rounds.method_check import check_state
 from fedloom.rounds.run_state import RunState
 from fedloom.rounds.scoring import is_scored, local_metrics
-from fedloom.rounds.silence import NothingSent
 
 
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
-from fedloom.core.user_errors import describe_error
+from fedloom.registry.user_errors import describe_error
 
 GROUPS = ("small", "intermediate", "big")
 

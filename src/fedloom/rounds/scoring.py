@@ -18,7 +18,7 @@ from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import FederationView
 from fedloom.rounds.client_runtime import VALIDATION
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange import check_values
+from fedloom.rounds.exchange.exchange import check_values
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.metrics import metric_values, over_clients, size_groups, value_of
 from fedloom.rounds.results import answers, merge, with_prefix

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.runs.config_schema import RunConfig
 from fedloom.runs.output_check import check_outputs
 from fedloom.training.execution import Execution, decide
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import Model
 from fedloom.core.errors import FedloomError
-from fedloom.core.sum_step import SumStep
+from fedloom.secure.sum_step import SumStep
 
 if TYPE_CHECKING:
-    from fedloom.runs.config_schema import RunConfig
+    from fedloom.config.schema import RunConfig
 
 
 def check_downlink(config: RunConfig, algorithm: Algorithm) -> None:

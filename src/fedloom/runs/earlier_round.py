@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedloom.config.method_spec import method_from
+from fedloom.config.schema import to_toml
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested_keys import flatten
-from fedloom.runs.config_schema import to_toml
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
+from fedloom.registry.nested_keys import flatten
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.manifest import (
     CONFIG,
@@ -27,10 +28,9 @@ from fedloom.runs.folder.manifest import (
 )
 from fedloom.runs.folder.recover import recover
 from fedloom.runs.folder.run_files import check_records
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import method_from
 from fedloom.runs.more_rounds import refuse_if_rounds_matter
 from fedloom.runs.prepare import Prepared
+from fedloom.runs.results.history import History
 
 NOTE = "until_round/"
 """Prefix of the notes in ``made_by`` of the settings that earlier rounds were played with."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
+from fedloom.registry.validation import read_toml
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.runs.folder.old_folders import is_of_previous_version, other_version, step_needed, writer_version
 from fedloom.runs.prepare import Prepared

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedloom.channel.compression.sub_model_step import SubModelStep
+from fedloom.channel.sub_model_step import SubModelStep
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.declarations import Model, Update
 from fedloom.core.errors import FedloomError
+from fedloom.core.model.sub_models import SubModels
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.core.sub_models import SubModels
-from fedloom.core.sum_step import SumStep
 from fedloom.core.task import Task
+from fedloom.secure.sum_step import SumStep
 
 if TYPE_CHECKING:
-    from fedloom.runs.config_schema import RunConfig
+    from fedloom.config.schema import RunConfig
 
 
 def sub_models_of(config: RunConfig, task: Task) -> SubModels | None:

@@ -10,17 +10,17 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from fedloom.channel.privacy.client_ledger import LocalLedger, SumLedger
-from fedloom.channel.privacy.local_noise import LocalNoise
-from fedloom.channel.privacy.private_sum import PrivateSum
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import Model, Update
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
+from fedloom.privacy.client_ledger import LocalLedger, SumLedger
+from fedloom.privacy.local_noise import LocalNoise
+from fedloom.privacy.private_sum import PrivateSum
 from fedloom.runs.sample_privacy_check import check_selection, refuse_scores
 
 if TYPE_CHECKING:
-    from fedloom.runs.config_schema import RunConfig
+    from fedloom.config.schema import RunConfig
 
 log = logging.getLogger("fedloom")
 

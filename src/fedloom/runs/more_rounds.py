@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedloom.config.schema import RunConfig, to_toml
 from fedloom.core.arguments import whole_number
 from fedloom.core.errors import FedloomError
+from fedloom.files.atomic_write import write_atomic
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.loop import is_over
 from fedloom.rounds.scoring import is_scored
-from fedloom.runs.config_schema import RunConfig, to_toml
-from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.manifest import CONFIG, allow_configs, digest_of, manifest_paths
 from fedloom.runs.folder.recover import recover
-from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared
+from fedloom.runs.results.history import History
 
 
 def with_rounds(config: RunConfig, rounds: int | None) -> RunConfig:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.model_output import chosen_output
+from fedloom.core.model.model_output import chosen_output
 from fedloom.core.objective import Loss, Standardised
 from fedloom.core.task import Task
-from fedloom.core.user_errors import describe_error
 from fedloom.losses.own_function import OwnLoss
+from fedloom.registry.user_errors import describe_error
 
 PASSES = ((True, 2), (False, 2), (False, 1))
 """Whether the model is in training mode, and how many samples it gets. A last batch may hold one sample."""

@@ -14,24 +14,26 @@ import fedloom
 from fedloom import engines as engine
 from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.weighting import weights
+from fedloom.config.python_objects import object_marks
+from fedloom.config.schema import RunConfig, as_plain, with_task_section
 from fedloom.core.algorithm import Algorithm, ServerStep
-from fedloom.core.code_consent import code_notes
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import SETTINGS
-from fedloom.core.privacy import ClientPrivacy
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.selector import CheckedSelector, Choice
-from fedloom.core.signatures import check_signatures
 from fedloom.core.task import FederationView, Task
+from fedloom.files.formats import SETTINGS
+from fedloom.privacy.noise_settings import ClientPrivacy
+from fedloom.registry.code_consent import code_notes
+from fedloom.registry.signatures import check_signatures
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.hostile_clients import HostileClients
+from fedloom.rounds.exchange.hostile_clients import HostileClients
+from fedloom.rounds.exchange.screening import Divergence
 from fedloom.rounds.metrics import size_limits
+from fedloom.rounds.score import metric_notes
 from fedloom.rounds.scoring import check_metrics
-from fedloom.rounds.screening import Divergence
 from fedloom.rounds.training_task import training_task
 from fedloom.runs.architecture_check import architecture_executions, check_architectures
-from fedloom.runs.config_schema import RunConfig, as_plain, with_task_section
 from fedloom.runs.device_check import check_devices
 from fedloom.runs.downlink_check import check_downlink
 from fedloom.runs.federated_dropout_check import (
@@ -44,9 +46,7 @@ from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.local_noise_check import local_ledger, sum_ledger
 from fedloom.runs.output_check import check_outputs
 from fedloom.runs.privacy_check import privacy_ledger
-from fedloom.runs.python_objects import object_marks
 from fedloom.runs.sample_privacy_check import sample_ledger
-from fedloom.runs.score import metric_notes
 from fedloom.runs.start_model import model_digest, with_start
 from fedloom.runs.sum_check import check_sums
 from fedloom.selection.sampling import PerRound

@@ -10,17 +10,17 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from fedloom.aggregation.private_mean import PrivateMean
-from fedloom.channel.privacy.ledger import PrivacyLedger
-from fedloom.channel.privacy.sampling import ClientSampling, EveryClient, FixedSize, PoissonChains, PoissonDraw
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.methods.fedseq.fedseq import FedSeq
+from fedloom.privacy.ledger import PrivacyLedger
+from fedloom.privacy.private_mean import PrivateMean
+from fedloom.privacy.sampling import ClientSampling, EveryClient, FixedSize, PoissonChains, PoissonDraw
 from fedloom.selection.poisson import Poisson
 from fedloom.selection.random import Random
 
 if TYPE_CHECKING:
-    from fedloom.runs.config_schema import RunConfig
+    from fedloom.config.schema import RunConfig
 
 log = logging.getLogger("fedloom")
 

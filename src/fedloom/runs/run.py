@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedloom.config.method_spec import Method, method_from, run_label
+from fedloom.config.resolve import method_from_config, resolve, task_from_config
+from fedloom.config.schema import DEFAULT_ROUNDS
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import observer_list, path_from
 from fedloom.core.errors import FedloomError, StoppedWarning
 from fedloom.core.local_work import LocalWork
-from fedloom.core.named_part import hyperparameters
 from fedloom.core.task import Task, check_task
 from fedloom.metrics.registry import complete_metrics
-from fedloom.runs.config_schema import DEFAULT_ROUNDS
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import Method, method_from, run_label
+from fedloom.registry.named_part import hyperparameters
+from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.more_rounds import with_rounds
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
+from fedloom.runs.results.history import History
 from fedloom.runs.runner import Observer, execute
 from fedloom.runs.runner import resume as resume_prepared
 from fedloom.runs.trackers import make_trackers

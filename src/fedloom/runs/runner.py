@@ -14,36 +14,36 @@ from typing import Any
 import numpy as np
 
 from fedloom import engines as engine
-from fedloom.core.code_consent import remember_notes
+from fedloom.config.schema import to_toml
 from fedloom.core.errors import Abandoned, FedloomError, Stopped, unwritable
 from fedloom.core.task import Task
-from fedloom.core.threads import single_thread
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.full_disk import explain_full_disk
+from fedloom.registry.code_consent import remember_notes
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.confusion import count_confusion
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.metrics import score_per_selected
 from fedloom.rounds.run_state import RunState, initial_state
+from fedloom.rounds.score import scores_of
 from fedloom.rounds.scoring import is_scored, score_models
-from fedloom.runs.best_round import BestRound
-from fedloom.runs.client_model import prediction_row
-from fedloom.runs.config_schema import to_toml
 from fedloom.runs.earlier_round import go_back_to_round
 from fedloom.runs.earlier_version import as_started, refuse_changed_state, refuse_changed_task
 from fedloom.runs.fingerprint import refuse_other_task
-from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
 from fedloom.runs.folder.folder_lock import lock_folder
-from fedloom.runs.folder.full_disk import explain_full_disk
 from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
 from fedloom.runs.folder.metrics_file import METRICS, TIMINGS, append_record, append_stop, compact_json
 from fedloom.runs.folder.recover import keep_records, recover
-from fedloom.runs.forgetting import forgetting
-from fedloom.runs.history import History
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
-from fedloom.runs.score import scores_of
+from fedloom.runs.results.best_round import BestRound
+from fedloom.runs.results.client_model import prediction_row
+from fedloom.runs.results.forgetting import forgetting
+from fedloom.runs.results.history import History
 from fedloom.runs.trackers import Tracker
+from fedloom.training.threads import single_thread
 
 log = logging.getLogger("fedloom")
 Observer = Callable[[dict[str, Any]], None]

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from fedloom.channel.privacy.client_ledger import SampleLedger
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
-from fedloom.core.sample_privacy import SamplePrivacy
 from fedloom.core.task import Task
+from fedloom.privacy.client_ledger import SampleLedger
+from fedloom.privacy.sample_privacy import SamplePrivacy
 from fedloom.selection.poisson import Poisson
 from fedloom.selection.random import Random
+from fedloom.training.dpsgd.sample_gradients import clipped_gradient_sums
 from fedloom.training.local_trainer import LocalTrainer
-from fedloom.training.sample_gradients import clipped_gradient_sums
 
 if TYPE_CHECKING:
-    from fedloom.runs.config_schema import RunConfig
+    from fedloom.config.schema import RunConfig
 
 log = logging.getLogger("fedloom")
 

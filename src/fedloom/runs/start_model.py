@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
 from fedloom.core.task import Task
+from fedloom.files.json_text import parse_json
 from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import read_server_state
 from fedloom.runs.folder.manifest import read_checked

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from fedloom.aggregation.mean import Mean
 from fedloom.core.adversary import Adversary
 from fedloom.core.errors import FedloomError
-from fedloom.core.sum_step import SumStep
+from fedloom.secure.sum_step import SumStep
 from fedloom.selection.poisson import Poisson
 
 if TYPE_CHECKING:
-    from fedloom.runs.config_schema import RunConfig
+    from fedloom.config.schema import RunConfig
 
 
 RARE = 1e-3

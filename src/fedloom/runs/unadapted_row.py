@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from fedloom.core.adapted_model import model_row
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.model.adapted_model import model_row
 from fedloom.core.task import Task
 from fedloom.methods.registry import METHODS, canonical_method, make_method
 

@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedloom.core.architectures import Architectures
 from fedloom.core.arguments import argument_error
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.model.architectures import Architectures
 from fedloom.core.seeds import numpy_generator
-from fedloom.core.spec import split_spec
-from fedloom.core.user_classes import resolve_user_file
-from fedloom.core.validation import validate
 from fedloom.models import build
 from fedloom.models.chain import Shape
+from fedloom.registry.spec import split_spec
+from fedloom.registry.user_classes import resolve_user_file
+from fedloom.registry.validation import validate
 from fedloom.selection.devices import draw_devices
 
 DeviceClass = Literal["slow", "medium", "fast"]

@@ -20,22 +20,22 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.metric import Metric
-from fedloom.core.named_part import is_named, without_none
 from fedloom.core.objective import Loss
-from fedloom.core.spec import split_spec
 from fedloom.core.task import FederationView, Task
-from fedloom.core.user_classes import resolve_user_file, user_class_name
-from fedloom.core.validation import validate
-from fedloom.data.class_stream import ClassStream, require_stream_table
-from fedloom.data.communal_set import Communal, communal_table
-from fedloom.data.concept_drift import Drift
+from fedloom.data.changes.class_stream import ClassStream, require_stream_table
+from fedloom.data.changes.communal_set import Communal, communal_table
+from fedloom.data.changes.concept_drift import Drift
+from fedloom.data.changes.server_set import ServerSet, server_table
+from fedloom.data.changes.withheld_class import Withhold
 from fedloom.data.partition.base import Partitioner
-from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
-from fedloom.data.server_set import ServerSet, server_table
-from fedloom.data.withheld_class import Withhold
+from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.losses.registry import LossSpec, complete_loss
 from fedloom.metrics.registry import MetricSpecs, complete_metrics
 from fedloom.models import Maker
+from fedloom.registry.named_part import is_named, without_none
+from fedloom.registry.spec import split_spec
+from fedloom.registry.user_classes import resolve_user_file, user_class_name
+from fedloom.registry.validation import validate
 from fedloom.tasks.architectures import ModelTable, complete_models
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.targets import IGNORED
-from fedloom.data.changes import with_changes
-from fedloom.data.class_stream import ClassStream, with_class_stream
-from fedloom.data.communal_set import Communal, with_communal, with_communal_set
+from fedloom.data.changes.class_stream import ClassStream, with_class_stream
+from fedloom.data.changes.communal_set import Communal, with_communal, with_communal_set
+from fedloom.data.changes.label_share import with_label_share
+from fedloom.data.changes.server_set import ServerSet, with_server_set
+from fedloom.data.changes.with_changes import with_changes
 from fedloom.data.federation import Federation
-from fedloom.data.label_share import with_label_share
 from fedloom.data.public_samples import TableColumns
-from fedloom.data.server_set import ServerSet, with_server_set
 from fedloom.tasks.builder import TaskSettings
 
 

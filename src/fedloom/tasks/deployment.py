@@ -19,17 +19,17 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, Transform, input_names, transform_of
 from fedloom.core.seeds import key
 from fedloom.core.task import FederationView, Task
-from fedloom.data.communal_set import Communal
+from fedloom.data.changes.communal_set import Communal
+from fedloom.data.changes.label_share import with_label_share
+from fedloom.data.changes.server_set import ServerSet
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.label_share import with_label_share
 from fedloom.data.partition.iid import Iid
 from fedloom.data.public_samples import copies
-from fedloom.data.readers.under_schema import read_under_schema
 from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
-from fedloom.data.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
-from fedloom.data.server_set import ServerSet
-from fedloom.data.target_units import target_units
+from fedloom.data.tables.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
+from fedloom.data.tables.target_units import target_units
+from fedloom.data.tables.under_schema import read_under_schema
 from fedloom.models import build
 from fedloom.tasks.architectures import build_architectures
 from fedloom.tasks.builder import SiteSource, TaskSettings

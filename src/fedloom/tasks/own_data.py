@@ -14,19 +14,19 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX, input_names, input_shapes
 from fedloom.core.local_work import LocalWork
 from fedloom.core.objective import Objective
-from fedloom.core.spec import split_spec
 from fedloom.core.targets import target_kind
 from fedloom.core.task import Task
-from fedloom.data.column_plan import ColumnPlan
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.data.read import read
-from fedloom.data.target_units import target_units
+from fedloom.data.tables.column_plan import ColumnPlan
+from fedloom.data.tables.target_units import target_units
 from fedloom.losses.registry import LossSpec, complete_loss, make_objective
 from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
+from fedloom.registry.spec import split_spec
 from fedloom.tasks.architectures import ModelTable, build_architectures, complete_models
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.data_settings import with_data_settings

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fedloom.core.errors import unknown
 from fedloom.core.local_work import LocalWork
-from fedloom.core.names import canonical_name
+from fedloom.registry.names import canonical_name
 from fedloom.tasks.builder import TaskBuilder
 from fedloom.tasks.dataset_task import DatasetBuilder
 from fedloom.tasks.flows.formats.real_corpora import UNKNOWN_OWNER, read_bpmn, read_n8n

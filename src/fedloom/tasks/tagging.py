@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedloom.data.column_plan import ColumnPlan
+from fedloom.data.tables.column_plan import ColumnPlan
 
 TAGGER = "tagger"
 

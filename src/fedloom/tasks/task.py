@@ -15,15 +15,15 @@ from torch import nn
 from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.data.class_stream import ClassStream
-from fedloom.data.communal_set import Communal
-from fedloom.data.concept_drift import Drift
+from fedloom.data.changes.class_stream import ClassStream
+from fedloom.data.changes.communal_set import Communal
+from fedloom.data.changes.concept_drift import Drift
+from fedloom.data.changes.server_set import ServerSet
+from fedloom.data.changes.withheld_class import Withhold
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.registry import dirichlet
 from fedloom.data.read import refuse_unclear_alpha
-from fedloom.data.server_set import ServerSet
-from fedloom.data.target_units import target_units
-from fedloom.data.withheld_class import Withhold
+from fedloom.data.tables.target_units import target_units
 from fedloom.losses.registry import LossSpec, make_objective
 from fedloom.metrics.registry import MetricSpecs, with_metrics
 from fedloom.models import Maker

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs
-from fedloom.core.model_output import chosen_output
+from fedloom.core.model.model_output import chosen_output
+from fedloom.core.model.stages import run_with_stages
 from fedloom.core.network import features
-from fedloom.core.stages import run_with_stages
 from fedloom.training.keyed_dropout import rewind
 
 

@@ -16,15 +16,15 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Augment, Inputs
 from fedloom.core.loss_step import LossStep
+from fedloom.core.model.stages import parameters_until
 from fedloom.core.seeds import generator
-from fedloom.core.stages import parameters_until
 from fedloom.core.task import Task
 from fedloom.core.trainer import TrainingRequest, TrainingResult
 from fedloom.training.batches import Assignment, BatchStep
+from fedloom.training.dpsgd.private_steps import train_privately
 from fedloom.training.evaluation import Evaluator
 from fedloom.training.keyed_dropout import client_key
 from fedloom.training.loop import train_loop
-from fedloom.training.private_steps import train_privately
 from fedloom.training.vectorised import train_vectorised
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
-from fedloom.core.user_errors import describe_error
+from fedloom.registry.user_errors import describe_error
 
 Watch = Callable[[Tensor, Tensor], None]
 """Called with the outputs and the targets of each batch that is evaluated."""

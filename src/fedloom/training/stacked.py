@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs
-from fedloom.core.model_output import chosen_output
+from fedloom.core.model.model_output import chosen_output
 from fedloom.training.keyed_dropout import KeyedDropout, rewind
 from fedloom.training.layer_graph import LayerGraph, Step
 

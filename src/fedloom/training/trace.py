@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from fedloom.core.adapted_model import AdaptedModel
 from fedloom.core.inputs import Inputs
-from fedloom.core.model_output import chosen_output
+from fedloom.core.model.adapted_model import AdaptedModel
+from fedloom.core.model.model_output import chosen_output
 from fedloom.training.keyed_dropout import KeyedDropout
 from fedloom.training.layer_graph import LayerGraph, Step, has_ties, hooked_layer
 from fedloom.training.stacked import gradients_of, run_graph, run_vmap

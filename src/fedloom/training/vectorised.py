@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from fedloom.core.adapted_model import AdaptedModel
 from fedloom.core.inputs import Inputs
+from fedloom.core.model.adapted_model import AdaptedModel
 from fedloom.core.network import Loss
 from fedloom.core.scores import divisor
 from fedloom.core.trainer import GivenToLoss, TrainingRequest, given_of

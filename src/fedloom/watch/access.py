@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.page_server import is_own_connection
+from fedloom.web.page_server import is_own_connection
 
 TOKEN = "watch.token"  # noqa: S105
 

@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from fedloom.core.regular_file import open_regular
 from fedloom.deploy.protocol.printable import printable_line
+from fedloom.files.regular_file import open_regular
 
 FOLDERS = ("logs", "proxy")
 """Where the programs of a participant write."""

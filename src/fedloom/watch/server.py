@@ -15,13 +15,13 @@ from http import HTTPStatus
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.page_server import PageRequest, PageServer, is_readable_by_all, refuse_unknown_visitors
 from fedloom.deploy.settings import load_server
 from fedloom.watch.access import Access, make_token, read_token
 from fedloom.watch.live_events import LiveEvents, to_json
 from fedloom.watch.page import live_page, security_policy
 from fedloom.watch.prometheus import CONTENT_TYPE, prometheus_text
 from fedloom.watch.status_reader import INTERVAL, StatusReader
+from fedloom.web.page_server import PageRequest, PageServer, is_readable_by_all, refuse_unknown_visitors
 
 MOST_PAGES = 32
 """Pages that can be open at once."""

@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedloom.config.method_spec import run_label
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
 from fedloom.deploy.participant_folder import RUN, SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.settings import ServerSettings, load_server, load_site
+from fedloom.registry.validation import read_toml
 from fedloom.reports.explore_data import score_titles
+from fedloom.rounds.score import ACCURACY, scores_of
 from fedloom.runs.folder.folder_lock import lock_holder
 from fedloom.runs.folder.manifest import refuse_strange_files
 from fedloom.runs.folder.metrics_file import FINISHED, METRICS
-from fedloom.runs.method_spec import run_label
-from fedloom.runs.score import ACCURACY, scores_of
 from fedloom.watch.log_tail import log_tails
 from fedloom.watch.run_records import RunRecords
 from fedloom.watch.status import Curve, Kind, Participant, Phase, Status

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import fedloom as fl
 from fedloom.cli.flows.app import flows
-from fedloom.runs.client_model import client_flow_model, client_model
+from fedloom.runs.results.client_model import client_flow_model, client_model
 from fedloom.tasks.flows.formats.flow_json import write_flow
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.rules import PLATFORM

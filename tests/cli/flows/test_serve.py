@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from fedloom.cli.flows.app import flows
-from fedloom.core import page_server
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
+from fedloom.web import page_server
 from support import small_flows
 from support.command_line import output
 from support.waiting import LIMIT

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.engines.inline import Inline
@@ -18,7 +19,6 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config
 from fedloom.runs.runner import execute, partition_counts
 from fedloom.tasks.graphs.read import save_graph
 from fedloom.tasks.graphs.split import split_graph

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import tomli_w
 
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
-from fedloom.data.schema import DataSchema
+from fedloom.data.tables.schema import DataSchema
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.deployability import own_data_error
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.methods.registry import METHODS
-from fedloom.runs.resolve_config import resolve
 from support.local_transport import NAMES, TINY
 
 DIGITS = TINY["task"]

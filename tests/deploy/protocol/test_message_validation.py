@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedloom as fl
+from fedloom.channel.channel import Channel
+from fedloom.config.resolve import resolve
 from fedloom.conformance.any_method import task_for
 from fedloom.core.message import Message
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.message_validation import LARGEST, ExpectedAnswer, check_answer
 from fedloom.deploy.protocol.reply_forms import reply_form
 from fedloom.deploy.protocol.score_validation import ScoreBounds
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer
 from fedloom.deploy.settings import ServerSettings
-from fedloom.rounds.channel import Channel
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.metrics import over_clients
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import resolve
 
 SERVER = ServerSettings(sites=["a", "b", "c"])
 ANSWER = SiteAnswer(run="run", ticket="ticket", client=1, round=4)

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.conformance.any_method import task_for
 from fedloom.conformance.suite import known_methods
 from fedloom.core.message import Message
 from fedloom.core.task import Task
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, rehearse, reply_form
 from fedloom.engines.inline import Inline
 from fedloom.methods.registry import METHODS
@@ -22,7 +23,6 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
-from fedloom.runs.resolve_config import method_from_config, resolve
 from support.site_tasks import blueprint_of, south
 from support.synthetic import federation, mlp
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores, unusual_losses
 from fedloom.deploy.protocol.wire import RejectedMessage
 from fedloom.metrics.registry import make_metrics

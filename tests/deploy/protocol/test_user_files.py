@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fedloom.cli.app import app
+from fedloom.config.resolve import resolve
+from fedloom.config.schema import to_toml
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.user_files import named_code, user_files, with_absolute_files, with_relative_files
-from fedloom.runs.config_schema import to_toml
-from fedloom.runs.resolve_config import resolve
+from fedloom.registry.validation import read_toml
 from support.command_line import output
 
 NET = """from torch import nn

@@ -25,7 +25,7 @@ from fedloom.deploy.provision.authority import Authority, _builder  # noqa: E402
 from fedloom.deploy.provision.certificates import check_certificates  # noqa: E402
 from fedloom.deploy.provision.private_keys import make_node_key  # noqa: E402
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml  # noqa: E402
-from fedloom.runs.folder.atomic_write import write_private  # noqa: E402
+from fedloom.files.atomic_write import write_private  # noqa: E402
 
 
 def server_folder(folder: Path, authority: Authority, host: str = "127.0.0.1") -> Path:

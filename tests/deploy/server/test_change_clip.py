@@ -11,7 +11,7 @@ import fedloom as fl
 from fedloom.core.message import Message, Wave
 from fedloom.deploy.server.change_clip import ChangeClip, opposition, room
 from fedloom.deploy.server.relative_bounds import RelativeBounds
-from fedloom.rounds.screening import Say, Verdict
+from fedloom.rounds.exchange.screening import Say, Verdict
 
 ROW = torch.zeros(2)
 

@@ -33,8 +33,8 @@ from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.registry import METHODS
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_checkpoint
-from fedloom.runs.history import History
 from fedloom.runs.prepare import prepare
+from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute
 from fedloom.tasks.graphs.read import save_graph
 from support.compositions import spec_of

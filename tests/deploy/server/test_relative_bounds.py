@@ -14,7 +14,7 @@ import fedloom as fl
 from fedloom.core.message import Message, Wave
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.server.relative_bounds import RelativeBounds
-from fedloom.rounds.screening import Say
+from fedloom.rounds.exchange.screening import Say
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate, tamper_with
 

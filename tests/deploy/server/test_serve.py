@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy import saved_model as saved
 from fedloom.deploy.audit_log import AUDIT, read_audit
 from fedloom.deploy.flower.control import public_key
@@ -27,7 +27,7 @@ from fedloom.deploy.site import request_count
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.runs.folder.checkpoint import load_checkpoint
-from fedloom.runs.history import History
+from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute
 from support.local_transport import NAMES, Local, LocalTransport, Plan, Sent, node_keys, quick, simulate, tamper_with
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from fedloom.channel.secure.secure_sum import SecureSum
 from fedloom.core.errors import FedloomError
-from fedloom.core.sum_step import SumSession
 from fedloom.deploy.protocol.sum_requests import MOST, STAGE
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.site.openings import Openings
+from fedloom.secure.secure_sum import SecureSum
+from fedloom.secure.sum_step import SumSession
 from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)

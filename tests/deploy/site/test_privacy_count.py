@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedloom.channel.privacy.client_ledger import LocalLedger, SampleLedger, SumLedger
-from fedloom.channel.privacy.private_sum import PrivateSum
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.site.policy import Refused
 from fedloom.deploy.site.privacy_count import FILE, PrivacyCount
+from fedloom.privacy.client_ledger import LocalLedger, SampleLedger, SumLedger
+from fedloom.privacy.private_sum import PrivateSum
 from support.local_transport import Local, Plan, Sent, quick, simulate, tamper_with
 
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from fedloom.conformance.run_method import run_method
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
-from fedloom.core.user_classes import user_callable
 from fedloom.methods.fedavg import FedAvg
+from fedloom.registry.user_classes import user_callable
 from support.example_methods import FOLDER, MOST_LINES, code_lines, example, failed_claims
 from support.synthetic import cohort, mlp_features, small_task
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import fedloom as fl
-from fedloom.core.architectures import Architectures
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
+from fedloom.core.model.architectures import Architectures
 from fedloom.core.server_context import ServerContext
 from fedloom.methods.distillation.feddf import ensemble, server_samples
 from fedloom.training.local_trainer import LocalTrainer

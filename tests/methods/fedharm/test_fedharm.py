@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import fedloom as fl
-from fedloom.core.architectures import Architectures
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
+from fedloom.core.model.architectures import Architectures
 from fedloom.core.task import Task
 from fedloom.methods.fedharm.fedharm import FedHARM
 from fedloom.models import build

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedloom as fl
+from fedloom.config.method_spec import label_of, method_from
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.folder.checkpoint import load_checkpoint
-from fedloom.runs.method_spec import label_of, method_from
 from support.chains import CHAINS, SIZES, row_after_chain, six_clients
 from support.checkpoints import WORK, final, same
 from support.quadratic import quadratic

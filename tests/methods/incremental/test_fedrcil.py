@@ -13,7 +13,7 @@ import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
-from fedloom.data.class_stream import ClassStream, with_class_stream
+from fedloom.data.changes.class_stream import ClassStream, with_class_stream
 from fedloom.methods.incremental.retention import retention
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.checkpoints import check_executions_and_workers_agree, final, same

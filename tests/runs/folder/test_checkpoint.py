@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
+from fedloom.files.atomic_write import write_atomic
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.folder import checkpoint
-from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import load_checkpoint, save_checkpoint
 from fedloom.runs.folder.recover import recover
 from support.synthetic import federation, mlp

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 import fedloom as fl
 from fedloom.cli.app import app
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
-from fedloom.runs.resolve_config import load_config, resolve
+from fedloom.runs.folder.load_config import load_config
 
 WRITTEN = Path(__file__).parent / "version_0_4"
 

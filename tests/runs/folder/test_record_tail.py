@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
 from fedloom.runs.folder.record_tail import RecordTail
 
 

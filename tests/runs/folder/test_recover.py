@@ -12,7 +12,7 @@ import torch
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.runs.history import History
+from fedloom.runs.results.history import History
 from support.folders import stop_after, written
 from support.synthetic import small_task
 

@@ -7,10 +7,10 @@ import json
 import pytest
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.data.partition.registry import partitioner
 from fedloom.runs.plans.grid import check_grid, combination_label, combinations, read_grid, with_settings
-from fedloom.runs.resolve_config import resolve
 from fedloom.tasks.registry import TASKS
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import SETTINGS
+from fedloom.files.formats import SETTINGS
 from fedloom.runs.plans.plan import (
     Member,
     RunFactory,

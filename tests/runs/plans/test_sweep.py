@@ -8,7 +8,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
+from fedloom.registry.validation import read_toml
 from fedloom.runs.plans import plan
 from fedloom.runs.plans import sweep as s
 from support.synthetic import federation, mlp

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.explanation_text import explanation_text
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.rounds.jobs import Job
-from fedloom.runs.resolve_config import resolve
 from fedloom.tasks.graphs.read import save_graph
 from support.graph_sites import SALT, GraphSites, graph_run, write_pieces
 from support.local_transport import NAMES, Sent, change_answer, quick, simulate

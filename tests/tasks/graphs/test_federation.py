@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 
 import fedloom as fl
+from fedloom.config.resolve import task_from_config
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.runs.resolve_config import load_config, task_from_config
+from fedloom.runs.folder.load_config import load_config
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import labelled_graph, with_parts
 from fedloom.tasks.graphs.read import save_graph

@@ -12,7 +12,7 @@ import typer
 from fedloom.cli import options as o
 from fedloom.cli.deploy.options import Folder
 from fedloom.cli.terminal.say import say
-from fedloom.core.json_text import parse_json
+from fedloom.files.json_text import parse_json
 
 
 def server(folder: Folder) -> None:
@@ -50,7 +50,7 @@ def run(
     from fedloom.deploy.protocol.blueprint import Blueprint
     from fedloom.deploy.settings import load_server
     from fedloom.metrics.registry import make_metrics
-    from fedloom.runs.score import score_from
+    from fedloom.rounds.score import score_from
 
     load_server(folder)
     config = Blueprint.load(folder).config
@@ -87,7 +87,7 @@ def _say(text: str) -> None:
 
 def _report(folder: Path, as_json: bool) -> None:
     from fedloom.cli.run import fail_if_stopped, show_result
-    from fedloom.runs.history import History
+    from fedloom.runs.results.history import History
 
     history = History.load(folder)
     show_result(history, folder, as_json)

@@ -107,8 +107,8 @@ def export(
 
     Example:  fedloom flows export runs/n8n --client "owner 12" --out model.safetensors
     """
-    from fedloom.runs.client_model import client_flow_model
-    from fedloom.runs.trusted_code import TrustedCode
+    from fedloom.config.trusted_code import TrustedCode
+    from fedloom.runs.results.client_model import client_flow_model
 
     saved = client_flow_model(run, client, TrustedCode(files=tuple(trust or ())))
     saved.write(out)
@@ -135,8 +135,8 @@ def load_recommender(path: Path, client: str | None, trust: Sequence[str] | None
     file = saved_model_file(path)
     if file is not None:
         return Recommender.load(file, client)
-    from fedloom.runs.client_model import client_flow_model
-    from fedloom.runs.trusted_code import TrustedCode
+    from fedloom.config.trusted_code import TrustedCode
+    from fedloom.runs.results.client_model import client_flow_model
 
     return Recommender(client_flow_model(path, client, TrustedCode(files=tuple(trust or ()))))
 

@@ -28,8 +28,8 @@ def serve(
 
     Example:  fedloom flows serve deploy/north --port 8765
     """
-    from fedloom.core.page_server import CONNECTIONS, is_own_connection, refuse_unknown_visitors
     from fedloom.tasks.flows.serving.server import FlowServer
+    from fedloom.web.page_server import CONNECTIONS, is_own_connection, refuse_unknown_visitors
 
     recommender = load_recommender(model, client)
     refuse_unknown_visitors(model)  # it knows its owner's private words

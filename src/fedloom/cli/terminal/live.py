@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from fedloom.metrics.registry import make_metrics
-from fedloom.runs.score import ACCURACY, Score, score_from
+from fedloom.rounds.score import ACCURACY, Score, score_from
 
 if TYPE_CHECKING:
     from rich.live import Live

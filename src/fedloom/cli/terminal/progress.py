@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from fedloom.runs.score import Score
+    from fedloom.rounds.score import Score
 
 
 def headline(metrics: dict[str, float], score: Score) -> str:

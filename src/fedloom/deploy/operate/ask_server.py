@@ -22,7 +22,6 @@ from typing import Any
 
 import fedloom
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
 from fedloom.deploy.operate.programs import connection_problem
 from fedloom.deploy.operate.reception import CLOCK_DIFFERS
 from fedloom.deploy.protocol.printable import printable_line
@@ -33,6 +32,7 @@ from fedloom.deploy.provision.proxy import RECEPTION_PATH
 from fedloom.deploy.provision.renewed_files import SITE_FILES
 from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import SiteSettings
+from fedloom.files.json_text import parse_json
 
 EVERY = 10.0
 """Seconds between two questions."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import read_toml
 from fedloom.deploy import audit_log
 from fedloom.deploy.earlier_folder import refuse_earlier_folder
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
@@ -39,6 +38,7 @@ from fedloom.deploy.participant_folder import (
 )
 from fedloom.deploy.server.tickets import refuse_lost_states
 from fedloom.deploy.settings import OPENED, READY, load_server
+from fedloom.registry.validation import read_toml
 from fedloom.runs.folder.metrics_file import METRICS
 from fedloom.runs.folder.record_tail import RecordTail
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.regular_file import read_regular
 from fedloom.deploy.operate.log_rotation import old_log
 from fedloom.deploy.participant_folder import make_private
+from fedloom.files.regular_file import read_regular
 
 STARTING = 120.0
 """Seconds in which a program must be ready."""

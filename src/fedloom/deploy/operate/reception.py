@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import fedloom
-from fedloom.core.json_text import parse_json
 from fedloom.deploy import audit_log
 from fedloom.deploy.members import revocations, revoked_sites, site_serial
 from fedloom.deploy.participant_folder import KEYS, REFUSED, RUN, read_json
@@ -29,7 +28,8 @@ from fedloom.deploy.provision.proxy import RECEPTION
 from fedloom.deploy.provision.renewed_files import RENEWED, SITE_FILES
 from fedloom.deploy.provision.signature import fits_signature
 from fedloom.deploy.settings import load_server
-from fedloom.runs.folder.atomic_write import write_atomic, write_private
+from fedloom.files.atomic_write import write_atomic, write_private
+from fedloom.files.json_text import parse_json
 
 VISITS = "flower/sites.json"
 CLOCK_DIFFERS = 30.0

@@ -18,35 +18,35 @@ from safetensors.torch import save
 from torch import Tensor
 
 import fedloom
+from fedloom.config.resolve import method_from_config, resolve, task_from_config, task_settings
+from fedloom.config.schema import RunConfig, as_plain, to_toml
+from fedloom.config.trusted_code import NO_CODE, TrustedCode
 from fedloom.core.cohort import RunSetting
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import SETTINGS
-from fedloom.core.json_text import parse_json
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.core.validation import read_toml, validate
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
+from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.deployability import check_deployable, own_data_error
 from fedloom.deploy.protocol.initial_model import InitialModel, initial_models
 from fedloom.deploy.protocol.user_files import copy_user_files, user_files, with_absolute_files, with_relative_files
 from fedloom.deploy.settings import SiteSettings
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.formats import SETTINGS
+from fedloom.files.json_text import parse_json
 from fedloom.losses.registry import make_objective
 from fedloom.metrics.registry import with_metrics
+from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.architecture_check import architecture_executions
-from fedloom.runs.config_schema import RunConfig, as_plain, to_toml
 from fedloom.runs.federated_dropout_check import channel_steps, sub_models_of
 from fedloom.runs.fingerprint import hash_tensor
-from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.old_folders import with_new_keys
-from fedloom.runs.history import History
 from fedloom.runs.prepare import hostile_clients, prepare
-from fedloom.runs.resolve_config import method_from_config, resolve, task_from_config, task_settings
+from fedloom.runs.results.history import History
 from fedloom.runs.start_model import with_start
-from fedloom.runs.trusted_code import NO_CODE, TrustedCode
 from fedloom.tasks.architectures import numbered_models
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.data.schema import DataSchema
-from fedloom.runs.config_schema import RunConfig
+from fedloom.data.tables.schema import DataSchema
 from fedloom.runs.sample_privacy_check import refuse_scores
 
 

@@ -6,8 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from fedloom.core.validation import read_toml
 from fedloom.deploy.protocol.blueprint import COMMUNAL, CONFIG, INITIAL, NOT_SHARED, SCHEMA
+from fedloom.registry.validation import read_toml
 from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import load_tensors
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested_keys import select_prefix
 from fedloom.core.task import Task
 from fedloom.deploy.protocol.printable import printable_line
+from fedloom.registry.nested_keys import select_prefix
 
 CONSTANT = "constant/"
 """Before the names of the initial model's constants in ``initial.safetensors``."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import VALIDATION
-from fedloom.rounds.silence import SILENT
+from fedloom.rounds.exchange.silence import SILENT
 
 ReplyForm = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 """Type and shape of each tensor of one client's result, by name."""

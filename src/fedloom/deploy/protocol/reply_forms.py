@@ -17,7 +17,7 @@ from torch import Tensor
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.message_validation import ReplyForm
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors

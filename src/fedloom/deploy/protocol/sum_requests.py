@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fedloom.core.nested_keys import select_prefix
-from fedloom.core.sum_step import SumSession
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteRequest
+from fedloom.registry.nested_keys import select_prefix
+from fedloom.secure.sum_step import SumSession
 
 IDS, MOST, START, STAGE, GOT = "sum/ids", "sum/most", "sum/message", "sum/stage", "got/"
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedloom.config.named_parts import PARTS
 from fedloom.core.errors import FedloomError
-from fedloom.core.spec import split_spec
-from fedloom.runs.named_parts import PARTS
+from fedloom.registry.spec import split_spec
 from fedloom.tasks.architectures import with_named_models
 
 

@@ -21,8 +21,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import MESSAGE
 from fedloom.deploy.protocol.printable import printable_line
+from fedloom.files.formats import MESSAGE
 
 MAX_HEADER = 1 << 16
 """Largest header, in bytes."""

@@ -27,7 +27,7 @@ from fedloom.deploy.provision.private_keys import (
     new_key,
     pem_bytes,
 )
-from fedloom.runs.folder.atomic_write import write_private
+from fedloom.files.atomic_write import write_private
 
 LOCAL_NAME, LOCAL_ADDRESS = "localhost", "127.0.0.1"
 """Names that every server certificate has in addition to the host's: the proxy uses them to reach the SuperLink."""

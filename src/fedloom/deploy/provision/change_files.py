@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import make_private
-from fedloom.runs.folder.atomic_write import write_atomic, write_private
+from fedloom.files.atomic_write import write_atomic, write_private
 
 CHANGE, DRAFT = ".change", ".change.part"
 PRIVATE = ".key"

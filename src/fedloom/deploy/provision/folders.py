@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedloom.config.resolve import read_run_file, resolve
 from fedloom.core.errors import FedloomError
-from fedloom.core.sum_step import SumStep
-from fedloom.core.validation import validate
 from fedloom.deploy.audit_log import append, file_digest
 from fedloom.deploy.participant_folder import KEYS, SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -27,7 +26,8 @@ from fedloom.deploy.provision.proxy import FOLDER as PROXY_FOLDER
 from fedloom.deploy.provision.proxy import nginx_config
 from fedloom.deploy.provision.systemd_unit import UNIT, Command, systemd_unit
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings
-from fedloom.runs.resolve_config import read_run_file, resolve
+from fedloom.registry.validation import validate
+from fedloom.secure.sum_step import SumStep
 
 if TYPE_CHECKING:
     from fedloom.deploy.provision.authority import Authority

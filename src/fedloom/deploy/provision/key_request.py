@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
 from fedloom.deploy.provision.change_files import change_files, finish_change
 from fedloom.deploy.provision.private_keys import NODE_KEY, SITE_KEY, make_node_key, make_private_key
+from fedloom.files.json_text import parse_json
 
 REQUEST = "request.json"
 _HASH = hashes.SHA384()

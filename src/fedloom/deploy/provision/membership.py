@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.sum_step import SumStep
 from fedloom.deploy import audit_log, members
 from fedloom.deploy.earlier_folder import refuse_earlier_folder, refuse_too_old_folder
 from fedloom.deploy.participant_folder import KEYS, RUN, SERVER_FILE
@@ -33,6 +32,7 @@ from fedloom.deploy.provision.signature import (
 )
 from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server
 from fedloom.deploy.sum_keys import SERVERS_PART
+from fedloom.secure.sum_step import SumStep
 
 
 def find_server(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.folder.atomic_write import write_private
+from fedloom.files.atomic_write import write_private
 
 AUTHORITY_KEY, SERVER_KEY, SITE_KEY, NODE_KEY = "ca.key", "server.key", "client.key", "node.key"
 

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from fedloom.deploy.members import revocations
 from fedloom.deploy.participant_folder import FLOWER, make_private, read_json
 from fedloom.deploy.settings import ServerSettings
-from fedloom.runs.folder.atomic_write import write_private
+from fedloom.files.atomic_write import write_private
 
 CONFIG, FOLDER = "nginx.conf", "proxy"
 """The proxy's configuration, and the folder for its pid, logs and temporary files."""

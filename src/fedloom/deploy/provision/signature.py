@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import SIGNATURE as FORMAT
-from fedloom.core.json_text import parse_json
 from fedloom.deploy.earlier_folder import refuse_earlier_folder
 from fedloom.deploy.participant_folder import SIGNATURE_FILE
 from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import AUTHORITY, public_key_of
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.formats import SIGNATURE as FORMAT
+from fedloom.files.json_text import parse_json
 
 SIGNATURE = SIGNATURE_FILE
 COVERED = (

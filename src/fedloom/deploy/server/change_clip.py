@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedloom.channel.channel import change_of
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.message import Wave
-from fedloom.rounds.channel import change_of
+from fedloom.rounds.exchange.largest_ratio import AGAINST, CLIPPED
+from fedloom.rounds.exchange.screening import Say
 from fedloom.rounds.jobs import Tensors
-from fedloom.rounds.largest_ratio import AGAINST, CLIPPED
-from fedloom.rounds.screening import Say
 
 
 @dataclass(frozen=True)

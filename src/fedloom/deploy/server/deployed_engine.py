@@ -17,11 +17,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from fedloom.channel.model_differences import DifferenceMessage
 from fedloom.core.declarations import Scalar, Statistic
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
-from fedloom.core.sub_models import SubModelDraw
-from fedloom.core.sum_step import ServerKeys, SumSession, SumStep
+from fedloom.core.model.sub_models import SubModelDraw
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer, is_silent
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
@@ -34,8 +34,8 @@ from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
-from fedloom.rounds.model_differences import DifferenceMessage
-from fedloom.rounds.sums import LOST, SUM, Summed
+from fedloom.secure.sum_step import ServerKeys, SumSession, SumStep
+from fedloom.secure.sums import LOST, SUM, Summed
 
 log = logging.getLogger("fedloom")
 HEADERS = 1 << 16

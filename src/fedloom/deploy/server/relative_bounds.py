@@ -23,9 +23,9 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import Model, Scalar, Statistic, Update
 from fedloom.core.message import Wave
 from fedloom.deploy.server.change_clip import ChangeClip, room
+from fedloom.rounds.exchange.reply_norms import change_norms, median_of_others, weighted_median_of_others
+from fedloom.rounds.exchange.screening import Say, Verdict, received_weights
 from fedloom.rounds.jobs import Tensors
-from fedloom.rounds.reply_norms import change_norms, median_of_others, weighted_median_of_others
-from fedloom.rounds.screening import Say, Verdict, received_weights
 
 FEWEST = 3
 """Only an exchange with this many replies says what is usual: one of two could shift their median round by round."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 import fedloom
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.flower.polling import POLL
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.printable import printable_line

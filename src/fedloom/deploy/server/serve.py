@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedloom.config.resolve import method_from_config
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower.server_transport import ServerTransport
 from fedloom.deploy.members import MemberKeys
@@ -48,15 +48,15 @@ from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
 from fedloom.deploy.sum_keys import server_keys
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.json_text import parse_json
 from fedloom.rounds.composition import Composition
-from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.old_folders import is_of_previous_version, read_run_values, refuse_other_version
 from fedloom.runs.folder.recover import recover
 from fedloom.runs.folder.run_files import NOTICES
-from fedloom.runs.history import History
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve_config import method_from_config
+from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute, resume
 
 log = logging.getLogger("fedloom")

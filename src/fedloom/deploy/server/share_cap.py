@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 
 FEWEST = 3
 """With fewer training sites there is no cap."""

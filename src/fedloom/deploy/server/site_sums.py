@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from fedloom.core.sum_step import ROWS, ServerKeys, SumSession, SumStep, Total
 from fedloom.deploy.protocol.sum_requests import sum_tensors
 from fedloom.deploy.protocol.wire import SiteRequest
 from fedloom.rounds.jobs import Job, Tensors
-from fedloom.rounds.sums import SUM, Summed
+from fedloom.secure.sum_step import ROWS, ServerKeys, SumSession, SumStep, Total
+from fedloom.secure.sums import SUM, Summed
 
 Requests = Mapping[int, tuple[SiteRequest, dict[str, Tensor]]]
 """Request and tensors, by client."""

@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import TICKETS
-from fedloom.core.json_text import parse_json
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.formats import TICKETS
+from fedloom.files.json_text import parse_json
 
 
 class Tickets:

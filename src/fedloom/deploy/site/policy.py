@@ -21,18 +21,18 @@ from fedloom.channel.registry import CHANNELS
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.declarations import Declared, Model, Update
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.named_part import part_values
-from fedloom.core.names import canonical_name
-from fedloom.core.sum_step import SumStep
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.message_validation import ReplyForm
 from fedloom.deploy.protocol.wire import REFUSED, RequestKind, SiteRequest
 from fedloom.deploy.settings import PolicySettings, RequiredStep, SiteSettings
 from fedloom.methods.registry import METHODS, canonical_method
+from fedloom.registry.named_part import part_values
+from fedloom.registry.names import canonical_name
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.rounds.silence import SILENT
-from fedloom.rounds.sums import LOST, SUM
+from fedloom.rounds.exchange.silence import SILENT
+from fedloom.secure.sum_step import SumStep
+from fedloom.secure.sums import LOST, SUM
 
 LOG = "policy.jsonl"
 """The site's record of what it refused: a line each, only ever appended, and rotated like a log."""

@@ -23,12 +23,9 @@ import torch
 from torch import Tensor
 
 import fedloom
-from fedloom.core.adapted_model import model_row
 from fedloom.core.errors import FedloomError
-from fedloom.core.message import Message
-from fedloom.core.nested_keys import select_prefix
-from fedloom.core.sum_step import message_digest
-from fedloom.core.threads import single_thread
+from fedloom.core.message import Message, message_digest
+from fedloom.core.model.adapted_model import model_row
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.model_folder import save_model
@@ -44,12 +41,14 @@ from fedloom.deploy.site.request_count import RequestCount, plan_of
 from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.deploy.site.sums import SiteSums
 from fedloom.deploy.sum_keys import site_keys
+from fedloom.registry.nested_keys import select_prefix
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.metrics import metric_values
-from fedloom.rounds.sums import LOST, SUM
 from fedloom.runs.prepare import client_ledgers
+from fedloom.secure.sums import LOST, SUM
 from fedloom.training.metric_sums import MetricSums
+from fedloom.training.threads import single_thread
 
 log = logging.getLogger("fedloom")
 LARGEST = 1 << 40

@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
 
 
 class StateLost(FedloomError):  # noqa: N818

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.sum_step import ROWS, ClientHalf, SumKeys, SumSession, SumStep
 from fedloom.deploy.protocol.wire import RejectedMessage
 from fedloom.deploy.site.openings import Openings
+from fedloom.secure.sum_step import ROWS, ClientHalf, SumKeys, SumSession, SumStep
 
 
 class SiteSums:

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
-from fedloom.core.growing_head import of_seen
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
+from fedloom.core.model.growing_head import of_seen
 from fedloom.core.network import Network
 from fedloom.core.task import Task
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation

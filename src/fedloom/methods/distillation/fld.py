@@ -30,13 +30,13 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Statistic
 from fedloom.core.errors import FedloomError
-from fedloom.core.growing_head import of_seen
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.loss_step import LossStep
 from fedloom.core.message import Message, Replies
+from fedloom.core.model.growing_head import of_seen
+from fedloom.core.model.stages import stage_names
 from fedloom.core.network import Loss, Network
-from fedloom.core.stages import stage_names
 from fedloom.core.targets import label_mask
 from fedloom.core.task import Task
 from fedloom.methods.distillation.class_means import class_means, mean_by_class

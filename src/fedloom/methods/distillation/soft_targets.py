@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedloom.core.growing_head import of_seen
+from fedloom.core.model.growing_head import of_seen
 
 
 def soft_cross_entropy(outputs: Tensor, probabilities: Tensor, seen: Tensor | None = None) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.stages import stage_maps
+from fedloom.core.model.stages import stage_maps
 from fedloom.core.task import Task
 
 

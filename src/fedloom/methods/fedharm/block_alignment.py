@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
-from fedloom.core.stages import stage_maps
+from fedloom.core.model.stages import stage_maps
 
 
 def angle_histogram(maps: Tensor, bins: int) -> Tensor:

@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs, map_inputs
+from fedloom.core.model.stages import stage_names
 from fedloom.core.network import Network
-from fedloom.core.stages import stage_names
 
 
 def influences(net: Network, x: Inputs, labels: Tensor) -> tuple[list[Tensor], list[Tensor]]:

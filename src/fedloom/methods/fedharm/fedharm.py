@@ -32,9 +32,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
+from fedloom.core.model.stages import stage_maps, stage_names
 from fedloom.core.network import Network
 from fedloom.core.server_context import ServerContext
-from fedloom.core.stages import stage_maps, stage_names
 from fedloom.core.task import Task
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation
 from fedloom.methods.fedharm.block_alignment import align_histograms, angle_histogram, check_map

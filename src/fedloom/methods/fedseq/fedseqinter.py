@@ -17,9 +17,9 @@ import torch
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested_keys import select_prefix
 from fedloom.core.server_context import ServerContext
 from fedloom.methods.fedseq.fedseq import OWN, FedSeq, inner_state
+from fedloom.registry.nested_keys import select_prefix
 
 
 @dataclass(frozen=True)

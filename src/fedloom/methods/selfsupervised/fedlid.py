@@ -21,13 +21,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedloom.core.adapted_model import add_modules, model_columns
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Model
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.model.adapted_model import add_modules, model_columns
 from fedloom.core.network import Loss, Network, feature_width
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedloom.core.adapted_model import add_modules
 from fedloom.core.errors import FedloomError
+from fedloom.core.model.adapted_model import add_modules
 from fedloom.core.network import feature_width
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_features

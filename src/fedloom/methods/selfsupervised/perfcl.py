@@ -20,13 +20,13 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from fedloom.core.adapted_model import add_modules
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Model
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
+from fedloom.core.model.adapted_model import add_modules
 from fedloom.core.network import Network, feature_width
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_features

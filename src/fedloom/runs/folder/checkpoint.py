@@ -19,10 +19,10 @@ from safetensors.torch import load, load_file, save
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested_keys import select_prefix
+from fedloom.files.atomic_write import write_atomic
+from fedloom.registry.nested_keys import select_prefix
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import PARTS, RunState
-from fedloom.runs.folder.atomic_write import write_atomic
 from fedloom.runs.folder.manifest import (
     CHECKPOINTS,
     Damaged,

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
-from fedloom.core.regular_file import read_regular
+from fedloom.files.json_text import parse_json
+from fedloom.files.regular_file import read_regular
 
 LOCK = ".lock"
 CLOCK_SLACK = 60.0

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import RUN_FOLDER
-from fedloom.core.json_text import parse_json
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.formats import RUN_FOLDER
+from fedloom.files.json_text import parse_json
 
 GENERATIONS = 3
 """How many checkpoints a folder holds."""

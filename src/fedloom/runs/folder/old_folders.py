@@ -14,8 +14,8 @@ from typing import Any
 
 import fedloom
 from fedloom.core.errors import FedloomError
-from fedloom.core.formats import SETTINGS
-from fedloom.core.validation import read_toml
+from fedloom.files.formats import SETTINGS
+from fedloom.registry.validation import read_toml
 from fedloom.runs.folder.manifest import check_config, refuse_strange_files
 
 DIGITS = 9

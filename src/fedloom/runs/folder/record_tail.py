@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fedloom.core.json_text import parse_json
-from fedloom.core.regular_file import open_regular
+from fedloom.files.json_text import parse_json
+from fedloom.files.regular_file import open_regular
 
 CHUNK = 1 << 22
 """Bytes that are read at once."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.files.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import adopt_checkpoint, save_start
 from fedloom.runs.folder.manifest import (
     PARTITION,

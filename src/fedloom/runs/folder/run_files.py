@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
+from fedloom.files.json_text import parse_json
 from fedloom.runs.folder.manifest import (
     PARTITION,
     Damaged,

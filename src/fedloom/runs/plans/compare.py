@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedloom.config.method_spec import label_of, method_from, with_method
+from fedloom.config.named_parts import make_stage
+from fedloom.config.schema import DEFAULT_ROUNDS
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested_keys import flatten
-from fedloom.core.validation import read_toml
 from fedloom.methods.registry import METHODS
-from fedloom.runs.config_schema import DEFAULT_ROUNDS
+from fedloom.registry.nested_keys import flatten
+from fedloom.registry.validation import read_toml
+from fedloom.rounds.score import score_of
 from fedloom.runs.folder.old_folders import refuse_other_version
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import label_of, method_from, with_method
 from fedloom.runs.more_rounds import refuse_if_rounds_matter
-from fedloom.runs.named_parts import make_stage
 from fedloom.runs.plans import sweep
 from fedloom.runs.plans.plan import (
     Member,
@@ -35,8 +35,8 @@ from fedloom.runs.plans.plan import (
     seeds_of,
     write_plan,
 )
+from fedloom.runs.results.history import History
 from fedloom.runs.run import method_section
-from fedloom.runs.score import score_of
 
 PLAN = "comparison.toml"
 OBJECTS = "method_objects"

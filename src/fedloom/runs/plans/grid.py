@@ -11,13 +11,13 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fedloom.config.method_spec import split_methods, with_method
+from fedloom.config.python_objects import without_replaced_objects
 from fedloom.core.errors import FedloomError
-from fedloom.core.nested_keys import set_nested
-from fedloom.core.spec import split_commas
-from fedloom.core.validation import toml_value
 from fedloom.data.partition.registry import partition_config, partitioner
-from fedloom.runs.method_spec import split_methods, with_method
-from fedloom.runs.python_objects import without_replaced_objects
+from fedloom.registry.nested_keys import set_nested
+from fedloom.registry.spec import split_commas
+from fedloom.registry.validation import toml_value
 
 Grid = dict[str, list[Any]]
 Settings = dict[str, Any]

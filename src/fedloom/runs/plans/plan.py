@@ -17,18 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import fedloom
+from fedloom.config.named_parts import PARTS
+from fedloom.config.resolve import method_from_config, resolve, task_from_config
+from fedloom.config.schema import DEFAULT_ROUNDS, RunConfig, to_toml
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.code_consent import NOTE, code_notes, refuse_changed_code, remember_notes
 from fedloom.core.errors import FedloomError, unwritable
-from fedloom.core.formats import SETTINGS
-from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task, check_task
-from fedloom.core.validation import read_toml
-from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig, to_toml
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.formats import SETTINGS
+from fedloom.registry.code_consent import NOTE, code_notes, refuse_changed_code, remember_notes
+from fedloom.registry.named_part import hyperparameters, without_none
+from fedloom.registry.validation import read_toml
 from fedloom.runs.earlier_version import refuse_changed_task
 from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
-from fedloom.runs.folder.atomic_write import write_atomic
+from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.folder.manifest import Damaged
 from fedloom.runs.folder.old_folders import (
     is_of_previous_version,
@@ -37,10 +40,8 @@ from fedloom.runs.folder.old_folders import (
     with_new_keys,
     writer_version,
 )
-from fedloom.runs.history import History
-from fedloom.runs.named_parts import PARTS
 from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.resolve_config import load_config_to_resume, method_from_config, resolve, task_from_config
+from fedloom.runs.results.history import History
 from fedloom.runs.run import task_section
 from fedloom.runs.runner import Observer, execute, resume
 

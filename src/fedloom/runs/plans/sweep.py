@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedloom.config.method_spec import Method, method_from, with_method
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import path_from, whole_number
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.named_part import hyperparameters, without_none
 from fedloom.core.task import Task
-from fedloom.core.validation import validate
 from fedloom.plotting.style import save_figure
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import Method, method_from, with_method
+from fedloom.registry.named_part import hyperparameters, without_none
+from fedloom.registry.validation import validate
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
 from fedloom.runs.plans.plan import (
     VALID_SHARE,
@@ -37,6 +36,7 @@ from fedloom.runs.plans.plan import (
     write_plan,
 )
 from fedloom.runs.plans.sweep_table import best_row, sweep_figure, sweep_rows, sweep_verdict
+from fedloom.runs.results.history import History
 from fedloom.runs.run import method_section, warn_if_stopped
 
 PLAN = "sweep.toml"

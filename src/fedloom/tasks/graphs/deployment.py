@@ -19,9 +19,9 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import key
 from fedloom.core.task import FederationView, Task
-from fedloom.data.readers.targets_under_schema import class_list
 from fedloom.data.remote_federation import lists_of_site, placeholder_lists, sizes_of_all
-from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
+from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
+from fedloom.data.tables.targets_under_schema import class_list
 from fedloom.models.gcn import GCN
 from fedloom.models.graph import Graph, Graphs
 from fedloom.models.sparse import Sparse

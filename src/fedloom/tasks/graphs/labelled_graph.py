@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
-from fedloom.data.readers.labels import number_labels
+from fedloom.data.tables.labels import number_labels
 from fedloom.models.graph import Graph, unique_edges
 from fedloom.models.sparse import Sparse
 

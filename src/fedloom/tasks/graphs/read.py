@@ -17,7 +17,7 @@ import torch
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.data.folder import data_folder, read_arrays, write_arrays
 from fedloom.data.readers.csv import csv_rows
-from fedloom.data.readers.tables import order_features
+from fedloom.data.tables.tables import order_features
 from fedloom.models.sparse import Sparse
 from fedloom.tasks.graphs.labelled_graph import PARTS, LabelledGraph, labelled_graph, select_mask
 

@@ -12,10 +12,10 @@ import torch
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import SquaredError
-from fedloom.runs.history import History
 from fedloom.runs.plans.advise import advise as a
 from fedloom.runs.plans.advise import candidates as c
 from fedloom.runs.plans.advise.halving import Budget, schedule
+from fedloom.runs.results.history import History
 from support.synthetic import federation, mlp
 
 

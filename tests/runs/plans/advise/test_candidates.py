@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import fedloom as fl
+from fedloom.config.method_spec import with_method
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import FedloomError
 from fedloom.methods.registry import METHODS
 from fedloom.prediction.registry import STAGES
-from fedloom.runs.method_spec import with_method
 from fedloom.runs.plans.advise import candidates as c
-from fedloom.runs.resolve_config import method_from_config, resolve
 
 
 def test_the_table_names_each_setting_once_and_what_exists_can_be_made():

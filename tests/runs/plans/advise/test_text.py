@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from fedloom.rounds.score import Score
 from fedloom.runs.plans.advise.advice import Advice, Cost, Standing
 from fedloom.runs.plans.advise.halving import Rung
 from fedloom.runs.plans.advise.text import caveats, cost_text, score_text, sure_text, why
-from fedloom.runs.score import Score
 from support.advices import DITTO, PICK, example_advice
 
 

@@ -13,13 +13,13 @@ import torch
 
 import fedloom as fl
 from fedloom.cli.flows.app import flows as flows_command
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
-from fedloom.data.schema import ClientSizes
+from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
-from fedloom.runs.resolve_config import resolve
 from fedloom.tasks.flows.formats.flow_json import write_flow
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.rules import PLATFORM

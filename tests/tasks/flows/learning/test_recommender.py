@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.threads import single_thread
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.formats.read_flow import read_draft
 from fedloom.tasks.flows.learning import flow_federation
@@ -20,6 +19,7 @@ from fedloom.tasks.flows.learning.placement_order import placement_order
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.flows.rules import BPMN, N8N
+from fedloom.training.threads import single_thread
 from support import small_flows
 from support.paths import FLOW_EXAMPLES
 

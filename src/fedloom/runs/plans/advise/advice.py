@@ -1,9 +1,9 @@
 """The result of a tournament: the candidate for each group of clients, its cost, and the confidence in the choice.
 
 Candidates are chosen by their scores on validation data. Only those that the advice names are then scored on test data,
-once; the confidence is computed from these scores, from differences over seeds (``runs/evidence.py``). Two candidates
-are level if validation data do not tell them apart and their means are within a point (1 %): then the clearly cheaper
-one is taken. With one seed nothing is told apart.
+once; the confidence is computed from these scores, from differences over seeds (``runs/results/evidence.py``). Two
+candidates are level if validation data do not tell them apart and their means are within a point: then the clearly
+cheaper one is taken. With one seed nothing is told apart.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedloom.runs.evidence import SURE, probability_better
+from fedloom.rounds.score import Score
 from fedloom.runs.plans.advise.halving import OVERALL, Outcome, Rung, Tournament
 from fedloom.runs.plans.advise.text import advice_text
-from fedloom.runs.score import Score
-from fedloom.runs.statistics import mean_and_std
+from fedloom.runs.results.evidence import SURE, probability_better
+from fedloom.runs.results.statistics import mean_and_std
 
 LEVEL = 0.01
 CHEAPER = 0.9

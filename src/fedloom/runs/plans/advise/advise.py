@@ -18,18 +18,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fedloom.config.method_spec import split_methods, with_method
+from fedloom.config.resolve import resolve
+from fedloom.config.schema import DEFAULT_ROUNDS, RunConfig
 from fedloom.core.arguments import real_number
 from fedloom.core.errors import FedloomError
-from fedloom.core.json_text import parse_json
 from fedloom.core.local_work import LocalWork
-from fedloom.core.named_part import hyperparameters
 from fedloom.core.task import Task
+from fedloom.files.atomic_write import write_atomic
+from fedloom.files.json_text import parse_json
+from fedloom.registry.named_part import hyperparameters
 from fedloom.rounds.metrics import GROUPS
-from fedloom.runs.config_schema import DEFAULT_ROUNDS, RunConfig
+from fedloom.rounds.score import ACCURACY, Score, score_from
 from fedloom.runs.fingerprint import fingerprint
-from fedloom.runs.folder.atomic_write import write_atomic
-from fedloom.runs.history import History
-from fedloom.runs.method_spec import split_methods, with_method
 from fedloom.runs.plans.advise.advice import Advice, Cost, picks
 from fedloom.runs.plans.advise.candidates import (
     ANCHOR,
@@ -52,9 +53,8 @@ from fedloom.runs.plans.plan import (
     run_member,
     write_plan,
 )
-from fedloom.runs.resolve_config import resolve
+from fedloom.runs.results.history import History
 from fedloom.runs.runner import rescore
-from fedloom.runs.score import ACCURACY, Score, score_from
 
 PLAN = "advice.toml"
 

@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedloom.config.method_spec import label_of, spec_without_settings, with_method
+from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import unknown
 from fedloom.core.task import Task
 from fedloom.methods.registry import METHODS, method_class
 from fedloom.prediction.registry import STAGES, canonical_stage
-from fedloom.runs.method_spec import label_of, spec_without_settings, with_method
-from fedloom.runs.resolve_config import method_from_config, resolve
 
 ANCHOR = "local"
 CANDIDATES: tuple[tuple[str, ...], ...] = (

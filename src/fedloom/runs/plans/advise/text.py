@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fedloom.runs.evidence import SURE
+from fedloom.rounds.score import ACCURACY, Score
 from fedloom.runs.plans.advise.candidates import method_of
-from fedloom.runs.score import ACCURACY, Score
-from fedloom.runs.statistics import join_names
+from fedloom.runs.results.evidence import SURE
+from fedloom.runs.results.statistics import join_names
 
 if TYPE_CHECKING:
     from fedloom.runs.plans.advise.advice import Advice, Cost, Pick, Standing

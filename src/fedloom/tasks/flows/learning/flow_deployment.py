@@ -18,7 +18,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import FederationView, Task
 from fedloom.data.federation import Federation
 from fedloom.data.remote_federation import lists_of_site, remote_federation
-from fedloom.data.schema import ClientSizes, DataSchema, SampleColumns
+from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.tasks.builder import SiteSource, TaskSettings
 from fedloom.tasks.deployment import column_schema
 from fedloom.tasks.flows.corpus import Corpus, Organisation

@@ -11,9 +11,9 @@ from torch import nn
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import validate
 from fedloom.models import Maker
 from fedloom.models.fullgn import FullGN
+from fedloom.registry.validation import validate
 from fedloom.tasks.flows.learning.flow_federation import Label
 from fedloom.tasks.flows.learning.flow_schema import (
     EDGE,

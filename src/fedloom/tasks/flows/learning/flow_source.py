@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError
-from fedloom.core.validation import validate
+from fedloom.registry.validation import validate
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.formats.read_corpus import read_folder

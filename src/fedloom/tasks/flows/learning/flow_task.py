@@ -16,9 +16,9 @@ from torch import nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.data.changes import with_changes
-from fedloom.data.concept_drift import Drift
-from fedloom.data.withheld_class import Withhold
+from fedloom.data.changes.concept_drift import Drift
+from fedloom.data.changes.with_changes import with_changes
+from fedloom.data.changes.withheld_class import Withhold
 from fedloom.models import Maker
 from fedloom.tasks.builder import OF_COLUMNS, TaskDeployment, TaskSettings
 from fedloom.tasks.flows.corpus import Corpus

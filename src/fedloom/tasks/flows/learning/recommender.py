@@ -17,13 +17,13 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
-from fedloom.core.threads import single_thread
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
 from fedloom.tasks.flows.formats.read_flow import read_draft
 from fedloom.tasks.flows.learning.data_points import FlowInputs, FlowTable
 from fedloom.tasks.flows.learning.flow_schema import UNKNOWN, edge_reader, flow_reader, node_reader
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel, read_flow_model
 from fedloom.tasks.flows.rules import DIALECTS, Dialect, validate_draft
+from fedloom.training.threads import single_thread
 
 
 class Suggestion(NamedTuple):
@@ -64,7 +64,7 @@ class Recommender:
         if path.is_dir():
             raise FedloomError(
                 f"{path} is a folder: Recommender.load reads an exported model. For the model of a run use "
-                "Recommender(fedloom.runs.client_model.client_flow_model(folder, client))."
+                "Recommender(fedloom.runs.results.client_model.client_flow_model(folder, client))."
             )
         saved = read_flow_model(path)
         if client is not None and client != saved.client:

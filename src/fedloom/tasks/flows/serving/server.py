@@ -15,7 +15,6 @@ from http import HTTPStatus
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.page_server import PageRequest, PageServer
 from fedloom.tasks.flows.flow import brief
 from fedloom.tasks.flows.formats.flow_json import from_json, to_json
 from fedloom.tasks.flows.formats.json_values import JsonValue, parse_json
@@ -23,6 +22,7 @@ from fedloom.tasks.flows.formats.read_flow import from_bytes
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.rules import DIALECTS, validate_draft
 from fedloom.tasks.flows.serving.page import builder_page, security_policy
+from fedloom.web.page_server import PageRequest, PageServer
 
 ADDRESS = "127.0.0.1"
 LARGEST = 4 << 20

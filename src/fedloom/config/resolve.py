@@ -1,0 +1,150 @@
+"""The one path from values to a run's configuration: ``resolve`` fills in every default.
+
+``fl.run``, the command line, comparisons, sweeps, advice, deployment and resuming all go through it, so the same values
+are the same run wherever they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fedloom.config.method_spec import method_from, with_method
+from fedloom.config.named_parts import PARTS
+from fedloom.config.python_objects import refuse_to_run
+from fedloom.config.schema import DEFAULT_TASK, RunConfig, with_task_section
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.files.formats import RENAMED_KEYS
+from fedloom.methods.registry import canonical_method
+from fedloom.registry.nested_keys import set_nested
+from fedloom.registry.user_classes import resolve_user_file
+from fedloom.registry.validation import read_toml, toml_value, validate
+from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.registry import TASKS, canonical_task, task_builder
+from fedloom.tasks.task import build_task
+
+CHANGEABLE = ("local", "method", "selection", "aggregation", "weight_by", "eval_every", "eval_clients")
+"""Settings that a run may change on its way; the data, the seed and the parts that hold state may not."""
+
+
+def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task: Task | None = None) -> RunConfig:
+    """The complete configuration of a run.
+
+    Args:
+        values: Any of the keys of a config, nested. ``method`` is a spec (``fedprox:mu=0.1``) or a section with a
+            name; the parts of a run (``config/named_parts.py``) are names, sections or objects.
+        where: What an error calls the values, for instance the path of their file.
+        task: The task object, where the section ``task`` does not build it. Its section then stays as it is.
+
+    Returns:
+        The config with every default of its task filled in, names in their usual spelling and absolute paths.
+    """
+    for old, new in RENAMED_KEYS.items():
+        if old in values:
+            raise FedloomError(f"{old} in {where}: {old} is now {new}: use the new name.")
+    values = _with_split_spec(values)
+    parts = {kind.key: kind.make(values.get(kind.key), where) for kind in PARTS}
+    parts["local"] = _with_task_defaults(values.get("local"), values.get("task"))
+    if isinstance(values.get("start_from"), str | Path):
+        parts["start_from"] = str(Path(values["start_from"]).expanduser().resolve())
+    weights = {"weight_by": "uniform"} if getattr(parts["selection"], "draws_by_size", False) else {}
+    config: RunConfig = validate(RunConfig, {**weights, **values, **parts}, where)
+    config.check()
+    _check_seeds(config, where)
+    return config if task is not None else _with_complete_task(config)
+
+
+def _check_seeds(config: RunConfig, where: str) -> None:
+    """Refuse a negative seed: elsewhere it often means a random one. A run that has begun keeps its seed."""
+    for key, seed in {"seed": config.seed, "task.seed": config.task.seed}.items():
+        if seed is not None and seed < 0 and not config.made_by:
+            raise FedloomError(f"{key}={seed} in {where}: a seed is 0 or more, and the same one gives the same bytes.")
+
+
+def _with_split_spec(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with the method as a section, its name in its usual spelling, its file with an absolute path."""
+    given = values.get("method", {"name": "fedavg"})
+    section = {"name": given} if isinstance(given, str) else given
+    if not isinstance(section, Mapping) or not isinstance(section.get("name"), str):
+        return dict(values)  # validation, or making the method, says what is wrong
+    settings = {key: value for key, value in section.items() if key != "name"}
+    values = with_method({**values, "method": settings}, section["name"])
+    name = resolve_user_file(canonical_method(values["method"]["name"]))
+    return {**values, "method": {**values["method"], "name": name}}
+
+
+def _with_task_defaults(local: Any, task: Any) -> Any:
+    """Local work with the task's usual settings below the given ones: a learning rate alone keeps the batch size."""
+    if local is not None and not isinstance(local, Mapping):
+        return local
+    name = str(task.get("name", DEFAULT_TASK)) if isinstance(task, Mapping) else DEFAULT_TASK
+    builder = TASKS.get(canonical_task(name))
+    usual = asdict(builder.local) if builder is not None else {}
+    return {**usual, **(local or {})}
+
+
+def _with_complete_task(config: RunConfig) -> RunConfig:
+    complete = task_builder(config.task.name).complete(task_settings(config).with_named_model())
+    return with_task_section(config, complete.section(complete.clients))
+
+
+def override(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """The values with ``a.b=c`` settings applied; ``c`` is read as TOML, or as text if it is not a TOML value."""
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path.strip():
+            raise FedloomError(f"--set {setting}: write it as key=value, for instance local.lr=0.05.")
+        set_nested(values, path.strip(), toml_value(text), f"--set {setting}")
+    return values
+
+
+def change_settings(values: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's values with other settings; those that would make it another run are refused.
+
+    Args:
+        values: The values of the config.
+        settings: The new values by their dotted keys, for instance ``local.lr``.
+    """
+    for key, value in settings.items():
+        section = key.split(".")[0]
+        if section not in CHANGEABLE or key in CHANGEABLE[:4] or key.endswith(".name"):
+            raise FedloomError(
+                f"{key}={value}: a run that goes on from an earlier round may only change settings of "
+                f"{', '.join(CHANGEABLE)}, and no names: start a new run instead."
+            )
+        set_nested(values, key, value, f"{key}={value}")
+    return values
+
+
+def read_run_file(path: Path) -> dict[str, Any]:
+    """The values of a run file; one that lacks Python objects is refused."""
+    values = read_toml(path)
+    refuse_to_run(values, str(path))
+    return values
+
+
+def task_settings(config: RunConfig) -> TaskSettings:
+    """The settings of a config's task; its seed is the run's unless it has one of its own."""
+    values = {name: getattr(config.task, name) for name in type(config.task).model_fields}
+    seed = config.seed if config.task.seed is None else config.task.seed
+    values |= {"name": canonical_task(config.task.name), "ignore": tuple(config.task.ignore), "seed": seed}
+    values |= {"metrics": tuple(config.task.metrics)}
+    return TaskSettings(**values)
+
+
+def task_from_config(config: RunConfig) -> Task:
+    """The task that a config names."""
+    return build_task(task_settings(config))
+
+
+def method_from_config(config: RunConfig) -> Algorithm:
+    """The method that a config names."""
+    settings = dict(config.method)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise FedloomError("method.name is missing: name a method, for instance fedavg (see fedloom list methods).")
+    return method_from(name, settings)

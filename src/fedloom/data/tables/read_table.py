@@ -1,0 +1,91 @@
+"""A table as a federation: its targets, its clients, and features that are fitted on training samples only.
+
+Which rows are training samples does not depend on the inputs. So rows are divided first, then the plan of the columns
+is fitted on the training rows, and then all rows are encoded with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedloom.core.errors import FedloomError
+from fedloom.data.federate import Samples
+from fedloom.data.federation import Federation
+from fedloom.data.from_arrays import divide_samples, number_clients
+from fedloom.data.leak_groups import number_groups
+from fedloom.data.tables.fit_columns import fit_columns, fit_words
+from fedloom.data.tables.table_targets import rows_with_targets, table_targets, tagged_column, target_columns
+from fedloom.data.tables.tables import Table
+
+USUAL_CLIENT = "client"
+"""The client column that may be missing."""
+
+
+def federation_of_table(
+    table: Table,
+    *,
+    target: str | Sequence[str] = "label",
+    client: str = USUAL_CLIENT,
+    group: str | None = None,
+    kind: str | None = None,
+    classes: int | None = None,
+    own_test: np.ndarray | None = None,
+    **options: Any,
+) -> Federation:
+    """The federation of a table's rows.
+
+    Args:
+        table: The table.
+        target: The column of the target, or several columns of 0 and 1.
+        client: The column that names the client of a row; the usual one may be missing.
+        group: The column that says which rows belong together.
+        kind: The kind of target; None to choose it from the values.
+        classes: The number of classes, where the labels do not show it.
+        own_test: Whether each row belongs to the test part of its client.
+        **options: Options of ``from_arrays``: partition, clients, seed, the shares and the title.
+    """
+    names = target_columns(table, target)
+    table.require([*([] if client == USUAL_CLIENT else [client]), *([] if group is None else [group])])
+    for role, column in (("client", client), ("group", group)):
+        if column in names:
+            raise FedloomError(
+                f"{table.where}: the column '{column}' is the target and also names the {role}, so that each {role} "
+                f"would have one target: name another {role} column."
+            )
+    there, left_out = rows_with_targets(table, names)
+    table, own_test = table.rows(there), None if own_test is None else own_test[there]
+    inputs = [name for name in table.columns if name not in {*names, client, group}]
+    if not inputs:
+        raise FedloomError(f"{table.where} has no feature column beside '{names[0]}': add the inputs.")
+    if len(table) < 2:
+        raise FedloomError(f"{table.where} has 1 sample: give at least two, one to train on and one to test on.")
+    targets = table_targets(table, names, kind, classes)
+    holders: tuple[list[str], np.ndarray | None] = ([], None)
+    if client in table.columns:
+        holders = number_clients(table.texts(client, "client"))
+    together = None if group is None else number_groups(table.texts(group, "group"), len(table), table.where)
+    y = torch.from_numpy(targets.y)
+    samples = Samples(
+        {"x": torch.zeros(len(table), 1), "y": y},
+        targets.classes,
+        targets.names,
+        natural=holders[1],
+        names=holders[0],
+        own_test=own_test,
+        group=together,
+    )
+    federation = divide_samples(samples, **options)
+    train = federation.train.order.numpy()
+    if targets.kind == "tokens":
+        plan = fit_words(table, tagged_column(table, inputs, names[0]), train)
+    else:
+        plan = fit_columns(table, inputs, train)
+    fitted = f"medians and levels are those of the {len(train):,} training samples, which also standardise numbers"
+    notes = [targets.note, *([left_out] if left_out else []), *plan.lines, *([fitted] if plan.is_fitted else [])]
+    columns = {"x": torch.from_numpy(np.ascontiguousarray(plan.encode(table))), "y": y}
+    return replace(federation, columns=columns, plan=plan, notes=tuple(notes))

@@ -1,0 +1,134 @@
+"""The targets of a table: one column, several columns of 0 and 1, or tags for the words of another column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedloom.core.errors import FedloomError
+from fedloom.core.targets import IGNORED
+from fedloom.data.tables.tables import LONGEST_NAME, Table, as_texts
+from fedloom.data.targets import Targets, few_names, read_targets
+
+
+def target_columns(table: Table, target: str | Sequence[str]) -> list[str]:
+    """The columns of the target: one, or several, as a list or between commas.
+
+    Args:
+        table: The table.
+        target: The column or columns.
+    """
+    if isinstance(target, str):
+        names = [target] if target in table.columns else [name.strip() for name in target.split(",") if name.strip()]
+    else:
+        names = list(target)
+    table.require(names or [str(target)])
+    return names
+
+
+def rows_with_targets(table: Table, names: Sequence[str]) -> tuple[np.ndarray, str]:
+    """Whether each row has a target, and a note on those that have none.
+
+    Args:
+        table: The table.
+        names: The columns of the target.
+    """
+    there = np.ones(len(table), dtype=bool)
+    for name in names:
+        there &= np.array([bool(text) for text in as_texts(table.columns[name])])
+    if there.all():
+        return there, ""
+    if not there.any():
+        raise FedloomError(f"{table.where}: column '{names[0]}' is empty in every row: there is nothing to learn.")
+    gone = int((~there).sum())
+    return there, f"{gone:,} row{'s' if gone > 1 else ''} without a target {'are' if gone > 1 else 'is'} left out"
+
+
+def table_targets(table: Table, names: Sequence[str], kind: str | None, classes: int | None) -> Targets:
+    """The targets of a table's rows, each of which has one.
+
+    Args:
+        table: The table.
+        names: The columns of the target.
+        kind: The kind of target; None to choose it from the values.
+        classes: The number of classes, where the values do not show it.
+    """
+    if len(names) > 1:
+        return _columns_of_labels(table, names, kind)
+    called = f"column '{names[0]}'"
+    if kind == "tokens":
+        return _tags(table, names[0])
+    texts = as_texts(table.columns[names[0]]) if kind == "labels" else table.values(names[0])
+    for row, text in enumerate(texts, start=1):
+        if len(text) > LONGEST_NAME:
+            raise FedloomError(
+                f"{table.where}: {called}, row {row}: {len(text)} characters are too long for a name: fill it in or "
+                "leave the row out."
+            )
+    return read_targets(texts, kind, classes, table.where, called)
+
+
+def _columns_of_labels(table: Table, names: Sequence[str], kind: str | None) -> Targets:
+    if kind not in (None, "labels"):
+        raise FedloomError(f"kind {kind} needs one target, but {', '.join(names)} are {len(names)}: name one column.")
+    columns = []
+    for name in names:
+        texts = as_texts(table.columns[name])
+        strange = [row for row, text in enumerate(texts, start=1) if text not in ("0", "1")]
+        if strange:
+            raise FedloomError(
+                f"{table.where}: column '{name}', row {strange[0]} is '{texts[strange[0] - 1][:40]}': several target "
+                "columns are labels, of 0 and 1 each."
+            )
+        columns.append(np.array([text == "1" for text in texts]))
+    note = f"the columns {', '.join(names)} are {len(names)} labels"
+    return Targets("labels", np.stack(columns, 1).astype(np.uint8), len(names), list(names), note)
+
+
+def _tags(table: Table, name: str) -> Targets:
+    rows = [str(cell).split() for cell in as_texts(table.columns[name])]
+    names = sorted({tag for row in rows for tag in row})
+    if len(names) < 2:
+        raise FedloomError(f"{table.where}: column '{name}' has {len(names)} tags: there is nothing to learn.")
+    y = encode_tags(rows, names, max(map(len, rows)))
+    note = f"column '{name}' has a tag per word, {len(names)} in all ({few_names(names)})"
+    return Targets("tokens", y, len(names), names, note)
+
+
+def encode_tags(rows: Sequence[Sequence[str]], names: Sequence[str], length: int) -> np.ndarray:
+    """The class numbers of rows of tags, padded to a length; -1 for a tag that is not among the names.
+
+    Args:
+        rows: The tags of each row.
+        names: The names of the classes.
+        length: How many tags a row has, padding included.
+    """
+    place = {tag: number for number, tag in enumerate(names)}
+    y = np.full((len(rows), length), IGNORED, dtype=np.int64)
+    for number, tags in enumerate(rows):
+        y[number, : len(tags)] = [place.get(tag, -1) for tag in tags]
+    return y
+
+
+def tagged_column(table: Table, inputs: Sequence[str], target: str) -> str:
+    """The column of the words that a column of tags is about: as many words as tags in every row.
+
+    Args:
+        table: The table.
+        inputs: The columns that may be it.
+        target: The column of tags.
+    """
+    lengths = [len(str(cell).split()) for cell in as_texts(table.columns[target])]
+    fitting, first = [], ""
+    for name in inputs:
+        found = [len(str(cell).split()) for cell in as_texts(table.columns[name])]
+        if found == lengths:
+            fitting.append(name)
+        elif not first:
+            row = next(row for row, (one, other) in enumerate(zip(found, lengths, strict=True)) if one != other)
+            first = f"'{name}' has {found[row]} words and '{target}' {lengths[row]} tags in row {row + 1}"
+    if len(fitting) != 1:
+        why = f"{first}: give one word per tag" if not fitting else f"{', '.join(fitting)} all do: ignore the others"
+        raise FedloomError(f"{table.where}: kind tokens needs a column with a word per tag of '{target}', but {why}.")
+    return fitting[0]

@@ -1,0 +1,200 @@
+"""How much privacy a run spends: epsilon at delta after some rounds, and the noise that a budget needs.
+
+A round adds Gaussian noise to a sum of clipped changes; ``noise`` (sigma) is its deviation divided by the clip norm.
+Where dp-accounting knows the privacy loss distribution of the sampling, its pessimistic estimate counts. Of a fixed
+number of clients without replacement it does not, and Rényi's accounting is used (Wang, Balle and Kasiviswanathan,
+https://arxiv.org/abs/1808.00087). One client changes that sum by twice the clip norm, which the library leaves out: it
+is given half of the noise.
+
+The library comes with ``pip install 'fedloom[privacy]'``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Protocol
+
+from fedloom.core.errors import FedloomError
+from fedloom.privacy.noise_settings import LEAST_NOISE, check_noise
+from fedloom.privacy.sampling import REPLACE, ClientSampling, EveryClient, FixedSize, PoissonDraw
+
+GRID = 5e-4
+"""The grid of privacy losses with a noise of 1 or more; with less noise losses are larger, and so is the grid."""
+MOST_NOISE = 1e4
+"""More noise than this is never tried."""
+
+
+class Accountant(Protocol):
+    """Knows what a number of equal rounds spends."""
+
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """The epsilon of so many rounds."""
+
+
+class LossDistribution:
+    """The privacy loss distribution of a round, composed with itself: always in the same way, so that a run that is
+    stopped and resumed records the same numbers."""
+
+    def __init__(self, sampling: ClientSampling, noise: float, grid: float = GRID) -> None:
+        pld = _library("pld.privacy_loss_distribution")
+        relations = _library("privacy_accountant").NeighboringRelation
+        relation = relations.REPLACE_ONE if sampling.neighbours == REPLACE else relations.ADD_OR_REMOVE_ONE
+        rate = sampling.rate if isinstance(sampling, PoissonDraw) else 1.0
+        if relation is relations.REPLACE_ONE and rate == 1:  # the sum moves by twice the clip norm
+            noise, relation = noise / 2, relations.ADD_OR_REMOVE_ONE
+        self._one = pld.from_gaussian_mechanism(
+            noise,
+            sampling_prob=rate,
+            value_discretization_interval=grid * max(1, 1 / noise**2),
+            neighboring_relation=relation,
+        )
+
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """The epsilon of so many rounds."""
+        return float(self._one.self_compose(rounds).get_epsilon_for_delta(delta))
+
+
+class RenyiDivergence:
+    """Rényi's divergences of a round, times the number of rounds."""
+
+    def __init__(self, sampling: ClientSampling, noise: float) -> None:
+        dp = _library("")
+        self._library, self._orders = _library("rdp"), list(_library("rdp.rdp_privacy_accountant").DEFAULT_RDP_ORDERS)
+        replaces = sampling.neighbours == REPLACE
+        gaussian = dp.GaussianDpEvent(noise / 2 if replaces else noise)
+        relations = dp.NeighboringRelation
+        if isinstance(sampling, FixedSize):
+            event = dp.SampledWithoutReplacementDpEvent(sampling.clients, sampling.number, gaussian)
+        elif isinstance(sampling, PoissonDraw) and sampling.rate < 1 and not replaces:
+            event = dp.PoissonSampledDpEvent(sampling.rate, gaussian)
+        elif isinstance(sampling, EveryClient | PoissonDraw):
+            event = gaussian
+        else:
+            raise FedloomError(f"there is no accounting for {sampling}.")
+        relation = relations.REPLACE_ONE if isinstance(sampling, FixedSize) else relations.ADD_OR_REMOVE_ONE
+        self._relation, self._event = relation, event
+
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """The epsilon of so many rounds."""
+        accountant = self._library.RdpAccountant(self._orders, self._relation)
+        accountant.compose(self._event, rounds)
+        return float(accountant.get_epsilon(delta))
+
+
+@lru_cache(maxsize=64)
+def accountant_for(sampling: ClientSampling, noise: float) -> Accountant:
+    """The accountant whose epsilon is reported.
+
+    Args:
+        sampling: How the clients of a round are drawn.
+        noise: The deviation of the noise, divided by the clip norm.
+    """
+    return RenyiDivergence(sampling, noise) if isinstance(sampling, FixedSize) else LossDistribution(sampling, noise)
+
+
+def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: float, mechanisms: int = 1) -> float:
+    """The epsilon that a run has spent after some rounds; infinity without noise.
+
+    Args:
+        sampling: How the clients of a round are drawn.
+        noise: The deviation of the noise, divided by the clip norm.
+        rounds: How many rounds were played.
+        delta: The probability with which epsilon may not hold.
+        mechanisms: How many noisy sums a round makes of the same clients.
+    """
+    check_delta(delta)
+    if noise != 0:
+        check_noise("noise", noise)
+    if rounds == 0:
+        return 0.0
+    if noise == 0:
+        return math.inf
+    # Several sums of the same clients are one Gaussian mechanism of a larger sensitivity.
+    return guarded_epsilon(lambda: accountant_for(sampling, noise / math.sqrt(mechanisms)).epsilon(rounds, delta))
+
+
+def guarded_epsilon(compute: Callable[[], float]) -> float:
+    """An epsilon that is computed; infinity where there is so little noise that the accountant overflows.
+
+    Args:
+        compute: Computes it.
+    """
+    try:
+        return compute()
+    except (OverflowError, MemoryError):
+        return math.inf
+
+
+def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
+    """The epsilon of a mechanism whose Rényi divergences are known, at the best whole order.
+
+    Args:
+        divergence: The divergence of an order.
+        delta: The probability with which epsilon may not hold.
+    """
+    rdp = _library("rdp.rdp_privacy_accountant")
+    orders = [float(order) for order in rdp.DEFAULT_RDP_ORDERS if order > 1 and order == int(order)]
+    return float(rdp.compute_epsilon(orders, [divergence(order) for order in orders], delta)[0])
+
+
+def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: float, mechanisms: int = 1) -> float:
+    """The smallest noise with which a run keeps to a budget, to three digits, rounded up.
+
+    Args:
+        sampling: How the clients of a round are drawn.
+        epsilon: The budget.
+        rounds: How many rounds are played.
+        delta: The probability with which epsilon may not hold.
+        mechanisms: How many noisy sums a round makes of the same clients.
+    """
+    if not 0 < epsilon < math.inf:
+        raise FedloomError(f"epsilon={epsilon}: the budget must be a positive number.")
+    check_delta(delta)
+
+    def spends_too_much(noise: float) -> bool:
+        return epsilon_after(sampling, noise, rounds, delta, mechanisms) > epsilon
+
+    low, high = 0.0, 1.0
+    while spends_too_much(high):
+        low, high = high, 2 * high
+        if high > MOST_NOISE:
+            raise FedloomError(
+                f"epsilon={epsilon:g} over {rounds} rounds needs noise above {MOST_NOISE:g} times the clip norm: plan "
+                "fewer rounds, fewer clients per round, or a larger epsilon."
+            )
+    if low == 0 and not spends_too_much(2 * LEAST_NOISE):
+        raise FedloomError(f"epsilon={epsilon:g} is no privacy at all: plan a smaller one.")
+    while low == 0 and not spends_too_much(high / 2):
+        high /= 2
+    low = max(low, high / 2)
+    while high - low > 2e-4 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if spends_too_much(middle) else (low, middle)
+    digits = 3 - math.ceil(math.log10(high))
+    noise = float(math.ceil(high * 10**digits) / 10**digits)
+    while spends_too_much(noise):
+        noise = round(noise + 10**-digits, max(digits, 0))
+    return noise
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta that means nothing.
+
+    Args:
+        delta: The probability with which epsilon may not hold.
+    """
+    if not 0 < delta < 1:
+        raise FedloomError(f"delta={delta}: it is a probability above 0 and below 1, such as 1e-5.")
+
+
+def _library(part: str) -> Any:
+    try:
+        found = importlib.import_module(f"dp_accounting.{part}".rstrip("."))
+    except ImportError as error:
+        raise FedloomError("privacy is accounted for by dp-accounting: pip install 'fedloom[privacy]'.") from error
+    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns of orders that it leaves out
+    return found

@@ -1,0 +1,69 @@
+"""Local differential privacy: each client clips its own update and adds Gaussian noise before it leaves.
+
+``clip(u, C) + N(0, (noise * C)²)``, made where the client is. Nobody has to be trusted; the price is that a mean over n
+clients has only ``1 / sqrt(n)`` of a single client's noise. Two updates that a client could send differ by at most 2C,
+whatever its samples are, and it does not help that others do not know who was drawn: the server does. Every reply is
+one use of the Gaussian mechanism (Balle and Wang, ICML 2018, https://arxiv.org/abs/1805.06530).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.channel_step import ChannelStep, Extras, Sender
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.privacy.secure_random import secure_normal
+
+
+@dataclass(frozen=True)
+class LocalNoise(ChannelStep):
+    """A client clips its update and adds Gaussian noise: local differential privacy.
+
+    Args:
+        noise: The deviation of the noise, divided by the clip norm.
+        clip: The largest norm of an update.
+        delta: The probability with which epsilon may not hold.
+        epsilon: The budget of every client: what would exceed it is not sent. None for no budget.
+        seeded: Whether the noise is drawn from the run's seed, so that the run can be repeated. Whoever knows the seed
+            can then subtract the noise: its privacy is for study only.
+    """
+
+    summable: ClassVar[bool] = True
+    covers_replies: ClassVar[bool] = True
+
+    noise: float = 1.0
+    clip: float = 1.0
+    delta: float = 1e-5
+    epsilon: float | None = None
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        check_noise_settings("localnoise", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
+
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
+        """Refuse steps before it: what they send beside their rows would leave without noise."""
+        if before:
+            raise FedloomError(
+                f"localnoise must be the first step of the channel: what {type(before[0]).__name__.lower()} before it "
+                "sends or keeps has no noise."
+            )
+
+    def encode(self, rows: Tensor, sender: Sender) -> tuple[Tensor, Extras]:
+        """Clipped rows with noise."""
+        norms = rows.double().norm(dim=1, keepdim=True)
+        rows = torch.where(norms.isfinite(), rows, 0.0)  # that an update diverged is nobody's business either
+        clipped = rows * (self.clip / norms.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0).to(rows)
+        return clipped + (self.noise * self.clip * self._normal(rows, sender)).to(rows), {}
+
+    def _normal(self, rows: Tensor, sender: Sender) -> Tensor:
+        if not self.seeded:
+            return secure_normal(rows.numel()).view(rows.shape)
+        width, generators = rows.shape[1], (sender.generator(place) for place in range(len(rows)))
+        return torch.stack([torch.randn(width, generator=one, dtype=torch.float64) for one in generators])

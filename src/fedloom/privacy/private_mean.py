@@ -1,0 +1,102 @@
+"""Central differential privacy: the mean of clipped changes, with Gaussian noise that the server adds.
+
+``(sum_i clip(change_i, C) + N(0, (noise * C)²)) / (expected number of clients)``. Every client counts alike, and the
+denominator is the same in every round, however many clients were drawn: the sum changes by at most C with one client.
+McMahan, Ramage, Talwar and Zhang, Learning Differentially Private Recurrent Language Models, ICLR 2018,
+https://arxiv.org/abs/1710.06963 (the fixed denominator qN).
+
+With ``quantile`` the clip norm follows that quantile of the changes' norms: a noisy count of the clients below it moves
+it, ``C <- C * exp(-rate * (count / expected - quantile))``, and pays with a part of the noise. Andrew, Thakkar, McMahan
+and Ramaswamy, Differentially Private Learning with Adaptive Clipping, NeurIPS 2021, https://arxiv.org/abs/1905.03871,
+algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
+from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import Aggregator
+from fedloom.core.errors import FedloomError
+from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.privacy.secure_random import secure_normal
+
+COUNT_NOISE = 20
+"""The deviation of the noise on a count is the expected number of clients divided by this (the paper's choice)."""
+
+
+@dataclass(frozen=True)
+class PrivateMean(Aggregator):
+    """The mean of clipped changes with Gaussian noise: differential privacy with a server that is trusted.
+
+    Args:
+        noise: The deviation of the noise on the sum, divided by the clip norm (the noise multiplier).
+        clip: The largest norm of a change; the first one if it is adapted.
+        delta: The probability with which epsilon may not hold.
+        epsilon: The budget: the run stops before it is exceeded. None for no budget.
+        quantile: The quantile of the norms that the clip norm follows; None for a fixed clip norm.
+        rate: How fast the clip norm follows.
+        seeded: Whether the noise is drawn from the run's seed, so that the run can be repeated. Whoever knows the seed
+            can then subtract the noise: its privacy is for study only.
+    """
+
+    noise: float = 1.0
+    clip: float = 1.0
+    delta: float = 1e-5
+    epsilon: float | None = None
+    quantile: float | None = None
+    rate: float = 0.2
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        positive = {"noise": self.noise, "clip": self.clip, "rate": self.rate}
+        check_noise_settings("privatemean", self.delta, self.epsilon, **positive)
+        if self.quantile is not None and not 0 < self.quantile < 1:
+            raise FedloomError(f"privatemean: quantile={self.quantile}: it must be above 0 and below 1.")
+
+    def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
+        """The noisy mean of clipped changes; the run's weights are not used."""
+        expected = context.expected
+        if expected is None:
+            raise FedloomError("privatemean needs to know how clients are drawn: use selection poisson or random.")
+        changes = changes_of(rows, context)
+        clip = float(context.memory.get("clip", torch.tensor(self.clip, dtype=torch.float64)))
+        deviation = clip * (self.noise if self.quantile is None else self.noise_beside_a_count(expected))
+        total = clip_norms(changes, clip).sum(0)
+        change = (total + deviation * self._normal("noise", changes.shape[1], context).to(total)) / expected
+        if self.quantile is not None:
+            context.memory["clip"] = torch.tensor(
+                self._next_clip(clip, changes, expected, context), dtype=torch.float64
+            )
+        return moved_by(change, context)
+
+    def noise_beside_a_count(self, expected: float) -> float:
+        """The noise multiplier of the sum that, with the noise of the count, spends as much as ``noise`` alone.
+
+        Args:
+            expected: How many clients a round has on average.
+        """
+        left = self.noise**-2 - (2 * expected / COUNT_NOISE) ** -2
+        if left <= 0:
+            raise FedloomError(
+                f"privatemean: with {expected:g} clients in a round the noisy count that adapts the clip norm spends "
+                f"more than noise={self.noise:g} allows: draw more clients, lower the noise, or leave out quantile."
+            )
+        return float(left**-0.5)
+
+    def _next_clip(self, clip: float, changes: Tensor, expected: float, context: AggregationContext) -> float:
+        """The clip norm of the next round. A client's bit counts as -1/2 or 1/2, so one client moves the sum by 1/2."""
+        bits = (changes.norm(dim=1) <= clip).double() - 0.5
+        count = float(bits.sum()) + expected / COUNT_NOISE * float(self._normal("count", 1, context))
+        return clip * math.exp(-self.rate * (count / expected + 0.5 - (self.quantile or 0)))
+
+    def _normal(self, purpose: str, count: int, context: AggregationContext) -> Tensor:
+        if not self.seeded:
+            return secure_normal(count)
+        generator = context.generator(f"privatemean/{purpose}/{context.reply}")
+        return torch.randn(count, generator=generator, dtype=torch.float64)

@@ -1,0 +1,112 @@
+"""A secure sum with noise in shares: the server learns the noisy sum of its clients' updates, and nothing else.
+
+Each client clips its update, rounds it to integers and adds its share of Skellam noise (``skellam.py``) before masks
+hide the row. Nobody has to be trusted with single updates, as with noise of every client's own, and the noise of a sum
+is that of one server, as with a trusted one. A share is sized for the fewest honest clients whose sum is ever opened:
+the quorum of the secure sum, less those who may help the server. Clients themselves refuse to open the sum of fewer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.channel_step import ChannelStep
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.privacy.secure_random import Uniform, secure_uniform
+from fedloom.privacy.skellam import SkellamShares
+from fedloom.secure.quantise import Grid, tensor_of_words
+from fedloom.secure.secure_sum import MaskedSum
+from fedloom.secure.sum_step import SumSession
+
+MOST_NUMBERS = 1 << 28
+"""The words of a sum have room for the noise of rows of so many numbers."""
+
+
+@dataclass(frozen=True)
+class PrivateSum(MaskedSum):
+    """Let the server learn nothing of its clients but a noisy sum of their clipped updates: distributed privacy.
+
+    Args:
+        bits: The bits of a number.
+        dropouts: The largest share of a round's clients that may stop answering in it; with more of them the round is
+            played again.
+        colluders: The largest share that may help the server; their noise does not count.
+        least_clients: The fewest clients that a sum is asked of; a site takes part in no smaller one.
+        noise: The deviation of the noise on the sum of the fewest clients, divided by the clip norm.
+        clip: The largest norm of all that a client sends, times its weight over the largest weight.
+        delta: The probability with which epsilon may not hold.
+        epsilon: The budget: the run stops before a client has spent more. None for no budget.
+        seeded: Whether the noise is drawn from the run's seed, so that the run can be repeated. Whoever knows the seed
+            can then subtract the noise: its privacy is for study only.
+    """
+
+    covers_replies: ClassVar[bool] = True
+
+    noise: float = 1.0
+    clip: float = 1.0
+    delta: float = 1e-5
+    epsilon: float | None = None
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        check_noise_settings("privatesum", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
+        super().__post_init__()
+
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
+        """Refuse also a model that is too wide for the words of the sum."""
+        super().check(algorithm, task, before)
+        if task.layout.width * len(algorithm.summed) > MOST_NUMBERS:
+            raise FedloomError(f"privatesum adds rows of at most {MOST_NUMBERS:,} numbers: use a smaller model.")
+
+    def fewest(self, clients: int) -> int:
+        """The fewest honest clients in a sum that is opened.
+
+        Args:
+            clients: How many are asked.
+        """
+        asked = range(clients)
+        honest = self._terms("", 0, tuple(asked), 0).quorum - math.floor(self.colluders * clients + 1e-9)
+        return max(1, honest)
+
+    def shares(self, width: int, clients: int) -> SkellamShares:
+        """How much noise every client adds.
+
+        Args:
+            width: How many numbers a row has.
+            clients: How many clients are asked.
+        """
+        step = Grid(self.bits, self.clip, clients).step
+        return SkellamShares(self.noise, self.clip, step, width, self.fewest(clients))
+
+    def grid(self, clients: int) -> Grid:
+        """The integers that stand for numbers, in words with room for the noise."""
+        levels = Grid(self.bits, self.clip, 1).levels
+        room = math.ceil(self.shares(MOST_NUMBERS, clients).largest_noise(clients) / levels)
+        return Grid(self.bits, self.clip, clients + room)
+
+    def code(self, values: Tensor, weights: Tensor, session: SumSession, random: Sequence[torch.Generator]) -> Tensor:
+        """A row of integers per client: its weight, that it was not scaled, and its clipped values with noise."""
+        clients = len(session.ids)
+        grid, shares, rows = self.grid(clients), self.shares(values.shape[1], clients), []
+        norms = values.norm(dim=1, keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
+        clipped = values * (self.clip / norms).clamp(max=1.0)
+        for row, weight, generator in zip(clipped, weights.tolist(), random, strict=True):
+            words, _ = grid.quantise(row[None], generator)
+            integers = torch.from_numpy(words.view(f"int{grid.word}").astype("int64"))
+            noisy = shares.add_noise(integers, self._uniform(generator)).numpy()[0]
+            rows.append(tensor_of_words(grid.pack([weight, 0], noisy.astype(grid.dtype))))
+        return torch.stack(rows)
+
+    def _uniform(self, generator: torch.Generator) -> Uniform:
+        if not self.seeded:
+            return secure_uniform
+        return lambda count: 1 - torch.rand(count, generator=generator, dtype=torch.float64).numpy()

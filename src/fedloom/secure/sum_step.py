@@ -1,0 +1,252 @@
+"""A step of the channel that lets only sums leave: the server learns the sum over clients, and no single row.
+
+It is the last step. A client's half multiplies its change by its weight, codes both as one row, and hides that row;
+the halves of server and clients then talk in stages until the server has the sum. In a simulation both halves run in
+one process, in a deployment each on its own machine: the stages and their bytes are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.channel_step import ChannelStep
+from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+
+ROWS = "rows"
+"""The stage in which clients train and send their hidden rows."""
+
+
+@dataclass(frozen=True)
+class SumSession:
+    """What everybody knows of one sum.
+
+    Args:
+        run: The name of the run.
+        round: The round.
+        turn: How often these clients were already at work in this round.
+        ids: The clients that are asked.
+        most: The largest weight that a client may have.
+        message: The digest of what all of them start from: one sum is of changes of one model.
+    """
+
+    run: str
+    round: int
+    turn: int
+    ids: tuple[int, ...]
+    most: int
+    message: bytes = b""
+
+
+@dataclass(frozen=True)
+class SumStage:
+    """One exchange between the halves.
+
+    Args:
+        name: The name of the stage.
+        each: What each client gets; only these clients are asked.
+    """
+
+    name: str
+    each: Mapping[int, Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum.
+
+    Args:
+        row: The sum of the coded rows.
+        ids: The clients in it.
+    """
+
+    row: Tensor
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What is in a sum.
+
+    Args:
+        values: The sum over clients of weight times change, divided by the session's largest weight.
+        weight: The sum of their weights.
+        scaled: How many of them sent a smaller change than they had, since it did not fit.
+    """
+
+    values: Tensor
+    weight: int
+    scaled: int
+
+
+Identify = Callable[[int, bytes], bytes | None]
+"""Returns the long-term public key of a client that introduces itself, or None if it is not that client."""
+
+
+def identify_all(identify: Identify, introductions: Mapping[int, bytes]) -> dict[int, bytes]:
+    """The public keys of clients that are who they say they are.
+
+    Args:
+        identify: Finds the public key of one.
+        introductions: What they introduced themselves with, by their numbers.
+    """
+    keys = {client: identify(client, text) for client, text in introductions.items()}
+    return {client: key for client, key in keys.items() if key is not None}
+
+
+@dataclass(frozen=True)
+class SumKeys:
+    """The keys of a client.
+
+    Args:
+        private: Its long-term private key.
+        introduction: What it introduces itself with.
+        identify: Finds the public keys of others.
+        secret: What all clients share.
+    """
+
+    private: bytes
+    introduction: bytes
+    identify: Identify
+    secret: bytes = b""
+
+
+@dataclass(frozen=True)
+class ServerKeys:
+    """What the server has.
+
+    Args:
+        identify: Finds the public keys of clients.
+        public: Its part of what all clients share.
+    """
+
+    identify: Identify
+    public: bytes = b""
+
+
+class ClientHalf(Protocol):
+    """A client's half of one sum."""
+
+    opening: bytes
+    """What the server learns if the client goes on: whose sum, or which. Empty while that is open."""
+
+    def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
+        """What the client answers in a stage; a ``FedloomError`` says why it does not.
+
+        Args:
+            stage: The name of the stage.
+            got: What the server sent it.
+            row: Its coded row, in the stage ``rows``.
+        """
+
+
+ServerHalf = Generator[SumStage, Mapping[int, Mapping[str, Tensor]], Total]
+"""The server's half: it yields a stage, gets the answers of those who answered, and returns the sum."""
+
+
+@dataclass(frozen=True)
+class SumStep(ChannelStep):
+    """The base of steps that let only sums leave. Its settings are its fields."""
+
+    least: ClassVar[int] = 2
+    """The fewest clients in any sum: the sum of one is its row."""
+    first_stage: ClassVar[str] = ROWS
+    """The name of the stage that a sum begins with."""
+
+    def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
+        """Refuse a method that needs single replies, and steps whose rows cannot be added."""
+        name = type(self).__name__.lower()
+        if not algorithm.summed:
+            raise FedloomError(
+                f"{name} lets only sums of replies leave, and the server of {type(algorithm).__name__.lower()}, with "
+                "these settings, needs each client's: use fedavg, fedprox, fedrep or scaffold, or leave the step out. "
+                'A method of your own that uses nothing but replies.mean says so with averaged = ("row",).'
+            )
+        coded = [type(step).__name__.lower() for step in before if not step.summable]
+        if coded:
+            raise FedloomError(
+                f"{name} adds rows as they are, and those of {coded[0]} are coded: leave out one of the two."
+            )
+
+    def check_session(self, session: SumSession) -> None:
+        """Raise a ``FedloomError`` for clients whose sum would hide nothing, or cannot be made, before they train.
+
+        Args:
+            session: What is known of the sum.
+        """
+        if len(session.ids) < self.least:
+            raise FedloomError(
+                f"a sum of {len(session.ids)} client hides nothing: let a round have at least {self.least} clients."
+            )
+
+    def code(self, values: Tensor, weights: Tensor, session: SumSession, random: Sequence[torch.Generator]) -> Tensor:
+        """Rows that can be added: each holds a client's values and its weight.
+
+        Args:
+            values: A row per client: its change times its weight, divided by the session's largest weight.
+            weights: The weights.
+            session: What is known of the sum.
+            random: A generator per client, for rounding.
+        """
+        raise TypeError(f"{type(self).__name__} has no code")
+
+    def decode_total(self, total: Total, session: SumSession) -> Decoded:
+        """What is in a sum of coded rows.
+
+        Args:
+            total: The sum.
+            session: What is known of it.
+        """
+        raise TypeError(f"{type(self).__name__} has no decode_total")
+
+    def hidden_form(self, dtype: torch.dtype, shape: tuple[int, ...]) -> tuple[torch.dtype, tuple[int, ...]]:
+        """Type and shape of a hidden row as it is sent; masks change neither.
+
+        Args:
+            dtype: The type of the coded row.
+            shape: Its shape: one row.
+        """
+        return dtype, shape
+
+    def server_half(self, session: SumSession, keys: ServerKeys) -> ServerHalf:
+        """The server's half of a sum.
+
+        Args:
+            session: What is known of it.
+            keys: What the server has.
+        """
+        raise TypeError(f"{type(self).__name__} has no server_half")
+
+    def client_half(self, session: SumSession, client: int, keys: SumKeys) -> ClientHalf:
+        """A client's half of a sum.
+
+        Args:
+            session: What is known of it.
+            client: The client.
+            keys: Its own.
+        """
+        raise TypeError(f"{type(self).__name__} has no client_half")
+
+    def make_shared_secret(self) -> tuple[bytes, bytes] | None:
+        """What clients share and the server must not have, and the server's part of it; None if there is no such."""
+        return None
+
+    def simulate_keys(self, clients: Sequence[int]) -> tuple[ServerKeys, Mapping[int, SumKeys]]:
+        """Keys for a simulation.
+
+        Args:
+            clients: The clients.
+        """
+        secret, public = self.make_shared_secret() or (b"", b"")
+        return ServerKeys(_nobody, public), dict.fromkeys(clients, SumKeys(b"", b"", _nobody, secret))
+
+
+def _nobody(*_: object) -> bytes | None:
+    """Where clients have no keys of their own."""
+    return None

@@ -1,0 +1,45 @@
+"""Dates in cells: which way they are written, and what a model gets of them."""
+
+import numpy as np
+import pytest
+
+from fedloom.core.errors import FedloomError
+from fedloom.data.tables.dates import date_features, date_form, parse_dates
+
+
+@pytest.mark.parametrize(
+    ("texts", "form"),
+    [
+        (["2026-01-31", "2025-12-01"], "year-month-day"),
+        (["2026-01-31 08:30", "2026-01-31T23:59:59Z"], "year-month-day"),
+        (["31.01.2026", "1.2.2026"], "day.month.year"),
+        (["31/01/2026", "01/02/2026"], "day/month/year"),
+        (["01/31/2026", "01/02/2026"], "month/day/year"),
+        (["03/04/2026", "01/02/2026"], "unclear"),
+        (["03/03/2026"], "day/month/year"),
+        (["2026-02-30"], ""),
+        (["12", "13"], ""),
+        (["2026-01-31", "soon"], ""),
+        (["2026-01-31", "31.01.2026"], "mixed"),
+        ([], ""),
+    ],
+)
+def test_the_form_follows_from_the_cells(texts, form):
+    assert date_form(texts) == form
+
+
+def test_features_are_days_month_weekday_and_hour():
+    cells = np.array(["1970-01-01", "2026-11-16 06:30", ""], dtype=object)
+    seconds = parse_dates(cells, "year-month-day", "day")
+    assert np.isnan(seconds[2])
+    assert date_features(seconds[:2]).tolist() == [[0, 1, 3, 0], [20773, 11, 0, 6.5]]  # a Thursday, a Monday
+
+
+def test_days_before_1970_count_backwards():
+    seconds = parse_dates(np.array(["1969-12-31 12:00"], dtype=object), "year-month-day", "day")
+    assert date_features(seconds).tolist() == [[-1, 12, 2, 12]]
+
+
+def test_a_cell_that_is_no_date_is_named():
+    with pytest.raises(FedloomError, match=r"day, row 2: 'soon' is not a date \(year-month-day\)"):
+        parse_dates(np.array(["2026-01-31", "soon"], dtype=object), "year-month-day", "day")

@@ -1,0 +1,113 @@
+"""Both halves as stages: whatever one client answers, it drops out or the sum is given up, and nothing else happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedloom.core.errors import Abandoned
+from fedloom.secure.halves import MaskedHalf, masked_sum
+from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.secure_sum import SecureSum
+from fedloom.secure.sum_step import ROWS, SumSession, Total
+
+STEP, SESSION = SecureSum(), SumSession("run", 1, 0, (2, 3, 5, 7, 11, 13), 1)
+TERMS = STEP.terms(SESSION)
+SERVER_KEYS, KEYS = STEP.simulate_keys(SESSION.ids)
+ROW = {client: torch.arange(5, dtype=torch.int32) * client - 7 for client in SESSION.ids}
+BEFORE_ROWS, AFTER_ROWS = ("advertise", "share", ROWS), ("confirm", "reveal")
+HOSTILE = 2  # the first whose answers are read
+
+Answer = Mapping[str, Tensor]
+
+
+def play(stage_name: str, change: Callable[[Answer], Answer], hostile: tuple[int, ...] = (HOSTILE,)) -> Total:
+    """The sum when what some clients answer in one stage is changed on its way."""
+    halves = {client: MaskedHalf(TERMS, client, KEYS[client]) for client in SESSION.ids}
+    server = masked_sum(TERMS, SERVER_KEYS)
+    try:
+        stage = next(server)
+        while True:
+            answers = dict[int, Answer]()
+            for client, got in stage.each.items():
+                try:
+                    answers[client] = halves[client].answer(
+                        stage.name, got, ROW[client] if stage.name == ROWS else None
+                    )
+                except RefusedMessage:
+                    continue
+                if client in hostile and stage.name == stage_name:
+                    answers[client] = change(answers[client])
+            stage = server.send(answers)
+    except StopIteration as end:
+        total: Total = end.value
+        return total
+
+
+def plain_sum(ids: tuple[int, ...]) -> Tensor:
+    return torch.stack([ROW[client] for client in ids]).sum(0, dtype=torch.int32)
+
+
+MALFORMED = {
+    "missing": lambda _: {},
+    "empty": lambda answer: {name: tensor[:0] for name, tensor in answer.items()},
+    "one byte": lambda answer: {name: torch.zeros(1, dtype=torch.uint8) for name in answer},
+    "floats": lambda answer: {name: tensor.double() for name, tensor in answer.items()},
+    "half floats": lambda answer: {name: tensor.bfloat16() for name, tensor in answer.items()},
+    "a matrix": lambda answer: {name: tensor[None] for name, tensor in answer.items()},
+    "a number": lambda answer: {name: tensor.sum() for name, tensor in answer.items()},
+    "cut off": lambda answer: {name: tensor[:-1] for name, tensor in answer.items()},
+    "too long": lambda answer: {name: torch.cat([tensor, tensor]) for name, tensor in answer.items()},
+}
+
+
+@pytest.mark.parametrize("stage", [*BEFORE_ROWS, *AFTER_ROWS])
+@pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED)
+def test_a_client_that_answers_malformed_tensors_has_dropped_out(stage, change):
+    total = play(stage, change)
+    assert total.ids == (SESSION.ids[1:] if stage in BEFORE_ROWS else SESSION.ids)
+    assert torch.equal(total.row, plain_sum(total.ids))
+
+
+@pytest.mark.parametrize("stage", [*BEFORE_ROWS, *AFTER_ROWS])
+def test_with_too_many_of_them_the_sum_is_given_up(stage):
+    with pytest.raises(Abandoned, match=r"3 of 6 clients have .* needs 4"):
+        play(stage, MALFORMED["a number"], hostile=SESSION.ids[:3])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    stage=st.sampled_from(["advertise", "share", *AFTER_ROWS]),
+    places=st.lists(st.integers(0, 2000), min_size=1, max_size=3),
+    cut=st.sampled_from([0, 0, 0, 1, 4, 100]),
+    filling=st.binary(min_size=1, max_size=80),
+)
+@pytest.mark.slow
+def test_no_bytes_of_a_client_end_the_sum_in_another_way_or_make_it_wrong(stage, places, cut, filling):
+    def overwrite(tensor: Tensor) -> Tensor:
+        text = bytearray(tensor.numpy().tobytes())
+        for place in places:
+            at = place % (len(text) + 1)
+            text[at : at + len(filling)] = filling
+        return torch.frombuffer(text, dtype=torch.uint8)[cut:]
+
+    try:
+        total = play(stage, lambda answer: {name: overwrite(tensor) for name, tensor in answer.items()})
+    except Abandoned:
+        assert stage in ("share", "confirm")  # neighbours refuse what they cannot decrypt or was not confirmed
+    else:
+        assert torch.equal(total.row, plain_sum(total.ids))
+
+
+def test_a_client_refuses_a_stage_that_does_not_exist_and_what_it_cannot_read():
+    half = MaskedHalf(TERMS, HOSTILE, KEYS[HOSTILE])
+    with pytest.raises(RefusedMessage, match="no stage 'open'"):
+        half.answer("open", {}, None)
+    for stage in ("share", ROWS, *AFTER_ROWS):
+        with pytest.raises(RefusedMessage, match="missing"):
+            half.answer(stage, {}, ROW[HOSTILE])

@@ -1,0 +1,107 @@
+"""Sums of replies: with a sum that hides nothing, a run is what it is without one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import fedloom as fl
+from fedloom.channel.channel import Channel
+from fedloom.core.errors import FedloomError
+from fedloom.core.message import Message
+from fedloom.secure.sum_step import Decoded, SumSession
+from fedloom.secure.sums import Sums, play_sum
+from support.plain_sums import PlainHalf, PlainSum
+from support.synthetic import small_task
+
+WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
+METHODS = [fl.FedAvg(), fl.FedSGD(), fl.FedRep(), fl.SCAFFOLD(), fl.FedDyn(), fl.PFedMe(), fl.FedAvgM(), fl.MOON()]
+
+
+@pytest.mark.parametrize("weight_by", ["samples", "uniform"])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_a_method_that_needs_only_sums_works_unchanged(method, weight_by):
+    settings = {"rounds": 3, "seed": 3, "local": WORK, "weight_by": weight_by, "selection": fl.Random(0.75)}
+    plain = fl.run(small_task(), method, **settings)
+    summed = fl.run(small_task(), method, **settings, channel=[PlainSum()])
+    assert plain.row is not None
+    assert summed.row is not None
+    assert torch.allclose(plain.row, summed.row, atol=2e-6)
+
+
+def test_sums_do_not_depend_on_workers():
+    settings = {"rounds": 2, "seed": 3, "local": WORK, "channel": [PlainSum()]}
+    one = fl.run(small_task(), "scaffold", **settings)
+    other = fl.run(small_task(), "scaffold", workers=2, **settings)
+    assert torch.equal(one.row, other.row)
+    assert one.records == other.records
+
+
+def test_both_halves_talk_and_their_bytes_are_counted():
+    session = SumSession("run", 1, 0, (4, 7), 1)
+    total, up, down = play_sum(PlainSum(), session, {4: torch.ones(3).double(), 7: torch.ones(3).double()})
+    assert total.row.tolist() == [2, 2, 2]
+    assert total.ids == (4, 7)
+    assert up == 2 * 3 * 8 + 2 * 2 * 8  # rows, then the ids that are told back
+    assert down == 2 * 2 * 4 + 2 * 2 * 8
+
+
+class RefusingHalf(PlainHalf):
+    """Answers nothing after its row."""
+
+    def answer(self, stage, got, row):
+        if row is None:
+            raise FedloomError("too few of its neighbours are left.")
+        return super().answer(stage, got, row)
+
+
+class PlainSumWithARefusal(PlainSum):
+    """One client refuses a stage."""
+
+    def client_half(self, session, client, keys):
+        return RefusingHalf() if client == 7 else super().client_half(session, client, keys)
+
+
+def test_a_client_that_refuses_a_stage_has_dropped_out_and_the_sum_goes_on():
+    session = SumSession("run", 1, 0, (4, 7), 1)
+    total, up, _ = play_sum(PlainSumWithARefusal(), session, {4: torch.ones(3).double(), 7: torch.ones(3).double()})
+    assert total.row.tolist() == [2, 2, 2]
+    assert up == 2 * 3 * 8 + 2 * 8
+
+
+def test_the_bytes_of_a_record_are_those_of_all_stages():
+    history = fl.run(small_task(), "fedavg", rounds=1, local=WORK, channel=[PlainSum()])
+    width, clients = small_task().layout.width, 4
+    assert history.records[1]["bytes_up"] == clients * (8 * (width + 1) + 8 * clients)
+    assert history.records[1]["bytes_down"] == clients * (4 * width + 8 + 8 * clients)
+
+
+def test_a_mean_by_hand():
+    sums = Sums(Channel(fl.FedAvg()), PlainSum(), True)
+    message = Message({"row": torch.tensor([1.0, 2.0])})
+    # two clients of weights 1 and 3, of at most 4, that moved by (4, 0) and (0, 8)
+    found = sums.means(Decoded(torch.tensor([4.0 / 4, 24.0 / 4]).double(), 4, 0), message, 4)
+    assert found["row"].tolist() == [[2.0, 8.0]]
+
+
+def test_a_weight_above_the_largest_counts_as_the_largest():
+    sums = Sums(Channel(fl.FedAvg()), PlainSum(), True)
+    assert sums.weights(torch.tensor([3, 50]), 10).tolist() == [3, 10]
+
+
+@pytest.mark.parametrize("method", ["fedseq", "ifca", "fedprox:adaptive=true", "cfl", "fedu"])
+def test_a_method_that_needs_single_replies_is_refused(method):
+    with pytest.raises(FedloomError, match="lets only sums of replies leave"):
+        fl.run(small_task(), method, rounds=1, channel=[PlainSum()])
+
+
+def test_a_client_that_diverged_is_left_out_and_named():
+    hostile = Exploding(clients=[1])
+    history = fl.run(small_task(), "fedavg", rounds=1, local=WORK, channel=[PlainSum()], adversary=hostile)
+    assert [one["client"] for one in history.records[1]["excluded"]] == [1]
+    assert history.records[1]["selected"] == [0, 2, 3]
+
+
+class Exploding(fl.Adversary):
+    def poison_update(self, name, changes, cohort, hostile):
+        return changes * torch.nan
