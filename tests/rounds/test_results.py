@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fedloom.rounds.jobs import Job
-from fedloom.rounds.results import answers, merge
+from fedloom.rounds.results import answered_jobs, merge
 
 
 def result(*clients: int) -> dict[str, torch.Tensor]:
@@ -14,7 +14,7 @@ def result(*clients: int) -> dict[str, torch.Tensor]:
 
 def test_where_everybody_answers_nothing_is_moved():
     jobs = [Job("update", 1, [4, 0], [2, 0]), Job("update", 1, [7], [1])]
-    kept, results, places = answers(jobs, [result(4, 0), result(7)])
+    kept, results, places = answered_jobs(jobs, [result(4, 0), result(7)])
     assert kept is jobs
     assert places == [0, 1, 2]
     assert merge(kept, results)["reply/row"].flatten().tolist() == [0, 7, 4]
@@ -22,7 +22,7 @@ def test_where_everybody_answers_nothing_is_moved():
 
 def test_of_those_who_answer_the_order_stays():
     jobs = [Job("update", 1, [client], [place]) for client, place in ((9, 3), (4, 0), (7, 1), (2, 2))]
-    kept, results, places = answers(jobs, [result(9), None, result(7), None])
+    kept, results, places = answered_jobs(jobs, [result(9), None, result(7), None])
     assert places == [1, 3]
     assert [(job.ids, job.places) for job in kept] == [([9], [1]), ([7], [0])]
     assert merge(kept, results)["reply/row"].flatten().tolist() == [7, 9]
@@ -31,5 +31,5 @@ def test_of_those_who_answer_the_order_stays():
 
 def test_where_nobody_answers_there_is_nothing():
     jobs = [Job("update", 1, [client], [client]) for client in range(3)]
-    assert answers(jobs, [None] * 3) == ([], [], [])
+    assert answered_jobs(jobs, [None] * 3) == ([], [], [])
     assert merge([], []) == {}

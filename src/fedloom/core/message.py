@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -94,6 +94,7 @@ class Wave:
             does not, and its bytes are counted as sent between clients.
         to_server: Per client, whether the answer goes to the server.
         optional: Whether the method continues without an answer.
+        forms: In which form the message goes down to which clients, where that is not as it is; a downlink fills it in.
     """
 
     ids: list[int]
@@ -102,6 +103,7 @@ class Wave:
     from_server: Tensor | None = None
     to_server: Tensor | None = None
     optional: bool = False
+    forms: Sequence[tuple[list[int], Message]] = ()
 
     def only(self, places: list[int]) -> Wave:
         """The same wave to the clients at some places of it.
@@ -118,6 +120,7 @@ class Wave:
             message=self.message.for_clients(index),
             from_server=None if self.from_server is None else self.from_server[index],
             to_server=None if self.to_server is None else self.to_server[index],
+            forms=(),
         )
 
 

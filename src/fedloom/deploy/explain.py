@@ -30,8 +30,7 @@ from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange.silence import SILENT
-from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.jobs import SILENT, Job, Tensors
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.scoring import is_scored, score_models

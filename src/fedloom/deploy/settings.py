@@ -17,7 +17,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.files.formats import PARTICIPANT
 from fedloom.registry.validation import read_toml, validate
-from fedloom.rounds.exchange.largest_ratio import AGAINST, CLIPPED, FACTOR
+from fedloom.rounds.largest_ratio import AGAINST, CLIPPED, FACTOR
 
 OPENED, READY = "site: open", "site: ready"
 """Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""

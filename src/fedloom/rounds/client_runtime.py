@@ -21,11 +21,11 @@ from fedloom.core.model.sub_models import SubModelDraw, SubModels
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.scores import Scores
 from fedloom.rounds.confusion_counts import ConfusionCounts
-from fedloom.rounds.exchange.hostile_clients import HostileClients
-from fedloom.rounds.exchange.silence import restore_kept, with_flags
-from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.hostile_clients import HostileClients
+from fedloom.rounds.jobs import CohortAnswer, Job, Tensors
 from fedloom.rounds.method_check import check_reply
 from fedloom.rounds.metrics import metric_values
+from fedloom.rounds.silent_clients import restore_kept, withhold_replies
 from fedloom.secure.sum_step import SumStep
 from fedloom.secure.sums import channel_of, sums_of
 from fedloom.training.local_trainer import LocalTrainer
@@ -135,12 +135,12 @@ class ClientRuntime:
             message = self.down_channel.restore(message, cohort)
         message = Message({name: tensor.clone() for name, tensor in message.shared.items()}, message.each)
         if job.kind == "update":
-            return self._update(cohort, message, job)
+            return self._update(cohort, message, job).pack()
         if job.kind == "confusion":
             return {"confusion": self._confusion(cohort, message)}
         return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message, job.measure)
 
-    def _update(self, cohort: Cohort, message: Message, job: Job) -> Tensors:
+    def _update(self, cohort: Cohort, message: Message, job: Job) -> CohortAnswer:
         kept = dict(cohort.state)
         reply = self.algorithm.client_update(cohort, message)
         check_reply(self.algorithm, reply, len(cohort))
@@ -157,20 +157,25 @@ class ClientRuntime:
             reply = sums_of(self.algorithm, self.steps, self.weight_by).code(reply, message, cohort, job.session)
         if silent is not None:
             restore_kept(cohort, kept, silent, but=remembered)
-        result = {f"reply/{name}": tensor for name, tensor in reply.tensors.items()}
+        kept_now = dict[str, Tensor]()
         for name in sorted(cohort.changed):
             stored = stored_name(name, cohort.architecture)
-            result |= {f"kept/{stored}": cohort.state[name], f"kept/{stored}/has": cohort.state[f"{name}/has"]}
-        result |= {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
-        if silent is not None:
-            result = with_flags(result, silent)
+            kept_now |= {stored: cohort.state[name], f"{stored}/has": cohort.state[f"{name}/has"]}
+        costs = {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
+        measured = self._measure(cohort) if job.measure else {}
+        answer = CohortAnswer(dict(reply.tensors), kept_now, costs, measured)
+        return answer if silent is None else withhold_replies(answer, silent)
+
+    def _measure(self, cohort: Cohort) -> Tensors:
+        """Scores of the models that the clients received and trained, on their test parts."""
+        found: Tensors = {}
         for model, rows in (("received", cohort.before), ("trained", cohort.after)):
-            if job.measure and rows is not None:
+            if rows is not None:
                 scores, sums = self._evaluate(cohort, rows, "test")
-                result |= {f"{model}/loss": scores.mean_loss, f"{model}/score": scores.mean_score}
+                found |= {f"{model}/loss": scores.mean_loss, f"{model}/score": scores.mean_score}
                 values = metric_values(self.metrics, sums, scores.counts)
-                result |= {f"{model}/metric/{name}": column for name, column in values.items()}
-        return result
+                found |= {f"{model}/metric/{name}": column for name, column in values.items()}
+        return found
 
     def _ask(self, cohort: Cohort, message: Message) -> Tensors:
         """Loss and score of clients' current models on their validation part, or without one on their training part."""

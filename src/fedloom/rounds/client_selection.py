@@ -16,7 +16,7 @@ from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.ledger import Ledger
-from fedloom.rounds.results import answers, merge
+from fedloom.rounds.results import answered_jobs, merge
 from fedloom.rounds.run_state import RunState
 
 
@@ -70,7 +70,7 @@ def _probe_clients(
     if run.algorithm.communicates:
         ledger.bytes_down += message.bytes_for(len(ids))
         ledger.bytes_up += 8 * len(ids)
-    jobs, results, answered = answers(jobs, engine.run(jobs, message, state.client_states.read(ids)))
+    jobs, results, answered = answered_jobs(jobs, engine.run(jobs, message, state.client_states.read(ids)))
     replies = merge(jobs, results)  # of a client that does not answer nothing is known: zeros
     places = torch.tensor(answered, dtype=torch.int64)
     return {

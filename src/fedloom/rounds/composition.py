@@ -28,10 +28,10 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.task import FederationView, Task
 from fedloom.privacy.noise_settings import ClientPrivacy, Privacy
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.rounds.exchange.hostile_clients import HostileClients
-from fedloom.rounds.exchange.screening import Divergence, Screen
+from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.rounds.results import blocks
+from fedloom.rounds.screen import Divergence, Screen
 from fedloom.rounds.training_task import training_federation, training_task
 from fedloom.secure.sum_step import SumStep
 from fedloom.secure.sums import Sums, channel_of, sums_of
@@ -244,6 +244,11 @@ class Composition:
         """How replies are added, if only sums of them leave the clients."""
         has_sums = any(isinstance(step, SumStep) for step in self.steps)
         return sums_of(self.algorithm, self.steps, self.weight_by) if has_sums else None
+
+    @property
+    def codes_models(self) -> bool:
+        """Whether models go down in another form than the method's server has them."""
+        return self.downlink is not None or self.sub_models is not None
 
     @property
     def down_channel(self) -> DownChannel:

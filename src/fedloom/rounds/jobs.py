@@ -7,12 +7,14 @@ them and knows nothing of methods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from fedloom.core.message import Message
+from fedloom.registry.nested_keys import select_prefix
 from fedloom.secure.sum_step import SumSession, SumStep
 from fedloom.secure.sums import LOST, SUM, Summed, play_sum
 
@@ -39,6 +41,64 @@ class Job:
     turn: int = 0
     session: SumSession | None = None
     """What is known of the sum that an ``update`` is for, if only sums leave."""
+
+
+REPLY, KEPT, MEASURED, SILENT = "reply/", "kept/", ("received/", "trained/"), "silent"
+"""How the parts of an answer are told apart where tensors travel by name: between processes and on the wire."""
+COSTS = ("steps", "samples", "bytes")
+
+
+@dataclass(frozen=True)
+class CohortAnswer:
+    """What the clients of an ``update`` answer: an entry per client in every tensor.
+
+    Args:
+        reply: What goes to the server.
+        kept: What stays with the clients (it comes back to a simulation, and never leaves a site).
+        costs: ``steps``, ``samples`` and ``bytes``.
+        measured: Scores of the models that they received and trained.
+        silent: A mask of the clients that send nothing but this; None where nobody may.
+    """
+
+    reply: Tensors
+    kept: Tensors
+    costs: Tensors
+    measured: Tensors = field(default_factory=dict)
+    silent: Tensor | None = None
+
+    def pack(self) -> Tensors:
+        """The same as named tensors, which engines move."""
+        named = {f"{REPLY}{name}": tensor for name, tensor in self.reply.items()}
+        named |= {f"{KEPT}{name}": tensor for name, tensor in self.kept.items()}
+        flags = {} if self.silent is None else {SILENT: self.silent.to(torch.uint8)}
+        return named | self.costs | flags | self.measured
+
+    @staticmethod
+    def unpack(tensors: Mapping[str, Tensor]) -> CohortAnswer:
+        """The answer that was packed; a site's comes without what it keeps.
+
+        Args:
+            tensors: The named tensors.
+        """
+        return CohortAnswer(
+            select_prefix(tensors, REPLY),
+            select_prefix(tensors, KEPT),
+            {name: tensors[name] for name in COSTS if name in tensors},
+            {name: tensor for name, tensor in tensors.items() if name.startswith(MEASURED)},
+            tensors[SILENT].bool() if SILENT in tensors else None,
+        )
+
+    def only(self, rows: Tensor) -> CohortAnswer:
+        """The answer of some of the clients.
+
+        Args:
+            rows: Their places in the cohort.
+        """
+        reply, kept, costs, measured = (
+            {name: tensor[rows] for name, tensor in part.items()}
+            for part in (self.reply, self.kept, self.costs, self.measured)
+        )
+        return CohortAnswer(reply, kept, costs, measured, None if self.silent is None else self.silent[rows])
 
 
 class Engine(Protocol):
@@ -92,11 +152,11 @@ class LocalEngine:
         rows: dict[int, Tensor] = {}
         results: list[Tensors | None] = []
         for job, result in zip(jobs, self.run(jobs, message, kept), strict=True):
-            coded = result or {}
-            for client, row, lost in zip(job.ids, coded[f"reply/{SUM}"], coded[f"reply/{LOST}"].tolist(), strict=True):
+            answer = CohortAnswer.unpack(result or {})
+            for client, row, lost in zip(job.ids, answer.reply[SUM], answer.reply[LOST].tolist(), strict=True):
                 if not lost:
                     rows[client] = row
-            results.append({name: t for name, t in coded.items() if not name.startswith("reply/")})
+            results.append(replace(answer, reply={}).pack())
         total, up, down = play_sum(step, session, rows)
         return Summed(total, results, up, down)
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.message import Wave
 from fedloom.rounds.jobs import Tensors
-from fedloom.secure.sums import Summed
 
 
 @dataclass
@@ -31,32 +30,25 @@ class Ledger:
     """What the run's aggregator remembers."""
     down: Mapping[str, Tensor] = field(default_factory=dict)
     """What the server remembers of the models that clients have."""
+    counts_bytes: bool = True
+    """Whether anything is sent at all: isolated and centralised training cost no bytes."""
 
     def send(self, wave: Wave) -> None:
         """Add the bytes that a wave sends to its clients, including those that will not answer."""
+        if not self.counts_bytes:
+            return
         down = wave.message.bytes_for(len(wave.ids))
         near = 0 if wave.from_server is None else int((~wave.from_server).sum())
         self.bytes_between += down * near // len(wave.ids)
         self.bytes_down += down - down * near // len(wave.ids)
 
-    def receive(self, wave: Wave, merged: Tensors, communicates: bool) -> None:
-        """Add the steps, bytes and measurements of a wave's replies."""
-        if communicates:
-            sent = merged["bytes"] if wave.to_server is None else merged["bytes"][wave.to_server]
+    def receive(self, wave: Wave, costs: Tensors, measured: Tensors) -> None:
+        """Add the steps, bytes and measurements of a wave's answers."""
+        if self.counts_bytes:
+            sent = costs["bytes"] if wave.to_server is None else costs["bytes"][wave.to_server]
             self.bytes_up += int(sent.sum())
-        self._note(wave.ids, merged)
-
-    def receive_sum(self, ids: list[int], merged: Tensors, summed: Summed, scaled: int) -> None:
-        """Add the same of clients whose replies came as a sum, and how many of them had to make theirs smaller."""
-        self.bytes_up += summed.bytes_up
-        self.bytes_down += summed.bytes_down
-        if scaled:
-            self.findings["sums/scaled"] = self.findings.get("sums/scaled", 0.0) + scaled
-        self._note(ids, merged)
-
-    def _note(self, ids: list[int], merged: Tensors) -> None:
-        self.selected.update(ids)
-        self.steps += int(merged["steps"].sum())
-        for name in (name for name in merged if name.startswith(("received/", "trained/"))):
-            for client, value in zip(ids, merged[name].tolist(), strict=True):
+        self.selected.update(wave.ids)
+        self.steps += int(costs["steps"].sum())
+        for name, values in measured.items():
+            for client, value in zip(wave.ids, values.tolist(), strict=True):
                 self.measured.setdefault(client, {})[name] = value

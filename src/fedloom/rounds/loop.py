@@ -15,26 +15,27 @@ import torch
 from fedloom.core.aggregation_context import AggregatorMemory
 from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import Stopped
-from fedloom.core.server_context import ServerContext
-from fedloom.rounds.client_privacy import epsilons
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange.exchange import check_values, exchange
+from fedloom.rounds.exchange.asking import asking_of
+from fedloom.rounds.exchange.budget import epsilons
+from fedloom.rounds.exchange.line import exchange, line_of
 from fedloom.rounds.exchange.silence import NothingSent
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.ledger import Ledger
 from fedloom.rounds.method_check import check_state
+from fedloom.rounds.round_context import RoundContext
 from fedloom.rounds.run_state import RunState
-from fedloom.rounds.scoring import is_scored, local_metrics
+from fedloom.rounds.scoring import check_values, is_scored, local_metrics
 
 
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
     """Do what a method does once before its first round: change ``state`` and return the record of round 0."""
     engine.begin(0)
-    context, ledger = run.context(0), Ledger(memory=AggregatorMemory(state.aggregator), down=state.down)
+    context, ledger = run.context(0), _open_ledger(run, state)
     prelude = run.algorithm.prelude(state.server, context)
     if prelude is not None:
-        server = _drive(run, engine, state, prelude, context, ledger, measure=False)
+        server = _drive(RoundContext(run, engine, state, context, ledger), prelude)
         check_state(run.algorithm, server)
         state.server, state.aggregator, state.down = server, ledger.memory.tensors(), dict(ledger.down)
         state.remember(ledger.norms)
@@ -46,12 +47,12 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     number = state.round + 1
     engine.begin(number)
     _check_budget(run, number)
-    context, ledger = run.context(number), Ledger(memory=AggregatorMemory(state.aggregator), down=state.down)
+    context, ledger = run.context(number), _open_ledger(run, state)
     choice = select_clients(run, engine, state, context, ledger)
     measure = is_scored(run, number) and run.algorithm.communicates
     waves = run.algorithm.play(state.server, choice.places, context)
     try:
-        server = _drive(run, engine, state, waves, context, ledger, measure)
+        server = _drive(RoundContext(run, engine, state, context, ledger, measure), waves)
         check_state(run.algorithm, server, state.server)
         server = _optimize(run, state, server)
     except NothingSent:
@@ -91,20 +92,19 @@ def is_over(run: Composition, state: RunState) -> bool:
     return state.round >= run.setting.rounds or run.algorithm.is_finished(state.server)
 
 
-def _drive(
-    run: Composition,
-    engine: Engine,
-    state: RunState,
-    waves: Round,
-    context: ServerContext,
-    ledger: Ledger,
-    measure: bool,
-) -> State:
+def _open_ledger(run: Composition, state: RunState) -> Ledger:
+    """An empty ledger, with what server and aggregator remember of the rounds before."""
+    memory = AggregatorMemory(state.aggregator)
+    return Ledger(memory=memory, down=state.down, counts_bytes=run.algorithm.communicates)
+
+
+def _drive(round: RoundContext, waves: Round) -> State:
     """Send each wave that a method yields and hand it the replies, until it returns the new server state."""
+    line, asking = line_of(round.run), asking_of(round.run)
     try:
         wave = next(waves)
         while True:
-            wave = waves.send(exchange(run, engine, state, context, wave, ledger, measure))
+            wave = waves.send(exchange(round, wave, line, asking))
     except StopIteration as end:
         server: State = end.value
         return server

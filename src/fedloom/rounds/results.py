@@ -1,8 +1,8 @@
-"""The results of a wave's jobs: of those who answered, without those who do not count, and joined in client order."""
+"""The results of jobs: of those who answered, joined in client order."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from fedloom.rounds.jobs import Job, Tensors
 
 
-def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
+def answered_jobs(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
     """The completed jobs, their results, and the places in the wave of the clients that answered.
 
     The places of the returned jobs count only those clients.
@@ -22,20 +22,6 @@ def answers(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Jo
     rank = {place: number for number, place in enumerate(places)}
     moved = [replace(job, places=[rank[place] for place in job.places]) for job, _ in pairs]
     return moved, [result for _, result in pairs], places
-
-
-def drop_places(jobs: list[Job], results: list[Tensors], places: Collection[int]) -> tuple[list[Job], list[Tensors]]:
-    """Jobs and their results without the clients at some places; the places of the rest count only those."""
-    left = sorted(place for job in jobs for place in job.places if place not in places)
-    rank = {place: number for number, place in enumerate(left)}
-    kept_jobs, kept_results = [], []
-    for job, result in zip(jobs, results, strict=True):
-        rows = [row for row, place in enumerate(job.places) if place in rank]
-        if rows:
-            ids, own = [job.ids[row] for row in rows], [rank[job.places[row]] for row in rows]
-            kept_jobs.append(replace(job, ids=ids, places=own))
-            kept_results.append({name: tensor[torch.tensor(rows)] for name, tensor in result.items()})
-    return kept_jobs, kept_results
 
 
 def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:

@@ -6,7 +6,7 @@ Every client's own test part counts, and beside it, under names of its own, its 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,12 +16,12 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import FederationView
+from fedloom.rounds.answers import diverged
 from fedloom.rounds.client_runtime import VALIDATION
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange.exchange import check_values
 from fedloom.rounds.jobs import Engine, Job, Tensors
 from fedloom.rounds.metrics import metric_values, over_clients, size_groups, value_of
-from fedloom.rounds.results import answers, merge, with_prefix
+from fedloom.rounds.results import answered_jobs, merge, with_prefix
 from fedloom.rounds.run_state import RunState
 from fedloom.training.metric_sums import MetricSums
 
@@ -96,6 +96,12 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
     return metrics, rows
 
 
+def check_values(run: Composition, number: int, values: Iterable[float]) -> None:
+    """Raise an error if a score is not finite."""
+    if not all(math.isfinite(value) for value in values):
+        raise diverged(run, number, "the loss is no longer finite (NaN or infinity)")
+
+
 def _validation_values(run: Composition, columns: Tensors) -> Tensors:
     """Each client's score, loss and metrics on its validation part by their names; nothing if nobody has one.
 
@@ -137,7 +143,7 @@ def _score_shared_model(
         return {}
     slices = [[start, min(start + SCORED_SAMPLES, total)] for start in range(0, total, SCORED_SAMPLES)]
     jobs = [Job("global", state.round, part, []) for part in slices]
-    results = answers(jobs, engine.run(jobs, Message({"row": state.server["row"]}), {}))[1]
+    results = answered_jobs(jobs, engine.run(jobs, Message({"row": state.server["row"]}), {}))[1]
     if len(results) < len(jobs):
         return {}
     sums = {key: sum(float(result[key]) for result in results) for key in ("loss", "score", "counts")}
@@ -176,7 +182,7 @@ def _score_clients(
         together = run.blocks(some)
         jobs = [Job("score", state.round, block, places, measure=validates) for block, places in together]
         message = run.algorithm.broadcast(state.server, some)
-        jobs, results, answered = answers(jobs, engine.run(jobs, message, state.client_states.read(some)))
+        jobs, results, answered = answered_jobs(jobs, engine.run(jobs, message, state.client_states.read(some)))
         these, columns = _leave_out_diverged(run, engine, [some[place] for place in answered], merge(jobs, results))
         diverged += len(answered) - len(these)
         if these:

@@ -27,11 +27,11 @@ from fedloom.privacy.noise_settings import ClientPrivacy
 from fedloom.registry.code_consent import code_notes
 from fedloom.registry.signatures import check_signatures
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.exchange.hostile_clients import HostileClients
-from fedloom.rounds.exchange.screening import Divergence
+from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits
 from fedloom.rounds.score import metric_notes
 from fedloom.rounds.scoring import check_metrics
+from fedloom.rounds.screen import Divergence
 from fedloom.rounds.training_task import training_task
 from fedloom.runs.architecture_check import architecture_executions, check_architectures
 from fedloom.runs.device_check import check_devices

@@ -11,7 +11,7 @@ import fedloom as fl
 from fedloom.core.message import Message, Wave
 from fedloom.deploy.server.change_clip import ChangeClip, opposition, room
 from fedloom.deploy.server.relative_bounds import RelativeBounds
-from fedloom.rounds.exchange.screening import Say, Verdict
+from fedloom.rounds.screen import Influence, Verdict
 
 ROW = torch.zeros(2)
 
@@ -21,7 +21,7 @@ def judge(*changes: tuple[float, float], samples: list[int] | None = None) -> Ve
     rows = torch.tensor(changes, dtype=torch.float32)
     sizes = torch.tensor(samples or [10] * len(rows))
     wave = Wave(list(range(len(rows))), Message({"row": ROW}))
-    return RelativeBounds(50).judge(fl.FedAvg(), wave, {"row": rows}, Say(sizes, sizes / sizes.sum()), {})
+    return RelativeBounds(50).judge(fl.FedAvg(), wave, {"row": rows}, Influence(sizes, sizes / sizes.sum()), {})
 
 
 def test_what_moves_against_the_others_counts_with_the_usual_size():
@@ -43,8 +43,8 @@ def test_with_the_others_or_across_them_a_change_may_be_larger():
 def test_a_small_site_may_differ_as_much_more_as_it_weighs_less_and_a_large_one_by_a_root():
     assert not judge((1, 0), (1, 0), (1, 0), (-19, 0), samples=[10, 10, 10, 1]).clipped  # of 31/4 the mean weight
     assert judge((1, 0), (1, 0), (1, 0), (-19, 0), samples=[10, 10, 10, 10]).clipped
-    say = Say(torch.tensor([10, 10, 1000]), torch.tensor([10, 10, 1000]) / 1020)
-    assert room(say).tolist() == pytest.approx([34, 34, 10])
+    influence = Influence(torch.tensor([10, 10, 1000]), torch.tensor([10, 10, 1000]) / 1020)
+    assert room(influence).tolist() == pytest.approx([34, 34, 10])
 
 
 def test_honest_sites_of_one_to_three_hundred_are_all_believed():
@@ -81,7 +81,7 @@ def test_opposition_is_the_component_along_the_mean_of_the_others(changes):
 
 def test_a_tensor_of_one_number_is_never_clipped():
     wave = Wave([0, 1, 2, 3], Message({"row": ROW}))
-    say = Say(torch.full((4,), 10), torch.full((4,), 0.25))
+    influence = Influence(torch.full((4,), 10), torch.full((4,), 0.25))
     fine, losses = torch.ones(4, dtype=torch.bool), torch.tensor([1.0, 1.0, 1.0, -40.0])
     sizes, usual = losses.abs().double(), torch.ones(4, dtype=torch.float64)
-    assert ChangeClip().scales(fl.FedAvgExit(), wave, {"loss": losses}, "loss", sizes, usual, say, fine) is None
+    assert ChangeClip().scales(fl.FedAvgExit(), wave, {"loss": losses}, "loss", sizes, usual, influence, fine) is None

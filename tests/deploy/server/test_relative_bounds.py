@@ -14,13 +14,13 @@ import fedloom as fl
 from fedloom.core.message import Message, Wave
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.server.relative_bounds import RelativeBounds
-from fedloom.rounds.exchange.screening import Say
+from fedloom.rounds.screen import Influence
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate, tamper_with
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ROW = torch.ones(4)  # of norm 2
-EVEN = [Say(torch.full((count,), 10), torch.full((count,), 1 / max(1, count))) for count in range(6)]
+EVEN = [Influence(torch.full((count,), 10), torch.full((count,), 1 / max(1, count))) for count in range(6)]
 """Clients with as much to say as each other, by their number."""
 KNOWN = torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)
 
@@ -96,7 +96,7 @@ def test_who_claims_one_sample_may_move_further_only_where_samples_count(method,
     samples = torch.tensor([1000, 1000, 1000, 1000, 1])
     values = torch.zeros(5, 4) + torch.tensor([1.0, 1.0, 1.0, 1.0, 900.0])[:, None] / 2
     wave = Wave(list(range(5)), Message({"row": torch.zeros(4)}))
-    verdict = RelativeBounds(50).judge(method, wave, {name: values}, Say(samples, samples / samples.sum()), {})
+    verdict = RelativeBounds(50).judge(method, wave, {name: values}, Influence(samples, samples / samples.sum()), {})
     assert (4 not in verdict.refused) == passes
 
 

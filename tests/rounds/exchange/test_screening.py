@@ -11,7 +11,7 @@ import torch
 import fedloom as fl
 from fedloom.core.message import Message, Wave
 from fedloom.core.selector import Choice
-from fedloom.rounds.exchange.screening import Divergence, Say, clip_changes
+from fedloom.rounds.screen import Divergence, Influence, clip_changes
 from support.folders import written
 from support.silent_clients import play_run, prepare_run
 from support.synthetic import federation, mlp
@@ -86,7 +86,7 @@ def test_an_aggregator_that_needs_more_stops_earlier():
     assert "but 3 are needed" in history.stopped
 
 
-SAY = Say(torch.full((3,), 10), torch.full((3,), 1 / 3))
+SAY = Influence(torch.full((3,), 10), torch.full((3,), 1 / 3))
 
 
 def test_a_clipped_change_is_a_part_of_itself_and_the_others_keep_their_bytes():

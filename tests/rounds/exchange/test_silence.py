@@ -1,43 +1,20 @@
-"""Silence: flags, places and state of clients that send nothing."""
+"""Silence: the places of clients that send nothing."""
 
 import torch
 
-from fedloom.rounds.exchange.silence import SILENT, restore_kept, silent_places, with_flags
-from fedloom.rounds.jobs import Job
+from fedloom.core.message import Message, Wave
+from fedloom.rounds.answers import Answers, Arrived
+from fedloom.rounds.exchange.silence import silent_places
+from fedloom.rounds.jobs import CohortAnswer, Job
 
 
-class Clients:
-    """What a cohort of three clients kept."""
-
-    def __init__(self):
-        self.state = {"head": torch.tensor([[1.0], [2.0], [3.0]]), "head/has": torch.ones(3)}
-        self.state |= {"own": torch.full((3, 1), 9.0), "own/has": torch.ones(3)}
-        self.changed = {"head", "own"}
-
-    def __len__(self):
-        return 3
-
-
-def test_silent_clients_go_back_to_what_they_kept_before_and_newcomers_to_nothing():
-    cohort, silent = Clients(), torch.tensor([True, False, True])
-    before = {"head": torch.tensor([[5.0], [6.0], [0.0]]), "head/has": torch.tensor([1.0, 1.0, 0.0])}
-    restore_kept(cohort, before, silent, but=frozenset({"own"}))
-    assert cohort.state["head"].tolist() == [[5.0], [2.0], [0.0]]
-    assert cohort.state["head/has"].tolist() == [1.0, 1.0, 0.0]
-    assert cohort.state["own"].tolist() == [[9.0]] * 3
-
-
-def test_a_silent_client_costs_its_flag_and_others_one_byte_more():
-    result = {"reply/row": torch.zeros(2, 3), "bytes": torch.tensor([12, 12])}
-    some = with_flags(result, torch.tensor([True, False]))
-    assert some["bytes"].tolist() == [1, 13]
-    assert some[SILENT].tolist() == [1, 0]
-    assert "reply/row" in some
-    assert "reply/row" not in with_flags(result, torch.tensor([True, True]))
+def answers(*flags):
+    jobs = [Job("update", 1, [7, 3], [4, 1]), Job("update", 1, [9], [0])]
+    cohorts = tuple((job, CohortAnswer({}, {}, {}, silent=flag)) for job, flag in zip(jobs, flags, strict=True))
+    wave = Wave([9, 3, 0, 0, 7], Message())
+    return Answers(None, wave, cohorts, 5, 1, Arrived([], torch.zeros(0)))  # type: ignore[arg-type]
 
 
 def test_places_are_those_of_the_wave():
-    jobs = [Job("update", 1, [7, 3], [4, 1]), Job("update", 1, [9], [0])]
-    flags = [{SILENT: torch.tensor([1, 0])}, {SILENT: torch.tensor([1])}]
-    assert silent_places(jobs, flags) == [0, 4]
-    assert silent_places(jobs, [{}, {}]) == []
+    assert silent_places(answers(torch.tensor([True, False]), torch.tensor([True]))) == [0, 4]
+    assert silent_places(answers(None, None)) == []

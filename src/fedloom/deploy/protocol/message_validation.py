@@ -20,7 +20,7 @@ from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import VALIDATION
-from fedloom.rounds.exchange.silence import SILENT
+from fedloom.rounds.jobs import SILENT
 
 ReplyForm = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 """Type and shape of each tensor of one client's result, by name."""

@@ -22,8 +22,8 @@ from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.wire import RejectedMessage
 from fedloom.losses.own_function import OwnLoss
 from fedloom.rounds.client_runtime import VALIDATION
-from fedloom.rounds.exchange.reply_norms import median_of_others
 from fedloom.rounds.metrics import value_of
+from fedloom.rounds.reply_norms import median_of_others
 
 SHARES = ("accuracy", "exact_match")
 """Scores of objectives that are the share of right samples."""

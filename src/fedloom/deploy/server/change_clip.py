@@ -8,8 +8,8 @@ mean of the others' changes (each of the usual size u at most), a site moves
     a_k = -<d_k, m_k> / |m_k|    against the others.
 
 If ``a_k > against * u`` or ``|d_k| > ratio * u``, its change counts with the usual size, ``u * d_k / |d_k|``. Where a
-site weighs less than the mean, u is as much larger, since it has as much less to say. A site with many samples trains
-many steps: it may move further, though not against the others, by the square root of that (a walk).
+site weighs less than the mean, u is as much larger, since it counts as much less. A site with many samples trains many
+steps: it may move further, though not against the others, by the square root of that (a walk).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from torch import Tensor
 from fedloom.channel.channel import change_of
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.message import Wave
-from fedloom.rounds.exchange.largest_ratio import AGAINST, CLIPPED
-from fedloom.rounds.exchange.screening import Say
 from fedloom.rounds.jobs import Tensors
+from fedloom.rounds.largest_ratio import AGAINST, CLIPPED
+from fedloom.rounds.screen import Influence
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ChangeClip:
         name: str,
         sizes: Tensor,
         usual: Tensor,
-        say: Say,
+        influence: Influence,
         fine: Tensor,
     ) -> ClippedTensor | None:
         """How much of each client's change counts; None if all of it does.
@@ -74,17 +74,17 @@ class ChangeClip:
             name: The name of the tensor.
             sizes: The norm of each client's change.
             usual: What is usual for each.
-            say: How much each client has to say.
+            influence: How much each client has to influence.
             fine: Which clients were not refused.
         """
         if not replies[name].is_floating_point() or replies[name][0].numel() == 1:
             return None
-        most = usual * light_room(say)
+        most = usual * light_room(influence)
         if bool((sizes <= min(self.ratio, self.against) * most)[fine].all()):
             return None
         changes = change_of(algorithm, name, wave.message, replies).flatten(1)
-        against = opposition(changes, sizes, torch.where(fine, say.weights.double(), 0.0), usual)
-        large, opposed = sizes > self.ratio * usual * room(say), against > self.against * most
+        against = opposition(changes, sizes, torch.where(fine, influence.weights.double(), 0.0), usual)
+        large, opposed = sizes > self.ratio * usual * room(influence), against > self.against * most
         scales = torch.where((large | opposed) & fine, most / sizes, 1.0)
         reasons = {}
         for place in (scales < 1).nonzero().flatten().tolist():
@@ -98,14 +98,14 @@ class ChangeClip:
         return ClippedTensor(scales, reasons) if reasons else None
 
 
-def light_room(say: Say) -> Tensor:
+def light_room(influence: Influence) -> Tensor:
     """How many times as far as others each client may move, since it weighs less than the mean."""
-    return (1 / (len(say.weights) * say.weights.double().clamp(min=1e-12))).clamp(min=1.0)
+    return (1 / (len(influence.weights) * influence.weights.double().clamp(min=1e-12))).clamp(min=1.0)
 
 
-def room(say: Say) -> Tensor:
+def room(influence: Influence) -> Tensor:
     """How many times as far as others each client may move, since it weighs little or has many samples."""
-    return torch.maximum(light_room(say), (say.samples / say.samples.double().quantile(0.5)).sqrt())
+    return torch.maximum(light_room(influence), (influence.samples / influence.samples.double().quantile(0.5)).sqrt())
 
 
 def opposition(changes: Tensor, sizes: Tensor, weights: Tensor, usual: Tensor) -> Tensor:

@@ -23,9 +23,9 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.declarations import Model, Scalar, Statistic, Update
 from fedloom.core.message import Wave
 from fedloom.deploy.server.change_clip import ChangeClip, room
-from fedloom.rounds.exchange.reply_norms import change_norms, median_of_others, weighted_median_of_others
-from fedloom.rounds.exchange.screening import Say, Verdict, received_weights
 from fedloom.rounds.jobs import Tensors
+from fedloom.rounds.reply_norms import change_norms, median_of_others, weighted_median_of_others
+from fedloom.rounds.screen import Influence, Verdict, received_weights
 
 FEWEST = 3
 """Only an exchange with this many replies says what is usual: one of two could shift their median round by round."""
@@ -44,19 +44,19 @@ class RelativeBounds:
     clip: ChangeClip = field(default_factory=ChangeClip)
 
     def judge(
-        self, algorithm: Algorithm, wave: Wave, replies: Tensors, say: Say, before: Mapping[str, Tensor]
+        self, algorithm: Algorithm, wave: Wave, replies: Tensors, influence: Influence, before: Mapping[str, Tensor]
     ) -> Verdict:
         """Find the replies of a wave that are much larger than usual, and what was usual in it."""
         refused: dict[int, str] = {}
         sizes: dict[str, Tensor] = {}
         usual: dict[str, Tensor] = {}
-        heard: dict[str, Say] = {}
+        heard: dict[str, Influence] = {}
         for name in replies:
             declared = algorithm.declaration(name, wave.message)
             if isinstance(declared, Statistic | Scalar) and declared.counts:
                 continue  # samples may be very unevenly spread: they are compared with what the site announced
             own = sizes[name] = change_norms(algorithm, wave.message, replies, name)
-            heard[name] = say.about(declared)
+            heard[name] = influence.about(declared)
             usual[name] = usual_sizes(algorithm, wave, replies, name, own, heard[name], before.get(name))
             most = usual[name] * (room(heard[name]) if len(own) >= FEWEST else 1.0)
             verb = "moved by" if isinstance(declared, Model | Update) else "has the size"
@@ -87,7 +87,7 @@ def usual_sizes(
     replies: Tensors,
     name: str,
     sizes: Tensor,
-    say: Say,
+    influence: Influence,
     before: Tensor | None,
 ) -> Tensor:
     """What each client's tensor is compared with; infinity where there is nothing to compare it with.
@@ -98,11 +98,11 @@ def usual_sizes(
         replies: What its clients replied.
         name: The name of the tensor.
         sizes: The norm of each client's tensor.
-        say: How much each client has to say.
+        influence: How much each client has to influence.
         before: The usual norms of earlier exchanges; None if there are none.
     """
     numbers = replies[name][0].numel() if len(replies[name]) else 0
-    usual = torch.maximum(median_of_others(sizes), weighted_median_of_others(sizes, say.weights))
+    usual = torch.maximum(median_of_others(sizes), weighted_median_of_others(sizes, influence.weights))
     usual = usual.clamp(min=0.0 if before is None else _median(before))
     if numbers == 1:  # a single number has no scale of its own: a loss may be 0 at most sites
         usual = usual.clamp(min=1.0)

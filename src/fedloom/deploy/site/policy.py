@@ -30,7 +30,7 @@ from fedloom.methods.registry import METHODS, canonical_method
 from fedloom.registry.named_part import part_values
 from fedloom.registry.names import canonical_name
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.rounds.exchange.silence import SILENT
+from fedloom.rounds.jobs import SILENT
 from fedloom.secure.sum_step import SumStep
 from fedloom.secure.sums import LOST, SUM
 

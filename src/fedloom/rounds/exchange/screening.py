@@ -1,163 +1,37 @@
-"""Screening: which replies of an exchange do not count because their numbers cannot be right.
-
-A client that diverged must not spoil the others' model. Its reply, and what it wanted to keep, do not count; it is
-named in the round's record, and the round goes on with the rest. What is not finite never counts. How large the rest
-may be is for a ``Screen`` to say: ``Divergence`` in a simulation, tighter bounds in a deployment, where a reply may
-also be clipped: it counts, with a smaller change.
-"""
+"""The station of the run's screen (``rounds/screen.py``): what it refuses is left out, what it clips counts less."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
 
 import torch
-from torch import Tensor
 
-from fedloom.channel.channel import base_of
-from fedloom.core.algorithm import Algorithm
-from fedloom.core.declarations import Declaration, Update
-from fedloom.core.message import Wave
-from fedloom.rounds.exchange.largest_ratio import FACTOR
-from fedloom.rounds.exchange.reply_norms import change_norms, median_of_others
-from fedloom.rounds.jobs import Job, Tensors
-
-CHECKED = ("reply/", "kept/", "received/", "trained/")
-"""Prefixes of a result's tensors that must be finite; a measurement may be NaN where there is nothing to measure."""
+from fedloom.rounds.answers import Answers
+from fedloom.rounds.exchange.station import Station
+from fedloom.rounds.round_context import RoundContext
+from fedloom.rounds.screen import Screen, clip_changes
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What a screen finds.
+class ReplyScreening(Station):
+    """Lets the run's screen judge the replies: some are left out, some count with a smaller change."""
 
-    Args:
-        refused: Why a reply does not count, by its place in the wave.
-        clipped: Why a reply counts with a smaller change, by its place.
-        scales: By the names of tensors, what each client's change is multiplied with; 1 for most.
-        norms: The usual size of each of the replies' tensors, to be remembered.
-    """
+    back = "leaves out, or clips, replies whose numbers cannot be right"
 
-    refused: Mapping[int, str] = field(default_factory=dict)
-    clipped: Mapping[int, str] = field(default_factory=dict)
-    scales: Mapping[str, Tensor] = field(default_factory=dict)
-    norms: Mapping[str, float] = field(default_factory=dict)
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
 
-
-@dataclass(frozen=True)
-class Say:
-    """How much each client of a wave has to say.
-
-    Args:
-        samples: Its training samples.
-        weights: Its weight in a mean of the replies; they sum to one.
-    """
-
-    samples: Tensor
-    weights: Tensor
-
-    def about(self, declared: Declaration) -> Say:
-        """The same about one tensor: where the server needs each client's value, every client has as much to say.
-
-        Args:
-            declared: What the tensor is.
-        """
-        return replace(self, weights=torch.full_like(self.weights, 1 / len(self.weights))) if declared.single else self
-
-
-class Screen(Protocol):
-    """Judges replies that are finite."""
-
-    def judge(
-        self, algorithm: Algorithm, wave: Wave, replies: Tensors, say: Say, before: Mapping[str, Tensor]
-    ) -> Verdict:
-        """Find the replies of a wave that do not count, or not as they are.
-
-        Args:
-            algorithm: The method.
-            wave: The wave that was answered, with the clients that answered it.
-            replies: What they replied, decoded.
-            say: How much each of them has to say.
-            before: The sizes that were remembered of earlier rounds, by the names of tensors.
-        """
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """The screen of a simulation, in which nobody lies: it refuses models that exploded.
-
-    A change has exploded if it is both ``factor`` times as large as the usual change of the others and ``factor`` times
-    as large as the model that the client received. Most rounds cost one norm per client.
-    """
-
-    factor: float = FACTOR
-
-    def judge(
-        self, algorithm: Algorithm, wave: Wave, replies: Tensors, say: Say, before: Mapping[str, Tensor]
-    ) -> Verdict:
-        """Find the replies of a wave that exploded."""
-        refused: dict[int, str] = {}
-        for name, rows in replies.items():
-            base = received_weights(algorithm, name, wave, replies)
-            if base is None or not rows.is_floating_point():
-                continue
-            model = torch.linalg.vector_norm(base.reshape(-1, rows[0].numel()), dim=1).double()
-            sizes = torch.linalg.vector_norm(rows.flatten(1), dim=1).double()
-            if bool((sizes <= (self.factor - 1) * model).all()) or not bool((model > 0).all()):
-                continue
-            moved = change_norms(algorithm, wave.message, replies, name)
-            usual = torch.maximum(median_of_others(moved), model)
-            for place in (moved > self.factor * usual).nonzero().flatten().tolist():
-                refused[place] = (
-                    f"reply/{name} moved by {float(moved[place]):.3g}; the model that it got has the size "
-                    f"{float(model.expand(len(moved))[place]):.3g}"
-                )
-        return Verdict(refused)
-
-
-def clip_changes(algorithm: Algorithm, wave: Wave, replies: Tensors, scales: Mapping[str, Tensor]) -> Tensors:
-    """Replies in which some changes are smaller; all others keep their bytes.
-
-    Args:
-        algorithm: The method.
-        wave: The wave that was answered.
-        replies: What its clients replied, decoded.
-        scales: What each client's change is multiplied with, by the names of tensors.
-    """
-    found = dict(replies)
-    for name, scale in scales.items():
-        rows, base = replies[name].clone(), base_of(algorithm, name, wave.message, replies)
-        for place in (scale < 1).nonzero().flatten().tolist():
-            start = 0.0 if base is None else base[place] if base.shape == rows.shape else base
-            rows[place] = start + scale[place].to(rows.dtype) * (rows[place] - start)
-        found[name] = rows
-    return found
-
-
-def not_finite(jobs: list[Job], results: list[Tensors]) -> dict[int, str]:
-    """Why the results of some clients do not count, by their places: they sent or kept a number that is not finite."""
-    found: dict[int, str] = {}
-    for job, result in zip(jobs, results, strict=True):
-        for name, tensor in result.items():
-            if not name.startswith(CHECKED) or not tensor.is_floating_point() or bool(torch.isfinite(tensor.sum())):
-                continue
-            measured = name.startswith(("received/", "trained/"))
-            wrong = tensor.isinf() if measured else ~tensor.isfinite()
-            for row in wrong.reshape(len(tensor), -1).any(1).nonzero().flatten().tolist():
-                found.setdefault(job.places[row], f"{name} has numbers that are not finite")
-    return found
-
-
-def received_weights(algorithm: Algorithm, name: str, wave: Wave, replies: Tensors) -> Tensor | None:
-    """The weights that clients started from when they made a reply's tensor; None if it is no weights.
-
-    Args:
-        algorithm: The method.
-        name: The name of the tensor.
-        wave: The wave that was answered.
-        replies: What its clients replied, decoded.
-    """
-    kind = algorithm.declaration(name, wave.message)
-    base = wave.message.get(kind.like) if isinstance(kind, Update) else algorithm.base(name, wave.message, replies)
-    shape = replies[name].shape
-    return base if base is not None and base.is_floating_point() and base.shape in (shape, shape[1:]) else None
+    def take_back(self, answers: Answers, round: RoundContext) -> Answers:
+        """The answers that may be used, as far as they may."""
+        algorithm, wave, names = round.run.algorithm, answers.wave, round.run.task.federation
+        verdict = self.screen.judge(algorithm, wave, answers.reply, answers.influence, round.state.norms)
+        refused = {**algorithm.refusals(wave.message, answers.reply), **verdict.refused}
+        for place, reason in verdict.clipped.items():
+            if place not in refused:
+                round.engine.remark(wave.ids[place], names.name(wave.ids[place]), "clipped", reason)
+        round.ledger.norms.append(verdict.norms)
+        left = torch.tensor([place for place in range(len(wave.ids)) if place not in refused], dtype=torch.int64)
+        answers = answers.without(refused)
+        if not verdict.scales:
+            return answers
+        scales = {name: scale[left] for name, scale in verdict.scales.items()}
+        return replace(answers, decoded=clip_changes(algorithm, answers.wave, answers.reply, scales))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.core.message import Message
-from fedloom.rounds.exchange.reply_norms import change_norms, median_of_others, weighted_median_of_others
+from fedloom.rounds.reply_norms import change_norms, median_of_others, weighted_median_of_others
 
 GOT = Message({"row": torch.tensor([1.0, 1.0]), "c": torch.tensor([100.0, 0.0])})
 

@@ -1,4 +1,4 @@
-"""Waves: several exchanges in one round, what they cost, and what clients keep between them."""
+"""The line of stations; and waves: several exchanges in one round, their costs, what clients keep between them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import fedloom as fl
 from fedloom.core.algorithm import Round, State
 from fedloom.core.local_work import LocalWork
 from fedloom.core.selector import Choice
+from fedloom.rounds.exchange.line import describe_line, line_of
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import SIZES, cohort, small_task
@@ -209,3 +210,48 @@ def test_those_for_whom_nobody_stands_in_are_asked_all_the_same():
     run = prepare_run(small_task(), fl.FedAvg(), local=WORK, rounds=1, eval_every=0)
     run = replace(run, composition=replace(run.composition, present=lambda: [2]))
     assert play_run(run).records[-1]["selected"] == [0, 1, 2, 3]
+
+
+# -- the line itself
+
+
+def stations(method="fedavg", **settings) -> list[str]:
+    prepared = prepare_run(small_task(), fl.FedAvg() if method == "fedavg" else method, local=WORK, **settings)
+    return [name for name, _, _ in describe_line(prepared.composition)]
+
+
+def test_a_plain_run_has_three_stations():
+    assert stations() == ["Keeping", "ReplyScreening", "Finiteness", "AskRows"]
+
+
+def test_a_station_is_in_the_line_only_if_the_run_uses_it():
+    assert stations(downlink={"precision": "float16"})[0] == "DownlinkCoding"
+    assert stations(channel=["topk"])[2:4] == ["Decoding", "Finiteness"]
+    assert stations(channel=["securesum"]) == ["Keeping", "AskSum"]
+    assert "Silence" in stations(channel=["cmfl"])
+    assert "PrivacyBudget" in stations(sample_privacy={"noise": 1.0})
+    assert stations(adversary={"name": "signflipping", "clients": [1]}) == [
+        *("HostileServer", "Keeping", "ReplyScreening", "Collusion", "Finiteness", "AskRows")
+    ]
+
+
+def test_every_station_says_what_it_does():
+    everything = prepare_run(
+        small_task(),
+        fl.FedAvg(),
+        local=WORK,
+        channel=["cmfl", "topk"],
+        downlink={"precision": "float16"},
+        sample_privacy={"noise": 1.0},
+        adversary={"name": "signflipping", "clients": [1]},
+    ).composition
+    assert len(line_of(everything)) == 9
+    for name, out, back in describe_line(everything):
+        assert out or back, name
+
+
+def test_what_is_refused_late_keeps_nothing():
+    """A screen stands inside Keeping: the state of a client that it refuses is not written."""
+    names = stations(adversary={"name": "signflipping", "clients": [1]}, channel=["topk"])
+    order = {name: place for place, name in enumerate(names)}
+    assert order["Keeping"] < order["ReplyScreening"] < order["Collusion"] < order["Decoding"] < order["Finiteness"]

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fedloom.core.errors import Stopped
-from fedloom.rounds.client_privacy import EXHAUSTED, count_uses, epsilons
-from fedloom.rounds.jobs import Job
+from fedloom.rounds.answers import Arrived
+from fedloom.rounds.exchange.budget import count_uses, epsilons
 from fedloom.rounds.run_state import RunState
 
 
@@ -36,18 +36,16 @@ class SmallRun:
 
 
 def answer(state, steps, needed=1):
-    """Clients 3 and 1 answer, in two jobs, after some steps."""
-    jobs = [Job("update", 1, [1], [1]), Job("update", 1, [3], [0])]
-    results = [{"steps": torch.tensor([steps[1]])}, {"steps": torch.tensor([steps[0]])}]
-    return count_uses(SmallRun(), state, jobs, results, needed, 1)
+    """Clients 1 and 3 answer after some steps, those of client 3 named first."""
+    return count_uses(SmallRun(), state, Arrived([1, 3], torch.tensor([steps[1], steps[0]])), needed, 1)
 
 
 def test_uses_are_counted_client_by_client():
     state = RunState(0, {})
-    assert answer(state, (2, 1)) == {}
+    assert answer(state, (2, 1)) == []
     assert state.uses["sample"].tolist() == [0, 1, 0, 2]
     assert epsilons(SmallRun(), state, 1) == {"privacy/sample_epsilon": 2.0}
-    assert answer(state, (2, 1)) == {0: EXHAUSTED}
+    assert answer(state, (2, 1)) == [3]
     assert state.uses["sample"].tolist() == [0, 2, 0, 2]  # what is not looked at is not spent
 
 
@@ -56,11 +54,8 @@ def test_a_round_with_too_few_budgets_left_stops_the_run():
         answer(RunState(0, {}), (4, 1), needed=2)
 
 
-def test_a_run_without_client_noise_counts_nothing():
+def test_a_run_without_client_noise_has_no_epsilon():
     class Plain(SmallRun):
         client_privacy = {}  # noqa: RUF012
 
-    state = RunState(0, {})
-    assert count_uses(Plain(), state, [], [], 1, 1) == {}
-    assert state.uses == {}
-    assert epsilons(Plain(), state, 1) == {}
+    assert epsilons(Plain(), RunState(0, {}), 1) == {}

@@ -1,0 +1,30 @@
+"""The end of an exchange: what clients keep is written, and what the exchange cost is noted."""
+
+from __future__ import annotations
+
+from fedloom.rounds.answers import Answers
+from fedloom.rounds.exchange.station import Station
+from fedloom.rounds.round_context import RoundContext
+
+
+class Keeping(Station):
+    """Writes the state of the clients whose answers count, and adds their costs to the round's ledger."""
+
+    back = "writes what clients keep, and counts steps and bytes"
+
+    def take_back(self, answers: Answers, round: RoundContext) -> Answers:
+        """The same answers."""
+        keep(answers, round)
+        return answers
+
+
+def keep(answers: Answers, round: RoundContext) -> None:
+    """Write what clients keep, and note what their answers cost.
+
+    Args:
+        answers: The answers of these clients.
+        round: The round.
+    """
+    for job, answer in answers.cohorts:
+        round.state.client_states.write(job.ids, answer.kept)
+    round.ledger.receive(answers.wave, answers.costs, answers.measured)
