@@ -5,7 +5,8 @@ import math
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.privacy.sample_privacy import SamplePrivacy, sampling_rate
+from fedloom.privacy.sample_privacy import SamplePrivacy
+from fedloom.privacy.sampling import sampling_rate
 
 
 @pytest.mark.parametrize(

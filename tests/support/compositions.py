@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from fedloom.conformance.overlapping_task import overlapping_task
+from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
 from fedloom.methods.registry import METHODS
@@ -34,9 +35,9 @@ def spec_of(method: str) -> str:
 
 def task_for(method: str) -> tuple[Task, dict[str, object]]:
     """The task on which a method is tried, and the local work there."""
-    if METHODS[method].on_graphs:
+    if Fact.GRAPHS in needed_facts(METHODS[method]()):
         return GRAPHS, {"batch_size": 0, "lr": 0.05}
-    return IMAGES if METHODS[method].on_images else TASK, {"batch_size": 8, "lr": 0.05}
+    return IMAGES if Fact.IMAGES in needed_facts(METHODS[method]()) else TASK, {"batch_size": 8, "lr": 0.05}
 
 
 def six_clients() -> Task:

@@ -31,7 +31,7 @@ class Bulyan(ShareRule):
         bucket: How many clients are averaged before the rule sees them.
     """
 
-    needs: ClassVar[tuple[int, int]] = (4, 3)
+    bound: ClassVar[tuple[int, int]] = (4, 3)
 
     share: float = 0.1
 

@@ -13,6 +13,7 @@ https://arxiv.org/abs/2012.13995, algorithm 2.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,8 +21,8 @@ from fedloom.aggregation.changes import changes_of, moved_by
 from fedloom.aggregation.robust_rule import RobustRule
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.declarations import Model
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.task import Task
 from fedloom.core.trainer import TrainingRequest
 
@@ -37,8 +38,13 @@ class FLTrust(RobustRule):
         bucket: How many clients are averaged before the rule sees them.
     """
 
+    needs: ClassVar[Facts] = dict.fromkeys(
+        (Fact.WHOLE_MODEL, Fact.TRAINED_MODELS),
+        "compares clients with a whole model that the server trains: use another aggregator",
+    )
+
     def check(self, algorithm: Algorithm, task: Task) -> None:
-        """Refuse a task without samples of the server's own, and methods that do not share a whole model."""
+        """Refuse a task without samples of the server's own."""
         if not task.federation.communal_labelled:
             raise FedloomError(
                 "fltrust trains on the communal samples, which have no labels in this task: set labelled = true in "
@@ -48,11 +54,6 @@ class FLTrust(RobustRule):
             raise FedloomError(
                 "fltrust trains on clean samples of the server's own, and the task has none: set "
                 "task.communal_per_class, for instance to 5."
-            )
-        if not (algorithm.shares_whole_model and isinstance(algorithm.sends.get("row"), Model)):
-            raise FedloomError(
-                f"fltrust compares clients with a model that the server trains, and {type(algorithm).__name__.lower()} "
-                "does not average whole models that clients trained: use another aggregator."
             )
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:

@@ -41,7 +41,7 @@ class Krum(ShareRule):
         bucket: How many clients are averaged before the rule sees them.
     """
 
-    needs: ClassVar[tuple[int, int]] = (2, 3)
+    bound: ClassVar[tuple[int, int]] = (2, 3)
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The row with the lowest score."""
@@ -59,7 +59,7 @@ class MultiKrum(ShareRule):
         bucket: How many clients are averaged before the rule sees them.
     """
 
-    needs: ClassVar[tuple[int, int]] = (2, 3)
+    bound: ClassVar[tuple[int, int]] = (2, 3)
 
     chosen: int | None = None
 

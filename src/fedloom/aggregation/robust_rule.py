@@ -76,14 +76,14 @@ class ShareRule(RobustRule):
         bucket: How many clients are averaged, drawn anew in each round, before the rule sees them.
     """
 
-    needs: ClassVar[tuple[int, int]] = (2, 1)
+    bound: ClassVar[tuple[int, int]] = (2, 1)
     """It bears f hostile rows of n if n is at least the first number times f plus the second."""
 
     share: float = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bears = 1 / self.needs[0]
+        bears = 1 / self.bound[0]
         if not 0 <= self.share * self.bucket < bears:
             buckets = f", and with buckets of {self.bucket} that share counts {self.bucket} times" * (self.bucket > 1)
             raise FedloomError(
@@ -94,7 +94,7 @@ class ShareRule(RobustRule):
     @property
     def least_clients(self) -> int:
         """As many as make the share at least one client that the rule can bear."""
-        clients, rows, (times, plus) = 1, 1, self.needs
+        clients, rows, (times, plus) = 1, 1, self.bound
         while rows < times * self._claim(rows) + plus or (self.share and not self._claim(rows)):
             clients += 1
             rows = -(-clients // self.bucket)
@@ -106,7 +106,7 @@ class ShareRule(RobustRule):
         Args:
             rows: How many rows there are.
         """
-        times, plus = self.needs
+        times, plus = self.bound
         return max(0, min(self._claim(rows), (rows - plus) // times))
 
     def _claim(self, rows: int) -> int:

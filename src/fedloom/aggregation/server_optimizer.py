@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts, holds
+from fedloom.core.task import Task
 
 SERVERS = {"sgd": (1.0, 0.0), "adagrad": (0.1, 0.0), "adam": (0.01, 0.9), "yogi": (0.01, 0.9)}
 """The default learning rate and momentum of each kind of server optimiser."""
@@ -35,6 +38,12 @@ class ServerOptimizer:
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    needs: ClassVar[Facts] = {
+        Fact.MEAN_EVERY_ROUND: "steps after every mean of models: drop the optimiser",
+        Fact.ONE_MEAN: "steps after one mean of all models: drop server_optimizer",
+        Fact.ONE_OPTIMIZER: "takes the only step of a round: drop server_optimizer, or use fedavg with it",
+    }
 
     kind: Literal["sgd", "adagrad", "adam", "yogi"] = "sgd"
     lr: float | None = None
@@ -63,6 +72,15 @@ class ServerOptimizer:
     def inertia(self) -> float:
         """The share of the last step that stays: momentum of sgd, beta1 of adam and yogi."""
         return SERVERS[self.kind][1] if self.momentum is None else self.momentum
+
+    def check(self, algorithm: Algorithm, task: Task) -> None:
+        """Refuse a method without a shared model, or whose shared model no client gets."""
+        own = not holds(Fact.SHARED_PREDICTION, algorithm) and "row" not in algorithm.receives
+        if own or "row" not in algorithm.start(task):
+            name = type(algorithm).__name__.lower()
+            raise FedloomError(
+                f"{name} has no shared model that a server optimiser could update: drop server_optimizer."
+            )
 
     def __call__(self, row: Tensor, mean: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """The new row and the new state."""

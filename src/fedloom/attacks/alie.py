@@ -24,9 +24,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedloom.core.adversary import Adversary
-from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
+from fedloom.core.facts import Fact, Facts
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,10 @@ class ALIE(Adversary):
         z: How many standard deviations; by default ``z_max`` of the paper for the clients of the round.
     """
 
+    needs: ClassVar[Facts] = dict.fromkeys(
+        (Fact.UPDATES, Fact.EXCHANGES), "changes the updates that clients send: choose another attack or method"
+    )
+
     least_colluders: ClassVar[int] = 2
 
     z: float | None = None
@@ -50,12 +53,6 @@ class ALIE(Adversary):
         super().__post_init__()
         if self.z is not None and not 0 < self.z < math.inf:
             raise FedloomError(f"adversary: z={self.z} must be a positive, finite number.")
-
-    def check(self, algorithm: Algorithm, task: Task) -> None:
-        """Refuse methods whose clients send no update."""
-        if not algorithm.sends_updates:
-            name = type(algorithm).__name__.lower()
-            raise FedloomError(f"{name} sends no update that alie could change: choose another attack or method.")
 
     def collude(self, name: str, changes: Tensor, clients: int) -> Tensor:
         """The same change for all: the mean, less ``z`` standard deviations."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from fedloom.core.adversary import Adversary
-from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
+from fedloom.core.facts import Fact, Facts
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,16 @@ class SignFlipping(Adversary):
         scale: How many times as large the opposite update is.
     """
 
+    needs: ClassVar[Facts] = dict.fromkeys(
+        (Fact.UPDATES, Fact.EXCHANGES), "changes the updates that clients send: choose another attack or method"
+    )
+
     scale: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.scale < math.inf:
             raise FedloomError(f"adversary: scale={self.scale} must be a positive, finite number.")
-
-    def check(self, algorithm: Algorithm, task: Task) -> None:
-        """Refuse methods whose clients send no update."""
-        if not algorithm.sends_updates:
-            name = type(algorithm).__name__.lower()
-            raise FedloomError(f"{name} sends no update whose sign could be flipped: choose another attack or method.")
 
     def poison_update(self, name: str, changes: Tensor, cohort: Cohort, hostile: Tensor) -> Tensor:
         """The opposite changes."""

@@ -16,7 +16,7 @@ from fedloom.channel.coded_statistics import coded_names, coding_steps, decode_s
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.cohort import Cohort
-from fedloom.core.declarations import Model, Update
+from fedloom.core.declarations import Model, Update, declaration_of, start_of
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
 
@@ -108,7 +108,7 @@ class Channel:
             return dict(tensors)
         plain = {name: tensor for name, tensor in tensors.items() if "@" not in name}
         for name in self.encoded_names(plain, message):
-            base = self.algorithm.base(name, message, plain)
+            base = start_of(self.algorithm, name, message, plain)
             change = self._decode(name, tensors, self._width(name, message, plain))
             plain[name] = change if base is None else base + change
         return plain | {name: decode_statistic(name, tensors, self.steps) for name in coded_names(tensors)}
@@ -122,7 +122,7 @@ class Channel:
         """
         replies, found = self.decode(tensors, message), {}
         for name in replies:
-            if self.algorithm.declaration(name, message).bounded:
+            if declaration_of(self.algorithm, name, message).bounded:
                 found[name] = change_of(self.algorithm, name, message, replies)
         return found
 
@@ -130,13 +130,13 @@ class Channel:
         """The names of the statistics that steps act on."""
         if not coding_steps(self.steps):
             return []
-        return [name for name, t in tensors.items() if is_coded(self.algorithm.declaration(name, message), t)]
+        return [name for name, t in tensors.items() if is_coded(declaration_of(self.algorithm, name, message), t)]
 
     def update_names(self, tensors: Mapping[str, Tensor], message: Message) -> list[str]:
         """The names of the replies that steps act on: rows that are declared a ``Model`` or an ``Update``."""
         found = []
         for name, tensor in tensors.items():
-            kind = self.algorithm.declaration(name, message)
+            kind = declaration_of(self.algorithm, name, message)
             if not isinstance(kind, Model | Update):
                 continue
             if tensor.dim() == 2 and tensor.is_floating_point():
@@ -155,7 +155,7 @@ class Channel:
             tensors: The replies as they were sent, without what steps send beside them.
             message: The message that they answer.
         """
-        declared = {name: self.algorithm.declaration(name, message) for name in tensors}
+        declared = {name: declaration_of(self.algorithm, name, message) for name in tensors}
         return [
             name for name, kind in declared.items() if isinstance(kind, Model | Update) and tensors[name].dim() == 2
         ]
@@ -166,7 +166,7 @@ class Channel:
 
     def _origin(self, name: str, message: Message, tensors: Mapping[str, Tensor]) -> Tensor:
         """What a reply's rows are a change of: what the clients started from, or the model."""
-        kind, source = self.algorithm.declaration(name, message), self.algorithm.base(name, message, tensors)
+        kind, source = declaration_of(self.algorithm, name, message), start_of(self.algorithm, name, message, tensors)
         if source is None and isinstance(kind, Update):
             source = message.get(kind.like)
         if source is None:
@@ -266,7 +266,7 @@ def base_of(algorithm: Algorithm, name: str, message: Message, tensors: Mapping[
         message: The message that the reply answers, as its clients got it.
         tensors: All tensors of the reply, before any step or after all decoders.
     """
-    base, tensor = algorithm.base(name, message, tensors), tensors[name]
+    base, tensor = start_of(algorithm, name, message, tensors), tensors[name]
     if base is None:
         return None
     if tensor.is_floating_point() and base.is_floating_point() and base.shape in (tensor.shape, tensor.shape[1:]):

@@ -21,10 +21,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Sender
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
@@ -42,15 +40,6 @@ class CMFL(ChannelStep):
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
             raise FedloomError(f"cmfl: threshold={self.threshold}: the share must be above 0 and at most 1.")
-
-    def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
-        """Refuse methods whose clients hand their models to each other."""
-        if type(algorithm).groups is not Algorithm.groups:
-            name = type(algorithm).__name__.lower()
-            raise FedloomError(
-                f"{name} plays with chains of clients, and each needs the reply of the one before it, which cmfl may "
-                "withhold: leave out cmfl."
-            )
 
     def silent(self, rows: Tensor, origin: Tensor, sender: Sender) -> Tensor:
         """The clients whose update is less relevant than the threshold."""

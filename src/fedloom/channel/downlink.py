@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 """Types of numbers of 16 bits."""
@@ -30,6 +31,26 @@ class Downlink:
 
     precision: Literal["float16", "bfloat16"] = "float16"
     delta: bool = False
+
+    @property
+    def needs(self) -> Facts:
+        """What the downlink needs of other parts, and why."""
+        codes = "codes the model that goes down: leave out downlink"
+        found = {Fact.MODEL_DOWN: codes, Fact.EXCHANGES: codes}
+        if not self.delta:
+            return found
+        return found | {
+            Fact.SAME_WEIGHTS: "with delta sends differences to a whole model: leave out one of the two",
+            Fact.ALL_ANSWER: "with delta needs to know who has the model, which answers tell: leave out one of the two",
+            Fact.SAME_MODEL: "with delta is for a model that all clients get: leave it out",
+            Fact.FROM_SERVER: "with delta is for models that the server sends: leave it out",
+        }
+
+    @property
+    def breaks(self) -> Facts:
+        """What other parts cannot rely on, and why."""
+        one = {Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models"}
+        return one | ({Fact.SAME_START: "sends other bytes to who has the last model"} if self.delta else {})
 
     def __post_init__(self) -> None:
         if self.precision not in TYPES:

@@ -15,6 +15,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.task import Task
 
 
@@ -22,6 +23,11 @@ class ErrorFeedback(ChannelStep):
     """A step that may remember what it did not send; subclasses have ``compress``, ``decode`` and the setting."""
 
     error_feedback: bool
+
+    @property
+    def needs(self) -> Facts:  # type: ignore[override]
+        keeps = "keeps what it did not send by position: leave out one of the two, or the step's error feedback"
+        return {Fact.SAME_WEIGHTS: keeps} if self.error_feedback else {}
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse error feedback behind a step that sends other entries in every round."""

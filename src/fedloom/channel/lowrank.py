@@ -29,8 +29,8 @@ from fedloom.channel.error_feedback import ErrorFeedback
 from fedloom.channel.shared_randomness import draw_seeds, random_matrix, read_seeds
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
-from fedloom.core.declarations import Model, Update
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.layout import Layout
 from fedloom.core.task import Task
 
@@ -43,6 +43,11 @@ class LowRank(ErrorFeedback):
         rank: The dimension of the subspace.
         error_feedback: Whether clients add what they did not send to their next update.
     """
+
+    needs: ClassVar[Facts] = {Fact.MODEL_PARTS: "acts on the weight matrices of a model: use randomk or sketch"}
+    breaks: ClassVar[Facts] = {
+        Fact.MIXED_MODELS: "acts on the weight matrices of one model: use randomk or sketch, or leave it out"
+    }
 
     rank: int = 4
     error_feedback: bool = True
@@ -60,22 +65,13 @@ class LowRank(ErrorFeedback):
         return step
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
-        """Refuse several models, a place behind a step that leaves no matrices, and rows of which none are known."""
-        if len({own.layout for own in task.by_architecture}) > 1:
-            raise FedloomError(
-                "lowrank acts on the weight matrices of one model, and these clients have different ones: use randomk "
-                "or sketch, or leave it out."
-            )
+        """Refuse a place behind a step that leaves no matrices."""
         width = task.layout.width
         if any(step.for_task(task).width(width) != width for step in before):
             raise FedloomError(
                 "lowrank acts on the model's weight matrices, and a step before it sends something else: put lowrank "
                 "first."
             )
-        for name, kind in algorithm.sends.items():
-            sent = algorithm.width_of(name, task) if isinstance(kind, Model | Update) else None
-            if sent is not None:
-                self.for_task(task).width(sent)
 
     def width(self, width: int) -> int:
         """How many numbers are sent."""

@@ -19,6 +19,7 @@ from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.conformance.run_method import run_method
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.runs.run import resume_run, run
@@ -68,9 +69,9 @@ def image_task() -> Task:
 
 def task_for(method: Algorithm) -> tuple[Task, dict[str, object]]:
     """A small problem that suits the method, and local work that suits the problem."""
-    if method.on_graphs:
+    if Fact.GRAPHS in needed_facts(method):
         return overlapping_task(), WHOLE
-    return image_task() if method.on_images else labelled_task(), WORK
+    return image_task() if Fact.IMAGES in needed_facts(method) else labelled_task(), WORK
 
 
 def between_executions(method: Algorithm) -> float:

@@ -26,6 +26,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.server_context import ServerContext
@@ -43,6 +44,10 @@ class Adversary:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    needs: ClassVar[Facts] = {}
+    """What the attack needs of other parts, and why."""
+    breaks: ClassVar[Facts] = {}
+    """What other parts cannot rely on, and why."""
     least_colluders: ClassVar[int] = 1
     """The fewest hostile clients of a wave with whom ``collude`` does anything."""
 
@@ -54,6 +59,12 @@ class Adversary:
             raise FedloomError(f"adversary: fraction={self.fraction} must be above 0 and at most 1.")
         if self.clients is not None and not self.clients:
             raise FedloomError("adversary: clients is an empty list: name at least one client, or leave it out.")
+
+    def _derived_facts(self) -> tuple[Facts, Facts]:
+        """An attack that looks at replies, or agrees on them, sees single updates."""
+        kind = type(self)
+        looks = kind.collude is not Adversary.collude or kind.look_at_replies is not Adversary.look_at_replies
+        return {}, {Fact.ONLY_SUMS: "looks at single updates: leave out one of the two"} if looks else {}
 
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
         """The hostile clients among those who may take part.

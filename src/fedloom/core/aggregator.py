@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
 from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.facts import Fact, Facts
 
 if TYPE_CHECKING:
     from fedloom.core.algorithm import Algorithm
+    from fedloom.core.privacy import PlannedRun, Privacy
     from fedloom.core.task import Task
 
 
@@ -20,10 +23,30 @@ class Aggregator:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    needs: ClassVar[Facts] = {}
+    """What the aggregator needs of other parts, and why."""
+    breaks: ClassVar[Facts] = {}
+    """What other parts cannot rely on, and why."""
+    grants: ClassVar[Collection[Fact]] = ()
+    """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that it uses."""
+
+    def _derived_facts(self) -> tuple[Facts, Facts]:
+        """Any aggregator but a mean needs rows of which one is made, each by itself."""
+        why = "makes one update of those of all clients: leave it out"
+        single = {Fact.ONLY_SUMS: "needs single updates: leave out one of the two; mean takes sums"}
+        return ({}, {}) if self.grants else ({Fact.EXCHANGES: why, Fact.ONE_MEAN: why}, single)
+
     @property
     def least_clients(self) -> int:
         """The fewest clients in a round with which it can do what it promises."""
         return 1
+
+    def ledger(self, plan: PlannedRun) -> Privacy | None:
+        """The ledger of what clients spend of their privacy, if the aggregator adds noise; None for most.
+
+        A ``FedloomError`` says that the settings protect nobody.
+        """
+        return None
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Raise a ``FedloomError`` for a method or a task that this aggregator cannot serve, before any work is done.

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
+from fedloom.core.facts import Fact, Facts
+from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.task import Task
 
 Extras = Mapping[str, Tensor]
@@ -75,6 +77,10 @@ class ChannelStep:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    needs: ClassVar[Facts] = {}
+    """What the step needs of other parts, and why."""
+    breaks: ClassVar[Facts] = {}
+    """What other parts cannot rely on, and why."""
     may_be_silent: ClassVar[bool] = False
     """Whether clients may send nothing in a round (``silent``)."""
     summable: ClassVar[bool] = False
@@ -86,6 +92,24 @@ class ChannelStep:
     """Whether it also acts on statistics that a method declares as ``coded`` (logits): it has no memory, and what it
     sends stands for any numbers, not only for small changes."""
 
+    def _derived_facts(self) -> tuple[Facts, Facts]:
+        """What follows from the flags of a step."""
+        needs: dict[Fact, str] = {}
+        breaks: dict[Fact, str] = {}
+        if self.codes_statistics:
+            needs[Fact.CODABLE] = "acts on what clients send: leave it out"
+        else:
+            needs[Fact.UPDATES] = "acts on updates of a model: use qsgd or halfprecision on statistics, or leave it out"
+        needs[Fact.EXCHANGES] = "acts on what clients send: leave it out"
+        if self.may_be_silent:
+            breaks[Fact.ALL_ANSWER] = "lets clients withhold their update"
+            needs[Fact.SAME_WEIGHTS] = "compares an update with the last one: leave out one of the two"
+        if self.covers_replies:
+            needs[Fact.SAME_WEIGHTS] = "adds noise to whole updates: leave out one of the two"
+        if not self.summable:
+            breaks[Fact.ADDABLE] = "codes the rows that clients send: leave out one of the two"
+        return needs, breaks
+
     def for_task(self, task: Task) -> Self:
         """The step as a run on a task uses it; most steps need to know nothing of the task.
 
@@ -96,6 +120,16 @@ class ChannelStep:
 
     covers_replies: ClassVar[bool] = False
     """Whether a client may send nothing that this step does not act on: a reply that is no update is an error."""
+
+    def client_ledgers(self, plan: PlannedRun) -> Mapping[str, ClientPrivacy]:
+        """The ledger of what each client spends, by the kind of noise, if the step adds noise; empty for most.
+
+        A ``FedloomError`` says that the settings protect nobody.
+        """
+        return {}
+
+    def check_rounds(self, plan: PlannedRun) -> None:
+        """Raise a ``FedloomError`` if rounds may have too few clients for this step."""
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Raise a ``FedloomError`` for a combination that this step cannot serve, before any work is done.

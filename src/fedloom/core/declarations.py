@@ -8,8 +8,16 @@ counted, checked and bounded like any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from fedloom.core.message import Message
+
+if TYPE_CHECKING:
+    from fedloom.core.algorithm import Algorithm
 
 
 @dataclass(frozen=True)
@@ -20,11 +28,14 @@ class Declaration:
         about: What it is, in a few words, seen from a site.
         bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
         single: Whether the server needs each client's value; otherwise a sum over clients is enough.
+        refuse: Finds the clients whose values the method cannot use, and why, by their places: they are named and left
+            out.
     """
 
     about: str
     bounded: bool = False
     single: bool = False
+    refuse: Callable[[Tensor], Mapping[int, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -36,12 +47,13 @@ class Model(Declaration):
         about: What it is, in a few words, seen from a site.
         bounded: Whether the norm of that difference is bounded.
         single: Whether the server needs each client's value.
-        of: The received tensor that the client started from; by default the one of the same name.
+        of: The received tensor that the client started from; by default the one of the same name. Where clients choose
+            it, a function of the message and the reply.
         each: Whether each client receives one of its own (``Message.each``), and not all of them the same.
     """
 
     bounded: bool = True
-    of: str | None = None
+    of: str | Callable[[Message, Mapping[str, Tensor]], Tensor] | None = None
     each: bool = False
 
 
@@ -107,3 +119,31 @@ def default_declaration(name: str, received: bool) -> Declaration:
     """
     about = f"a tensor that the method defines, named {name}"
     return Model(about, single=True) if received else Update(about, single=True)
+
+
+def declaration_of(algorithm: Algorithm, name: str, message: Message) -> Declaration:
+    """What a tensor of a reply is.
+
+    Args:
+        algorithm: The method.
+        name: The name of the tensor.
+        message: The message that the reply answers.
+    """
+    return algorithm.sends[name] if name in algorithm.sends else default_declaration(name, name in message)
+
+
+def start_of(algorithm: Algorithm, name: str, message: Message, reply: Mapping[str, Tensor]) -> Tensor | None:
+    """The weights that clients started from when they made a reply's ``Model``: one row, or one per client.
+
+    None if the message has no such tensor; the reply is then taken as a difference.
+
+    Args:
+        algorithm: The method.
+        name: The name of the reply's tensor.
+        message: The message that the reply answers, as the clients of the reply got it.
+        reply: All tensors of the reply.
+    """
+    kind = declaration_of(algorithm, name, message)
+    if not isinstance(kind, Model):
+        return None
+    return kind.of(message, reply) if callable(kind.of) else message.get(kind.of or name)

@@ -14,6 +14,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 
@@ -24,12 +25,20 @@ class PredictionStage:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    depends_on_rounds: ClassVar[bool] = False
-    """Whether what clients predict with depends on how many rounds the run has; such a run cannot be prolonged."""
+    needs: ClassVar[Facts] = {}
+    """What the stage needs of other parts, and why."""
+    breaks: ClassVar[Facts] = {}
+    """What other parts cannot rely on, and why."""
     trains_head: ClassVar[bool] = False
     """Whether the model's head is trained before predicting."""
     keeps: ClassVar[Kept] = {}
     """What stays with clients for this stage, by name, in words."""
+
+    def _derived_facts(self) -> tuple[Facts, Facts]:
+        """A stage that keeps what clients trained needs models that are whole."""
+        keeps = type(self).after_update is not PredictionStage.after_update
+        why = "keeps the model that a client trained: leave out one of the two"
+        return ({Fact.SAME_WEIGHTS: why} if keeps else {}), {}
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         """Raise a ``FedloomError``, before any work, for a combination that this stage does not support.

@@ -85,6 +85,32 @@ class Choice:
 Selector = Callable[[Pool], Choice]
 
 
+@dataclass(frozen=True)
+class Draws:
+    """How a selector draws the clients of a round, where that is known before the run.
+
+    Args:
+        number: How many clients a round has, if that is fixed.
+        rate: The probability of each client, independently of the others, if it is not.
+    """
+
+    number: int | None = None
+    rate: float | None = None
+
+
+@runtime_checkable
+class KnownDraws(Protocol):
+    """A selector that can tell how it draws."""
+
+    def draws(self, clients: int) -> Draws:
+        """How it draws.
+
+        Args:
+            clients: How many clients, or groups of them, there are to choose from.
+        """
+        ...
+
+
 @runtime_checkable
 class CheckedSelector(Protocol):
     """A selector that can refuse a run before it starts."""

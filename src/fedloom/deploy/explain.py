@@ -19,8 +19,9 @@ import fedloom
 from fedloom.channel.model_differences import DELTA, KEPT
 from fedloom.config.resolve import method_from_config, task_from_config
 from fedloom.config.schema import RunConfig
-from fedloom.core.algorithm import Algorithm
-from fedloom.core.declarations import default_declaration
+from fedloom.core.algorithm import Algorithm, exchanges
+from fedloom.core.declarations import declaration_of, default_declaration
+from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
@@ -106,7 +107,7 @@ class _RecordingEngine(Inline):
         """What a client's tensor is: a measurement of the runtime, or a reply as its method declares it."""
         if name.startswith("reply/"):
             plain, at, extra = name.removeprefix("reply/").partition("@")
-            about = self.runtime.algorithm.declaration(plain, message).about
+            about = declaration_of(self.runtime.algorithm, plain, message).about
             if at:
                 about = f"sent beside {plain} by the channel"
             elif self.runtime.steps and plain in self.runtime.channel.encoded_names({plain: tensor}, message):
@@ -135,7 +136,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
     """
     if isinstance(source, RunConfig):
         task, algorithm = task_from_config(source), method_from_config(source)
-        if algorithm.on_graphs:
+        if Fact.GRAPHS in needed_facts(algorithm):
             hide_anchors(task)  # sites find them by hashes
         source = prepare(task, algorithm, source)
     run, rounds, federation = source.composition, source.config.rounds, source.composition.task.federation
@@ -164,7 +165,7 @@ def _dry_run(run: Composition, rounds: int) -> tuple[_RecordingEngine, list[Mapp
     often = min(run.eval_every, 1)
     dry = replace(run, setting=replace(run.setting, rounds=rounds), eval_every=often)
     engine, state = (
-        _RecordingEngine(with_few_samples(dry.runtime(), one_of_each_class), run.algorithm.communicates),
+        _RecordingEngine(with_few_samples(dry.runtime(), one_of_each_class), exchanges(run.algorithm)),
         initial_state(dry),
     )
     records: list[Mapping[str, Any]] = [play_prelude(dry, engine, state)]

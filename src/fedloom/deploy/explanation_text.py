@@ -70,7 +70,7 @@ def explain_site(folder: Path, trusted: TrustedCode = NO_CODE) -> str:
     site, blueprint = load_site(folder), Blueprint.load(folder, trusted)
     task = blueprint.server_task(dict.fromkeys(range(len(blueprint.sites)), FEW))
     config = blueprint.config
-    run = explain(prepare(task, method_from_config(config), config, made_of=blueprint.digest))
+    run = explain(prepare(task, method_from_config(config), config, deployed=True, made_of=blueprint.digest))
     policy = Policy.of(site, blueprint, blueprint.runtime(task))
     return "\n".join([*explanation_lines(run), *policy_lines(policy, run)]) + "\n"
 

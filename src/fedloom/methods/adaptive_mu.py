@@ -11,6 +11,7 @@ client that was not selected, or has left, keeps its last loss. A round of clien
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +22,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Scalar
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
@@ -60,18 +62,16 @@ class AdaptiveMu(FedAvg):
     """FedAvg whose server adapts ``mu``, if ``adaptive`` says so, to the clients' loss under the model they receive."""
 
     receives: ClassVar[Declared] = {**FedAvg.receives, "mu": MU}
-    sends: ClassVar[Declared] = {**FedAvg.sends, "loss": LOSS}
-
     mu: float
     adaptive: bool
 
     @property
-    def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # an adapted mu needs each client's loss
-        return () if self.adaptive else ("row",)
+    def sends(self) -> Declared:  # type: ignore[override]  # an adapted mu needs each client's loss
+        return {**FedAvg.sends, "loss": LOSS} if self.adaptive else FedAvg.sends
 
     @property
-    def sends_only_trained(self) -> bool:  # type: ignore[override]  # an adapted mu needs each client's loss
-        return not self.adaptive
+    def grants(self) -> Collection[Fact]:  # type: ignore[override]
+        return () if self.adaptive else (Fact.ONLY_MEANS, Fact.ONLY_TRAINING)
 
     def start(self, task: Task) -> State:
         state = super().start(task)

@@ -7,7 +7,7 @@ and a client predicts with the one of its own. There is no paper, and it has no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,9 +15,10 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Wave
 from fedloom.core.server_context import ServerContext
-from fedloom.core.task import FederationView, Task
+from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 
 
@@ -25,20 +26,16 @@ from fedloom.methods.fedavg import FedAvg
 class Centralised(FedAvg):
     """All clients' training data in one place, trained by one client."""
 
-    communicates: ClassVar[bool] = False
-    averaged: ClassVar[tuple[str, ...]] = ("row",)
-    sends_only_trained: ClassVar[bool] = True
-
-    @property
-    def mixes_models(self) -> bool:
-        return True
-
-    @property
-    def predicts_with_received(self) -> bool:
-        return True
-
-    def trains_on(self, federation: FederationView, new: Sequence[int]) -> FederationView:
-        return federation.as_one_client(new)
+    breaks: ClassVar[Facts] = {
+        Fact.EXCHANGES: "has all data in one place",
+        Fact.OWN_DATA: "trains on all data in one place",
+        Fact.OWN_PREDICTION: "lets clients predict with the model that they receive",
+    }
+    grants: ClassVar[Collection[Fact]] = (
+        Fact.ONLY_MEANS,
+        Fact.ONLY_TRAINING,
+        Fact.MIXED_MODELS,
+    )
 
     def start(self, task: Task) -> State:
         if task.architectures is None:

@@ -6,6 +6,7 @@ cluster are weighted as the run says.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Model
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.server_context import ServerContext
@@ -29,8 +31,8 @@ NO_CLUSTER = -1
 class Clustered(Algorithm):
     """The server has one row per cluster and the cluster of each client."""
 
-    shares_whole_model: ClassVar[bool] = False
-    sends_only_trained: ClassVar[bool] = True
+    breaks: ClassVar[Facts] = {Fact.WHOLE_MODEL: "has a model for each group of clients"}
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
     receives: ClassVar[Declared] = {"row": Model("the model of the site's group", each=True)}
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}
 

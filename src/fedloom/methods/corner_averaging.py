@@ -10,6 +10,7 @@ client of the round has stays as it is. ``task.models`` names the widths: ``{"ml
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm, Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.model.corners import corner_columns
@@ -30,15 +32,11 @@ from fedloom.core.task import Task
 class CornerAveraging(Algorithm):
     """Clients have corners of one wide network; every weight is averaged over those who have it."""
 
-    aggregates: ClassVar[bool] = False
-
-    @property
-    def mixes_models(self) -> bool:
-        return True
-
-    @property
-    def predicts_with_received(self) -> bool:
-        return True
+    breaks: ClassVar[Facts] = {
+        Fact.ONE_MEAN: "averages every weight over other clients",
+        Fact.OWN_PREDICTION: "lets clients predict with the model that they receive",
+    }
+    grants: ClassVar[Collection[Fact]] = (Fact.MIXED_MODELS,)
 
     def check(self, task: Task, work: LocalWork) -> None:
         if task.architectures is None:

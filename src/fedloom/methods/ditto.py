@@ -10,6 +10,7 @@ https://arxiv.org/abs/2012.04221.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Reply
 from fedloom.core.pull import Affine
 from fedloom.methods.fedavg import FedAvg
@@ -32,8 +34,8 @@ class Ditto(FedAvg):
         personal_epochs: Epochs of the personal model per round; None trains it as long as the shared one.
     """
 
-    has_personal_models: ClassVar[bool] = True
-    sends_only_trained: ClassVar[bool] = True
+    breaks: ClassVar[Facts] = {Fact.SHARED_PREDICTION: "gives every client an entirely personal model"}
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
     keeps: ClassVar[Kept] = {"v": "the site's personal model"}
 
     lam: float = 0.1

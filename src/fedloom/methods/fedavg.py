@@ -9,11 +9,13 @@ of its own: how long clients train is the run's local work.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
+from fedloom.core.facts import Fact
 from fedloom.core.message import Message, Reply
 from fedloom.core.pull import Pull
 
@@ -22,8 +24,10 @@ from fedloom.core.pull import Pull
 class FedAvg(Algorithm):
     """Clients train the shared model on their own data; the server takes the weighted mean of their models."""
 
-    averaged: ClassVar[tuple[str, ...]] = ("row",)
-    sends_only_trained: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (
+        Fact.ONLY_MEANS,
+        Fact.ONLY_TRAINING,
+    )
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         """Train from the received model.

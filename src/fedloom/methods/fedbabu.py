@@ -9,12 +9,14 @@ as the run says.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
+from fedloom.core.facts import Fact
 from fedloom.methods.partial_sharing import PartialSharing
 
 
@@ -22,9 +24,11 @@ from fedloom.methods.partial_sharing import PartialSharing
 class FedBABU(PartialSharing):
     """Only the body is trained and shared; the head stays at its initial values."""
 
-    shares_whole_model: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (
+        Fact.WHOLE_MODEL,
+        Fact.ONLY_TRAINING,
+    )
     own: ClassVar[str | None] = None
-    sends_only_trained: ClassVar[bool] = True
 
     def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
         return cohort.train(rows, part="body")

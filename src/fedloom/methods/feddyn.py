@@ -13,6 +13,7 @@ live gradient and is updated once per round. With weights by samples this solves
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.pull import Affine
 from fedloom.core.task import Task
@@ -37,8 +39,10 @@ class FedDyn(FedAvg):
         alpha: Weight of the regulariser; it must be positive.
     """
 
-    summed: ClassVar[tuple[str, ...]] = ("row",)
-    sends_only_trained: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (
+        Fact.ONLY_SUMS,
+        Fact.ONLY_TRAINING,
+    )
     keeps: ClassVar[Kept] = {"g": "the site's own gradient term"}
 
     alpha: float = 0.1

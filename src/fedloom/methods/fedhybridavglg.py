@@ -12,6 +12,7 @@ which spoils the shared body round by round; FedHybridAvgLGDual avoids that. Mea
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.server_context import ServerContext
@@ -52,7 +54,6 @@ class FedHybridAvgLG(FedAvg):
     """
 
     receives: ClassVar[Declared] = {**FedAvg.receives, "threshold": THRESHOLD, "probe": PROBE}
-    sends: ClassVar[Declared] = {**FedAvg.sends, **PROBE_REPLIES}
     keeps: ClassVar[Kept] = {"body": "the model's body, as the site trained it"}
 
     threshold: float | str = 2200
@@ -66,12 +67,12 @@ class FedHybridAvgLG(FedAvg):
             raise FedloomError(f"probe_rounds={self.probe_rounds}: it must be at least 1.")
 
     @property
-    def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # a measured threshold needs each client's scores
-        return () if self.threshold == "auto" else ("row",)
+    def sends(self) -> Declared:  # type: ignore[override]  # a measured threshold needs each client's scores
+        return {**FedAvg.sends, **PROBE_REPLIES} if self.threshold == "auto" else FedAvg.sends
 
     @property
-    def sends_only_trained(self) -> bool:  # type: ignore[override]  # a measured threshold needs each client's scores
-        return self.threshold != "auto"
+    def grants(self) -> Collection[Fact]:  # type: ignore[override]
+        return () if self.threshold == "auto" else (Fact.ONLY_MEANS, Fact.ONLY_TRAINING)
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_body_and_head(self, task)

@@ -24,6 +24,7 @@ from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -42,7 +43,7 @@ class FedProto(Algorithm):
         lam: Weight of the distance to the prototypes; 0 is local training.
     """
 
-    has_personal_models: ClassVar[bool] = True
+    breaks: ClassVar[Facts] = {Fact.SHARED_PREDICTION: "gives every client an entirely personal model"}
     receives: ClassVar[Declared] = {
         "classes": Statistic("the classes of the prototypes"),
         "prototypes": Statistic("mean features of each class, all sites"),

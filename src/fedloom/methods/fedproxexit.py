@@ -21,6 +21,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
 from fedloom.core.declarations import Declared
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Replies
 from fedloom.core.task import Task
 from fedloom.methods.adaptive_mu import MU, adapt_mu, check_mu, initial_mu
@@ -38,6 +39,7 @@ class FedProxExit(FedAvgExit):
         adaptive: Let mu follow the training loss.
     """
 
+    breaks: ClassVar[Facts] = {Fact.ONE_STEP: "has its own local steps"}
     receives: ClassVar[Declared] = {**FedAvgExit.receives, "mu": MU}
 
     mu: float = 1.0
@@ -46,10 +48,6 @@ class FedProxExit(FedAvgExit):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_mu(self.mu)
-
-    @property
-    def compiles(self) -> bool:
-        return False
 
     def start(self, task: Task) -> State:
         return {**super().start(task), **initial_mu(self.mu, task.federation.clients)}

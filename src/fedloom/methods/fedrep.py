@@ -9,6 +9,7 @@ https://arxiv.org/abs/2102.07078.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.methods.partial_sharing import PartialSharing
 
 
@@ -27,7 +29,7 @@ class FedRep(PartialSharing):
         head_epochs: Epochs on the head; the body trains as long as the run's local work says.
     """
 
-    sends_only_trained: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
 
     head_epochs: int = 1
 

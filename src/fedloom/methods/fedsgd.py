@@ -10,6 +10,7 @@ theta, each with its position. The unweighted form is ``weight_by = "uniform"``.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Update
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
@@ -32,8 +34,8 @@ class FedSGD(FedAvg):
         theta: Clients send only gradient entries whose magnitude exceeds this; 0 sends all of them.
     """
 
-    trains_locally: ClassVar[bool] = False
-    averaged: ClassVar[tuple[str, ...]] = ("change",)
+    breaks: ClassVar[Facts] = {Fact.TRAINS_LOCALLY: "lets clients send a gradient, and train no model"}
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     sends: ClassVar[Declared] = {"change": Update("the change of the model by the site's data")}
     theta: float = 0.0
 

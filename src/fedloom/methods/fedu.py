@@ -11,6 +11,7 @@ never took part has the initial one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -21,6 +22,7 @@ from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Model
 from fedloom.core.errors import FedloomError, Stopped
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.seeds import generator
@@ -41,9 +43,11 @@ class FedU(Algorithm):
             symmetric, values below 0.25 set to 0), or a symmetric matrix with a row per client.
     """
 
-    sends_only_trained: ClassVar[bool] = True
-    has_personal_models: ClassVar[bool] = True
-    aggregates: ClassVar[bool] = False
+    breaks: ClassVar[Facts] = {
+        Fact.SHARED_PREDICTION: "gives every client an entirely personal model",
+        Fact.ONE_MEAN: "does not take one mean of what its clients send",
+    }
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
     receives: ClassVar[Declared] = {"row": Model("the site's own model, drawn to those of others", each=True)}
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}
 

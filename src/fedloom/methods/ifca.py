@@ -30,6 +30,11 @@ from fedloom.core.task import Task
 from fedloom.methods.clustered import FixedClusters, assign_clusters, cluster_means
 
 
+def chosen_row(message: Message, reply: Mapping[str, Tensor]) -> Tensor:
+    """The models that clients chose and trained on."""
+    return message["rows"][chosen_models(reply, message["rows"])]
+
+
 @dataclass(frozen=True)
 class IFCA(FixedClusters):
     """Every client gets all models, takes the one with the least loss on its training data, and trains that one.
@@ -40,7 +45,7 @@ class IFCA(FixedClusters):
 
     receives: ClassVar[Declared] = {"rows": Model("the models of all groups")}
     sends: ClassVar[Declared] = {
-        **FixedClusters.sends,
+        "row": Model("the model that the site trained", single=True, of=chosen_row),
         "choice": Scalar("the group whose model fits the site best", single=True),
     }
 
@@ -63,11 +68,6 @@ class IFCA(FixedClusters):
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         choice = self.choice(message, cohort)
         return Reply({"row": cohort.train(message["rows"][choice]), "choice": choice.int()})
-
-    def base(self, name: str, message: Message, reply: Mapping[str, Tensor]) -> Tensor | None:
-        if name != "row":
-            return super().base(name, message, reply)
-        return message["rows"][chosen_models(reply, message["rows"])]
 
     def choice(self, message: Message, cohort: Cohort) -> Tensor:
         """The number of each client's model of least training loss."""

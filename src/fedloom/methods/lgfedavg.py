@@ -9,9 +9,12 @@ as the run says.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedloom.core.declarations import Declared, Model
+from fedloom.core.facts import Fact
 from fedloom.methods.partial_sharing import PartialSharing
 
 
@@ -19,5 +22,8 @@ from fedloom.methods.partial_sharing import PartialSharing
 class LGFedAvg(PartialSharing):
     """A shared head on personal bodies, trained together."""
 
+    receives: ClassVar[Declared] = {"head": Model("the model's head")}
+    sends: ClassVar[Declared] = {"head": Model("the head that the site trained")}
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     shared: ClassVar[str] = "head"
     own: ClassVar[str | None] = "body"

@@ -6,6 +6,7 @@ from a federation must beat this. There is no paper, and it has no settings.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
 
@@ -22,10 +24,12 @@ from fedloom.core.task import Task
 class Local(Algorithm):
     """Every client trains alone from the same initial model; nothing is sent."""
 
-    communicates: ClassVar[bool] = False
-    has_personal_models: ClassVar[bool] = True
-    aggregates: ClassVar[bool] = False
-    sends_only_trained: ClassVar[bool] = True
+    breaks: ClassVar[Facts] = {
+        Fact.EXCHANGES: "sends nothing",
+        Fact.SHARED_PREDICTION: "gives every client an entirely personal model",
+        Fact.ONE_MEAN: "takes no mean of its clients' models",
+    }
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
     receives: ClassVar[Declared] = {}
     sends: ClassVar[Declared] = {}
     keeps: ClassVar[Kept] = {"row": "the site's own model"}

@@ -8,6 +8,7 @@ weight).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Model
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
@@ -26,26 +28,19 @@ from fedloom.methods.requirements import require_body_and_head
 class PartialSharing(Algorithm):
     """Clients share one part of the model; ``shared`` names it, ``own`` names the part that stays with its client."""
 
-    shares_whole_model: ClassVar[bool] = False
-    sends_only_trained: ClassVar[bool] = True
+    breaks: ClassVar[Facts] = {Fact.WHOLE_MODEL: "shares a part of the model only"}
+    grants: ClassVar[Collection[Fact]] = (
+        Fact.ONLY_MEANS,
+        Fact.ONLY_TRAINING,
+    )
     shared: ClassVar[str] = "body"
     own: ClassVar[str | None] = "head"
-    receives: ClassVar[Declared] = {
-        "body": Model("the model's body, all but its head"),
-        "head": Model("the model's head"),
-    }
-    sends: ClassVar[Declared] = {
-        "body": Model("the body that the site trained"),
-        "head": Model("the head that the site trained"),
-    }
+    receives: ClassVar[Declared] = {"body": Model("the model's body, all but its head")}
+    sends: ClassVar[Declared] = {"body": Model("the body that the site trained")}
     keeps: ClassVar[Kept] = {
         "body": "the model's body, as the site trained it",
         "head": "the model's head, as the site trained it",
     }
-
-    @property
-    def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # the shared part differs by method
-        return (self.shared,)
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_body_and_head(self, task)

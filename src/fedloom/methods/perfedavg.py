@@ -17,13 +17,14 @@ weights clients alike (``weight_by = "uniform"``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.task import Task
@@ -41,6 +42,8 @@ class PerFedAvg(FedAvg):
         delta: Distance of the two gradients of that estimate.
     """
 
+    breaks: ClassVar[Facts] = {Fact.ONE_STEP: "takes several steps per batch"}
+
     alpha: float = 0.01
     order: Literal["first", "hessian-free"] = "first"
     delta: float = 0.001
@@ -52,10 +55,6 @@ class PerFedAvg(FedAvg):
             raise FedloomError(f"order='{self.order}': use 'first' or 'hessian-free'.")
         if not self.delta > 0:
             raise FedloomError(f"delta={self.delta}: the distance of the two gradients must be positive.")
-
-    @property
-    def compiles(self) -> bool:
-        return False
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_plain_sgd("perfedavg's local step", work)

@@ -12,6 +12,7 @@ defaults learn in tens. The paper weights clients alike (``weight_by = "uniform"
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
 from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
@@ -40,8 +42,11 @@ class PFedMe(FedAvg):
         beta: Share of the clients' mean in the new shared model.
     """
 
-    has_personal_models: ClassVar[bool] = True
-    averaged: ClassVar[tuple[str, ...]] = ("row",)
+    breaks: ClassVar[Facts] = {
+        Fact.SHARED_PREDICTION: "gives every client an entirely personal model",
+        Fact.ONE_STEP: "takes several steps per batch",
+    }
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     keeps: ClassVar[Kept] = {"theta": "the site's personal model"}
 
     lam: float = 1.0
@@ -60,10 +65,6 @@ class PFedMe(FedAvg):
                 f"eta={self.eta:g} with lam={self.lam:g}: their product is the share of the way from w to theta, and "
                 "must not exceed 1."
             )
-
-    @property
-    def compiles(self) -> bool:
-        return False
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_plain_sgd("pfedme's local step", work)

@@ -14,6 +14,7 @@ this solves the sample-weighted problem; ``weight_by = "uniform"`` is the paper'
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -23,6 +24,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Statistic, Update
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.pull import Affine
@@ -42,7 +44,6 @@ class SCAFFOLD(FedAvg):
 
     receives: ClassVar[Declared] = {**FedAvg.receives, "c": Statistic("the control variate of all sites")}
     sends: ClassVar[Declared] = {"change": Update("the change of its model"), "c": Statistic("that of its variate")}
-    summed: ClassVar[tuple[str, ...]] = ("change", "c")
     keeps: ClassVar[Kept] = {"c": "the site's own control variate"}
 
     option: Literal[1, 2] = 2
@@ -53,8 +54,8 @@ class SCAFFOLD(FedAvg):
             raise FedloomError(f"server_lr={self.server_lr}: it must be a positive number.")
 
     @property
-    def sends_only_trained(self) -> bool:  # type: ignore[override]  # option 1 sends a gradient of all samples
-        return self.option == 2
+    def grants(self) -> Collection[Fact]:  # type: ignore[override]  # option 1 sends a gradient of all samples
+        return (Fact.ONLY_SUMS, Fact.ONLY_TRAINING) if self.option == 2 else (Fact.ONLY_SUMS,)
 
     def check(self, task: Task, work: LocalWork) -> None:
         if self.option == 2:

@@ -21,6 +21,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
@@ -50,7 +51,16 @@ class FedPredict(PredictionStage):
             With s = 1 this is FedPredict, with s = 0 the global model.
     """
 
-    depends_on_rounds: ClassVar[bool] = True
+    needs: ClassVar[Facts] = {
+        Fact.SHARED_PREDICTION: "mixes a global model into a client's own: drop fedpredict, or use it with a method "
+        "that shares its model, such as fedavg",
+        **dict.fromkeys(
+            (Fact.EXCHANGES, Fact.TRAINS_LOCALLY),
+            "mixes in the model that a client trained last: drop fedpredict, or use it with a method whose clients "
+            "train, such as fedavg",
+        ),
+    }
+    breaks: ClassVar[Facts] = {Fact.ANY_LENGTH: "depends on how many rounds there are"}
     keeps: ClassVar[Kept] = {
         ROW: "the model that the site trained last",
         ROUND: "the round of that training",
@@ -60,17 +70,6 @@ class FedPredict(PredictionStage):
     dynamic: bool = False
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
-        name = type(algorithm).__name__.lower()
-        if algorithm.has_personal_models:
-            raise FedloomError(
-                f"fedpredict mixes a global model into a client's own, but in {name} every client has an entirely "
-                "personal model: drop fedpredict, or use it with a method that shares its model, such as fedavg."
-            )
-        if not algorithm.communicates or not algorithm.trains_locally:
-            raise FedloomError(
-                f"fedpredict mixes in the model that a client last trained, but in {name} clients train no model: drop "
-                "fedpredict, or use it with a method whose clients train, such as fedavg."
-            )
         if any(isinstance(stage, LastLocalModel) for stage in before):
             raise FedloomError(
                 "fedpredict mixes the global model into a client's last one, and lastlocalmodel before it has already "

@@ -11,13 +11,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
-from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.core.task import Task
 
 ROW = "own/row"
 """Client state: the row it last trained."""
@@ -27,14 +25,10 @@ ROW = "own/row"
 class LastLocalModel(PredictionStage):
     """Predict with the model that the client last trained; clients that never trained use the method's model."""
 
+    needs: ClassVar[Facts] = dict.fromkeys(
+        (Fact.EXCHANGES, Fact.TRAINS_LOCALLY), "predicts with the model that a client trained last: drop lastlocalmodel"
+    )
     keeps: ClassVar[Kept] = {ROW: "the model that the site trained last"}
-
-    def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
-        if not algorithm.communicates or not algorithm.trains_locally:
-            raise FedloomError(
-                "lastlocalmodel predicts with the model that a client last trained: in "
-                f"{type(algorithm).__name__.lower()} clients train none or use it already, so drop lastlocalmodel."
-            )
 
     def after_update(self, cohort: Cohort) -> None:
         if cohort.after is not None and cohort.round:  # training before round 1 does not count

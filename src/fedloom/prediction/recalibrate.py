@@ -17,6 +17,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, holds
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
@@ -45,7 +46,7 @@ class Recalibrate(PredictionStage):
                 f"recalibrate needs a whole shared model to mix in, but {name} sends none: drop recalibrate, or use a "
                 "method that shares a whole model and lets clients keep a part, such as fedhybridavglgdual."
             )
-        if not before and algorithm.predicts_with_received:
+        if not before and not holds(Fact.OWN_PREDICTION, algorithm):
             raise FedloomError(
                 f"recalibrate mixes the model a client receives into its own, but in {name} clients predict with the "
                 "model they receive: drop recalibrate, or put a stage before it that changes the model."

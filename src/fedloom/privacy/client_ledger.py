@@ -6,17 +6,22 @@ client. Epsilon grows with the sampling rate and with the number of uses, so tha
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from fedloom.core.errors import FedloomError
 from fedloom.privacy.accounting import LossDistribution, guarded_epsilon
-from fedloom.privacy.sample_privacy import sampling_rate
-from fedloom.privacy.sampling import EveryClient, PoissonDraw
+from fedloom.privacy.sampling import EveryClient, PoissonDraw, sampling_rate
 from fedloom.privacy.skellam import SkellamShares
 
 CLIENT_GRID = 2e-3
 """The grid of privacy losses for single clients: within 0.2 % of the finer one of a whole run, and never below it."""
+
+
+log = logging.getLogger("fedloom")
 
 
 class ClientLedger:
@@ -196,3 +201,25 @@ def _distribution(rate: float, noise: float) -> LossDistribution:
 @lru_cache(maxsize=1 << 16)
 def _sampled_epsilon(rate: float, noise: float, uses: int, delta: float) -> float:
     return guarded_epsilon(lambda: _distribution(rate, noise).epsilon(uses, delta)) if uses else 0.0
+
+
+def check_first_reply(name: str, noise: float, delta: float, budget: float | None, first: float, seeded: bool) -> None:
+    """Refuse noise of which the first reply spends too much, and warn of noise that others can compute.
+
+    Args:
+        name: What users call the noise.
+        noise: Its deviation, divided by the clip norm.
+        delta: The probability with which epsilon may not hold.
+        budget: The epsilon that a client may spend; None for any.
+        first: The epsilon of the first reply.
+        seeded: Whether the noise is drawn from the run's seed.
+    """
+    if not math.isfinite(first):
+        raise FedloomError(f"{name}: noise={noise:g} is so little that it protects nobody: raise it.")
+    if budget is not None and first > budget:
+        raise FedloomError(
+            f"the first reply alone spends epsilon {first:.3g} at delta {delta:g}, and the budget is {budget:g}: raise "
+            f"the noise of {name}."
+        )
+    if seeded:
+        log.warning("the noise of clients is drawn from the run's seed: its privacy is for study only")

@@ -17,8 +17,11 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
+from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.task import Task
-from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.privacy.client_ledger import LocalLedger, check_first_reply
+from fedloom.privacy.noise_settings import SCORES, check_noise_settings
 from fedloom.privacy.secure_random import secure_normal
 
 
@@ -38,6 +41,13 @@ class LocalNoise(ChannelStep):
     summable: ClassVar[bool] = True
     covers_replies: ClassVar[bool] = True
 
+    needs: ClassVar[Facts] = {
+        Fact.ONLY_UPDATES: "adds noise to updates, and to nothing else: use fedavg, fedprox, fedrep or feddyn",
+        Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection random or poisson",
+        Fact.ALL_ANSWER: "does not protect who sends nothing, which bare updates decide: leave out one of them",
+        Fact.SCORES_STAY: SCORES,
+    }
+
     noise: float = 1.0
     clip: float = 1.0
     delta: float = 1e-5
@@ -46,6 +56,12 @@ class LocalNoise(ChannelStep):
 
     def __post_init__(self) -> None:
         check_noise_settings("localnoise", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
+
+    def client_ledgers(self, plan: PlannedRun) -> dict[str, ClientPrivacy]:
+        """The ledger of the noise on updates: one use for everything that a client sends at once."""
+        ledger = LocalLedger(self.noise, self.delta, len(plan.algorithm.sends), self.epsilon)
+        check_first_reply("localnoise", self.noise, self.delta, self.epsilon, ledger.epsilon(1, 1), self.seeded)
+        return {"local": ledger}
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse steps before it: what they send beside their rows would leave without noise."""

@@ -1,15 +1,19 @@
-"""What the round loop needs to know of a run's privacy, which ``channel.privacy`` implements; settings of noise."""
+"""Settings of noise: what protects nobody is refused."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Protocol
 
 from fedloom.core.errors import FedloomError
 
 LEAST_NOISE, LARGEST_NOISE = 1e-12, 1e6
 """Noise is a deviation divided by a clip norm; outside of these bounds accounting is not possible, and useless."""
+
+
+SCORES = (
+    "protects what clients send, and not scores: set eval_every = 0, and evaluate the model at the sites afterwards"
+)
+"""Why noise of clients' own needs that no score leaves them."""
 
 
 def check_noise(name: str, noise: float) -> None:
@@ -46,52 +50,3 @@ def check_noise_settings(name: str, delta: float, epsilon: float | None, noise: 
         raise FedloomError(f"{name}: delta={delta}: it is a probability above 0 and below 1.")
     if epsilon is not None and not 0 < epsilon < math.inf:
         raise FedloomError(f"{name}: epsilon={epsilon}: the budget must be a positive number.")
-
-
-class Privacy(Protocol):
-    """What a run spends of its clients' privacy, all of them alike."""
-
-    @property
-    def expected(self) -> float:
-        """How many clients a round has on average."""
-
-    @property
-    def budget(self) -> float | None:
-        """The epsilon that the run may spend; None for any."""
-
-    def spent(self, rounds: int) -> float:
-        """The epsilon that so many rounds spend."""
-
-
-class ClientPrivacy(Protocol):
-    """What a run spends of single clients' privacy: each client has used it a number of times of its own."""
-
-    def uses(self, steps: int) -> int:
-        """How often a client that made so many steps in an exchange has used it.
-
-        Args:
-            steps: How many gradient steps it made.
-        """
-
-    def mechanism(self, samples: int) -> str:
-        """What one use costs depends on, as a text: uses may be added up only where it is the same.
-
-        Args:
-            samples: How many training samples the client has.
-        """
-
-    def spent(self, samples: Sequence[int], uses: Sequence[int]) -> float:
-        """The largest epsilon of any client.
-
-        Args:
-            samples: How many training samples each client has.
-            uses: How often each of them used it.
-        """
-
-    def over_budget(self, samples: Sequence[int], uses: Sequence[int]) -> Collection[int]:
-        """The places of the clients who would have spent more than they may.
-
-        Args:
-            samples: How many training samples each client has.
-            uses: How often each of them would have used it.
-        """

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,10 @@ from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
+from fedloom.core.privacy import PlannedRun
+from fedloom.privacy.ledger import PrivacyLedger
+from fedloom.privacy.mean_ledger import mean_ledger
 from fedloom.privacy.noise_settings import check_noise_settings
 from fedloom.privacy.secure_random import secure_normal
 
@@ -45,6 +50,16 @@ class PrivateMean(Aggregator):
             can then subtract the noise: its privacy is for study only.
     """
 
+    needs: ClassVar[Facts] = {
+        Fact.ONLY_MEANS: "adds noise to nothing but the mean of the replies: use fedavg, fedprox or fedrep; a method "
+        "of your own that uses nothing but replies.mean says so with grants = (Fact.ONLY_MEANS,)",
+        Fact.ALL_ANSWER: "does not protect who is silent, which clients' data decide: leave out one of the two",
+        Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection poisson",
+        Fact.KNOWN_UNITS: "does not protect what chains are formed by: give them (fedseq: chains), and draw them by "
+        "selection poisson",
+        Fact.SIMULATED: "accounts for draws of clients who all answer: use another aggregator",
+    }
+
     noise: float = 1.0
     clip: float = 1.0
     delta: float = 1e-5
@@ -58,6 +73,10 @@ class PrivateMean(Aggregator):
         check_noise_settings("privatemean", self.delta, self.epsilon, **positive)
         if self.quantile is not None and not 0 < self.quantile < 1:
             raise FedloomError(f"privatemean: quantile={self.quantile}: it must be above 0 and below 1.")
+
+    def ledger(self, plan: PlannedRun) -> PrivacyLedger:
+        """The ledger of a run with this mean."""
+        return mean_ledger(self, plan)
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The noisy mean of clipped changes; the run's weights are not used."""

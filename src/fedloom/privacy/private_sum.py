@@ -19,8 +19,11 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
+from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.task import Task
-from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.privacy.client_ledger import SumLedger, check_first_reply
+from fedloom.privacy.noise_settings import SCORES, check_noise_settings
 from fedloom.privacy.secure_random import Uniform, secure_uniform
 from fedloom.privacy.skellam import SkellamShares
 from fedloom.secure.quantise import Grid, tensor_of_words
@@ -50,6 +53,10 @@ class PrivateSum(MaskedSum):
     """
 
     covers_replies: ClassVar[bool] = True
+    needs: ClassVar[Facts] = {
+        Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection random or poisson",
+        Fact.SCORES_STAY: SCORES,
+    }
 
     noise: float = 1.0
     clip: float = 1.0
@@ -61,10 +68,17 @@ class PrivateSum(MaskedSum):
         check_noise_settings("privatesum", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
         super().__post_init__()
 
+    def client_ledgers(self, plan: PlannedRun) -> dict[str, ClientPrivacy]:
+        """The ledger of shares of noise under a sum."""
+        widest = plan.task.layout.width * len(plan.algorithm.sends)  # of narrower rows the noise spends less
+        ledger = SumLedger(self.shares(widest, max(2, plan.task.federation.clients)), self.delta, self.epsilon)
+        check_first_reply("privatesum", self.noise, self.delta, self.epsilon, ledger.epsilon(1, 1), self.seeded)
+        return {"sum": ledger}
+
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse also a model that is too wide for the words of the sum."""
         super().check(algorithm, task, before)
-        if task.layout.width * len(algorithm.summed) > MOST_NUMBERS:
+        if task.layout.width * len(algorithm.sends) > MOST_NUMBERS:
             raise FedloomError(f"privatesum adds rows of at most {MOST_NUMBERS:,} numbers: use a smaller model.")
 
     def fewest(self, clients: int) -> int:

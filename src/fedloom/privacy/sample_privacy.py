@@ -7,9 +7,18 @@ number of samples that a step has on average. Whatever a client then sends is pr
 
 from __future__ import annotations
 
+import logging
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
-from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
+from fedloom.core.privacy import PlannedRun
+from fedloom.privacy.client_ledger import SampleLedger
+from fedloom.privacy.noise_settings import SCORES, check_noise_settings
+
+log = logging.getLogger("fedloom")
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,20 @@ class SamplePrivacy:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    needs: ClassVar[Facts] = {
+        Fact.ONLY_TRAINING: "protects samples in training only: use fedavg, fedprox, scaffold or fedrep; a method of "
+        "your own says so with grants = (Fact.ONLY_TRAINING,)",
+        Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection random or poisson",
+        Fact.SAME_WEIGHTS: "adds noise to all weights, also to those that a client did not get: leave out one",
+        Fact.SEPARATE_SAMPLES: "clips the gradient of each sample: use a task with independent samples",
+        Fact.CONSTANT_DATA: "counts draws from the same samples in all rounds: leave out task.drift",
+        Fact.SCORES_STAY: SCORES,
+    }
+    breaks: ClassVar[Facts] = {
+        Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models",
+        Fact.ONE_STEP: "has steps of its own: use execution vectorised, loop or auto",
+    }
+
     noise: float = 1.0
     clip: float = 1.0
     delta: float = 1e-5
@@ -36,12 +59,23 @@ class SamplePrivacy:
     def __post_init__(self) -> None:
         check_noise_settings("sample_privacy", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
 
+    def client_ledger(self, plan: PlannedRun) -> SampleLedger:
+        """The ledger of clients that train by DP-SGD; a ``FedloomError`` says that the settings protect nobody.
 
-def sampling_rate(samples: int, batch_size: int) -> float:
-    """The probability of a sample in a step of DP-SGD.
-
-    Args:
-        samples: How many samples the client has.
-        batch_size: How many of them a step has on average; more than there are, or 0, means all.
-    """
-    return min(1.0, batch_size / samples) if batch_size and samples else 1.0
+        Args:
+            plan: The run.
+        """
+        ledger = SampleLedger(self.noise, self.delta, plan.work.batch_size, self.epsilon)
+        sizes: list[int] = plan.task.federation.train.sizes.tolist()
+        steps = [plan.work.steps_for(size) for size in sizes]
+        first = ledger.spent(sizes, steps)
+        if not math.isfinite(first):
+            raise FedloomError(f"sample_privacy: noise={self.noise:g} is so little that it protects nobody: raise it.")
+        if len(ledger.over_budget(sizes, steps)) == len(sizes):
+            raise FedloomError(
+                f"the first round alone spends epsilon {first:.3g} at delta {self.delta:g}, and the budget is "
+                f"{ledger.budget:g}: raise sample_privacy.noise, take smaller batches, or train less per round."
+            )
+        if self.seeded:
+            log.warning("samples and noise are drawn from the run's seed: the privacy of samples is for study only")
+        return ledger

@@ -127,3 +127,13 @@ class FixedSize(ClientSampling):
 
     def __str__(self) -> str:
         return f"{self.number} of {self.clients} clients without replacement"
+
+
+def sampling_rate(samples: int, batch_size: int) -> float:
+    """The probability of a sample in a step of DP-SGD.
+
+    Args:
+        samples: How many samples the client has.
+        batch_size: How many of them a step has on average; more than there are, or 0, means all.
+    """
+    return min(1.0, batch_size / samples) if batch_size and samples else 1.0

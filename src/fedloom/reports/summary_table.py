@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.facts import Fact, holds
 from fedloom.methods.registry import METHODS
 from fedloom.rounds.score import ACCURACY, Score
 from fedloom.runs.results.evidence import Race, race
@@ -71,9 +72,9 @@ def summary(histories: Histories, reach: float | None = None) -> list[SummaryRow
 
 
 def _row(name: str, runs: Sequence[History], score: Score) -> SummaryRow:
-    method = METHODS.get(str(runs[0].config["method"]["name"]), Algorithm)  # a user's own method averages
+    method = METHODS.get(str(runs[0].config["method"]["name"]), Algorithm)()  # a user's own method averages
     row: SummaryRow = {"method": name, "seeds": len(runs)}
-    row["global_model_is_federated"] = method.global_model_is_federated
+    row["global_model_is_federated"] = holds(Fact.FEDERATED_MODEL, method)
     for key, metric in row_metrics(score).items():
         row[key], row[f"{key}_std"] = over_seeds([last_value(run, metric) for run in runs])
     row["efficiency"], row["efficiency_std"] = over_seeds([_efficiency(run, score) for run in runs])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedloom.channel.channel import base_of
-from fedloom.core.declarations import Model
+from fedloom.core.declarations import Model, declaration_of
 from fedloom.core.errors import Abandoned, Diverged
 from fedloom.core.message import Replies, Wave
 from fedloom.rounds.composition import Composition
@@ -198,7 +198,7 @@ class Answers:
     def _origins(self) -> dict[str, Tensor]:
         """What clients started from, by the names of their replies that are weights."""
         algorithm, message = self.round.run.algorithm, self.wave.message
-        weights = [name for name in self.reply if isinstance(algorithm.declaration(name, message), Model)]
+        weights = [name for name in self.reply if isinstance(declaration_of(algorithm, name, message), Model)]
         found = {name: base_of(algorithm, name, message, self.reply) for name in weights}
         return {name: row for name, row in found.items() if row is not None}
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 
+from fedloom.core.algorithm import exchanges, groups_of
 from fedloom.core.selector import Choice, Pool, Probe, check_choice
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
@@ -22,7 +23,7 @@ from fedloom.rounds.run_state import RunState
 
 def select_clients(run: Composition, engine: Engine, state: RunState, context: ServerContext, ledger: Ledger) -> Choice:
     """Call the selector; its places become ids of clients, or numbers of groups where the method trains groups."""
-    groups, participants = run.algorithm.groups(state.server), run.participants(context.round)
+    groups, participants = groups_of(run.algorithm, state.server), run.participants(context.round)
     clients, samples = participants.clients, participants.samples
     if groups is not None:
         sizes = participants.federation.train.sizes
@@ -45,7 +46,7 @@ def select_clients(run: Composition, engine: Engine, state: RunState, context: S
     if groups is not None:
         return choice
     ids, lost = ([clients[place] for place in places] for places in (choice.places, choice.lost))
-    if lost and run.algorithm.communicates:  # they were sent what the others got, and nothing came back
+    if lost and exchanges(run.algorithm):  # they were sent what the others got, and nothing came back
         ledger.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
     if run.present is not None:
         failed = set(lost)
@@ -67,7 +68,7 @@ def _probe_clients(
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
     jobs = [Job("ask", context.round, some, places) for some, places in run.blocks(ids)]
     message = run.down_channel.encode(run.algorithm.broadcast(state.server, ids))
-    if run.algorithm.communicates:
+    if exchanges(run.algorithm):
         ledger.bytes_down += message.bytes_for(len(ids))
         ledger.bytes_up += 8 * len(ids)
     jobs, results, answered = answered_jobs(jobs, engine.run(jobs, message, state.client_states.read(ids)))

@@ -23,10 +23,10 @@ from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
 from fedloom.core.model.sub_models import SubModels
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.privacy import ClientPrivacy, Privacy
 from fedloom.core.selector import Selector
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import FederationView, Task
-from fedloom.privacy.noise_settings import ClientPrivacy, Privacy
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.metrics import size_limits

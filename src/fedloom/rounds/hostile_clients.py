@@ -15,6 +15,7 @@ from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, holds
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
@@ -45,7 +46,7 @@ class HostileClients:
         if not bool(hostile.any()):
             return reply
         self.adversary.look_at_message(message, cohort, hostile)
-        if not algorithm.sends_updates:
+        if not holds(Fact.UPDATES, algorithm):
             return reply
         tensors = dict(reply.tensors)
         for name in Channel(algorithm).update_names(tensors, message):
@@ -63,7 +64,7 @@ class HostileClients:
         """The replies of a wave, decoded, with what its hostile clients agreed on; other rows keep their bytes."""
         places = torch.tensor([place for place, client in enumerate(wave.ids) if client in self.members])
         found = dict(replies)
-        if not len(places) or not algorithm.sends_updates:
+        if not len(places) or not holds(Fact.UPDATES, algorithm):
             return found
         self._warn_of_few(len(places))
         message, own = wave.message.for_clients(places), {name: tensor[places] for name, tensor in replies.items()}

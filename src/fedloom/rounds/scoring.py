@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, holds
 from fedloom.core.message import Message
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.task import FederationView
@@ -139,7 +140,7 @@ def _score_shared_model(
 ) -> dict[str, float]:
     """The shared model's mean score and loss on the global test set, where there are both."""
     total = len(federation.global_test)
-    if not (run.algorithm.shares_whole_model and "row" in state.server and total):
+    if not (holds(Fact.WHOLE_MODEL, run.algorithm) and "row" in state.server and total):
         return {}
     slices = [[start, min(start + SCORED_SAMPLES, total)] for start in range(0, total, SCORED_SAMPLES)]
     jobs = [Job("global", state.round, part, []) for part in slices]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedloom.channel.channel import base_of
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.declarations import Declaration, Update
+from fedloom.core.declarations import Declaration, Update, declaration_of, start_of
 from fedloom.core.message import Wave
 from fedloom.rounds.jobs import Tensors
 from fedloom.rounds.largest_ratio import FACTOR
@@ -138,7 +138,7 @@ def received_weights(algorithm: Algorithm, name: str, wave: Wave, replies: Tenso
         wave: The wave that was answered.
         replies: What its clients replied, decoded.
     """
-    kind = algorithm.declaration(name, wave.message)
-    base = wave.message.get(kind.like) if isinstance(kind, Update) else algorithm.base(name, wave.message, replies)
+    kind = declaration_of(algorithm, name, wave.message)
+    base = wave.message.get(kind.like) if isinstance(kind, Update) else start_of(algorithm, name, wave.message, replies)
     shape = replies[name].shape
     return base if base is not None and base.is_floating_point() and base.shape in (shape, shape[1:]) else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.facts import Fact, holds
 from fedloom.core.task import FederationView, Task
 
 
@@ -20,10 +21,10 @@ def training_federation(
         federation: The task's federation, as it stands in a round.
         new: The clients that are held out of training.
     """
-    trained = algorithm.trains_on(federation, new)
-    if trained is federation or task.architectures is None:
-        return trained
-    return trained.repeat(len(task.architectures))
+    if holds(Fact.OWN_DATA, algorithm):
+        return federation
+    pooled = federation.as_one_client(new)
+    return pooled if task.architectures is None else pooled.repeat(len(task.architectures))
 
 
 def training_task(task: Task, algorithm: Algorithm, new: Sequence[int]) -> Task:

@@ -7,6 +7,7 @@ from pathlib import Path
 from fedloom.config.schema import RunConfig, to_toml
 from fedloom.core.arguments import whole_number
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, holds
 from fedloom.files.atomic_write import write_atomic
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.loop import is_over
@@ -33,7 +34,7 @@ def with_rounds(config: RunConfig, rounds: int | None) -> RunConfig:
 def refuse_if_rounds_matter(run: Composition) -> None:
     """Refuse to go on where earlier rounds would have been others in a longer run."""
     parts = [run.algorithm, run.select, *run.stages]
-    reason = next((type(part).__name__ for part in parts if getattr(part, "depends_on_rounds", False)), None)
+    reason = next((type(part).__name__ for part in parts if not holds(Fact.ANY_LENGTH, part)), None)
     if run.setting.work.schedule == "cosine":
         reason = "the learning-rate schedule cosine"
     if reason is not None:

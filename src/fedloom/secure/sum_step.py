@@ -7,6 +7,7 @@ one process, in a deployment each on its own machine: the stages and their bytes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -14,11 +15,13 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
+from fedloom.core.facts import Fact, Facts
+from fedloom.core.privacy import PlannedRun
 
+RARE = 1e-3
+"""The chance that a run may have of a round that is too small for a sum."""
 ROWS = "rows"
 """The stage in which clients train and send their hidden rows."""
 
@@ -154,24 +157,34 @@ ServerHalf = Generator[SumStage, Mapping[int, Mapping[str, Tensor]], Total]
 class SumStep(ChannelStep):
     """The base of steps that let only sums leave. Its settings are its fields."""
 
+    is_last: ClassVar[bool] = True
+    summable: ClassVar[bool] = True
+    needs: ClassVar[Facts] = {
+        Fact.ONLY_SUMS: "lets only sums of replies leave: use fedavg, fedprox, fedrep or scaffold, or leave the step "
+        "out; a method of your own that uses nothing but replies.mean says so with grants = (Fact.ONLY_MEANS,)",
+        Fact.ADDABLE: "adds rows as they are",
+        Fact.ALL_ANSWER: "adds the updates of all clients that it asked: leave out one of the two",
+        Fact.SAME_START: "adds changes of one model, of which all clients start from the same bytes: leave out one of "
+        "the two",
+    }
     least: ClassVar[int] = 2
     """The fewest clients in any sum: the sum of one is its row."""
     first_stage: ClassVar[str] = ROWS
     """The name of the stage that a sum begins with."""
 
-    def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
-        """Refuse a method that needs single replies, and steps whose rows cannot be added."""
-        name = type(self).__name__.lower()
-        if not algorithm.summed:
+    def check_rounds(self, plan: PlannedRun) -> None:
+        """Refuse draws of which some may be too small for a sum."""
+        rate = None if plan.draws is None else plan.draws.rate
+        if rate is None:
+            return
+        clients, least = plan.clients, max(self.least, getattr(self, "least_clients", 0))
+        chances = (math.comb(clients, few) * rate**few * (1 - rate) ** (clients - few) for few in range(least))
+        small = sum(chances)
+        if plan.rounds * small > RARE:
             raise FedloomError(
-                f"{name} lets only sums of replies leave, and the server of {type(algorithm).__name__.lower()}, with "
-                "these settings, needs each client's: use fedavg, fedprox, fedrep or scaffold, or leave the step out. "
-                'A method of your own that uses nothing but replies.mean says so with averaged = ("row",).'
-            )
-        coded = [type(step).__name__.lower() for step in before if not step.summable]
-        if coded:
-            raise FedloomError(
-                f"{name} adds rows as they are, and those of {coded[0]} are coded: leave out one of the two."
+                f"{type(self).__name__.lower()} needs {least} clients in a round, and the selection draws fewer of "
+                f"{clients} with a probability of {small:.2g}: raise selection.rate, or draw a fixed number (selection "
+                "random)."
             )
 
     def check_session(self, session: SumSession) -> None:

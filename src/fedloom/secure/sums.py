@@ -17,6 +17,7 @@ from fedloom.channel.channel import Channel, base_of, change_of
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import declaration_of
 from fedloom.core.errors import Abandoned, FedloomError
 from fedloom.core.message import Message, Reply
 from fedloom.secure.sum_step import ROWS, Decoded, SumSession, SumStep, Total
@@ -57,17 +58,17 @@ class Sums:
             cohort: The clients.
             session: What is known of the sum.
         """
-        strange = [name for name in reply.tensors if name not in self.algorithm.summed]
+        strange = [name for name in reply.tensors if name not in self.algorithm.sends]
         if strange:
             raise FedloomError(
-                f"{type(self.algorithm).__name__} replies with {strange[0]}, which it does not name in summed, so it "
-                f"would leave its clients bare: add it, or leave out {type(self.step).__name__.lower()}."
+                f"{type(self.algorithm).__name__} replies with {strange[0]}, which it does not declare in sends, so "
+                f"it would leave its clients bare: declare it, or leave out {type(self.step).__name__.lower()}."
             )
         sent = self.channel.encode(reply, message, cohort).tensors
         changed = self.channel.update_names(reply.tensors, message) if self.channel.steps else []
         rows = [
             sent[name] if name in changed else change_of(self.algorithm, name, message, sent)
-            for name in self.algorithm.summed
+            for name in self.algorithm.sends
         ]
         changes = torch.cat([row.flatten(1).double() for row in rows], dim=1)
         lost = ~changes.isfinite().all(1)
@@ -102,11 +103,11 @@ class Sums:
         """
         if decoded.weight <= 0:
             raise FedloomError("a sum has no weight: all of its clients are without training samples.")
-        width = sum(self._like(name, message).numel() for name in self.algorithm.summed)
+        width = sum(self._like(name, message).numel() for name in self.algorithm.sends)
         if len(decoded.values) != width:
             raise Abandoned(f"a sum has {len(decoded.values):,} numbers, and the replies of its clients have {width:,}")
         mean, found = decoded.values * (most / decoded.weight), dict[str, Tensor]()
-        for name in self.algorithm.summed:
+        for name in self.algorithm.sends:
             like = self._like(name, message)
             part, mean = mean[: like.numel()].reshape(like.shape), mean[like.numel() :]
             base = base_of(self.algorithm, name, message, {name: like[None]})
@@ -115,7 +116,7 @@ class Sums:
 
     def _like(self, name: str, message: Message) -> Tensor:
         """A tensor of the message that has the shape of a client's reply."""
-        kind = self.algorithm.declaration(name, message)
+        kind = declaration_of(self.algorithm, name, message)
         like = message.shared.get(getattr(kind, "of", None) or name, message.shared.get(getattr(kind, "like", "")))
         if like is None:
             raise FedloomError(

@@ -6,10 +6,13 @@ drawn again.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.selector import Choice, Pool
+from fedloom.core.facts import Fact
+from fedloom.core.selector import Choice, Draws, Pool
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,17 @@ class Poisson:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    grants: ClassVar[Collection[Fact]] = (Fact.BLIND_DRAW,)
+
     rate: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise FedloomError(f"rate={self.rate}: the probability of a client must be above 0 and at most 1.")
+
+    def draws(self, clients: int) -> Draws:
+        """Each client with the same probability."""
+        return Draws(rate=self.rate)
 
     def __call__(self, pool: Pool) -> Choice:
         """Draw the clients of a round."""

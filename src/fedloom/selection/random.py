@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
+from fedloom.core.facts import Fact
 from fedloom.core.selector import Choice, Pool
 from fedloom.selection.sampling import PerRound
 
@@ -16,6 +19,8 @@ class Random(PerRound):
         fraction: The share of clients per round, rounded up.
         number: The number of clients per round, instead of ``fraction``.
     """
+
+    grants: ClassVar[Collection[Fact]] = (Fact.BLIND_DRAW,)
 
     def __call__(self, pool: Pool) -> Choice:
         """Draw the clients of a round."""

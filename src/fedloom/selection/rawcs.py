@@ -11,13 +11,14 @@ applies, the link is that of the round, and the accuracy is that of the current 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, Stopped
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.selector import Choice, Pool
 from fedloom.core.task import Task
 from fedloom.selection.devices import Array, Devices, Mask, draw_devices
@@ -44,11 +45,6 @@ ARRIVES = 0.2
 """An upload over a link weaker than this fails."""
 
 
-GROUPS = (
-    "selection 'rawcs' selects single devices, but this method selects groups of clients: use random or powerofchoice."
-)
-
-
 @dataclass(frozen=True)
 class RAWCS:
     """Draw devices with enough battery, speed and bandwidth; their number varies from round to round.
@@ -61,6 +57,10 @@ class RAWCS:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
+    needs: ClassVar[Facts] = {
+        Fact.SINGLE_CLIENTS: "selects single devices, to whom batteries and links belong: use random or powerofchoice"
+    }
+
     level: Literal["high", "medium", "low"] = "high"
     fraction: float | None = None
 
@@ -70,8 +70,6 @@ class RAWCS:
 
     def check(self, clients: int, task: Task, algorithm: Algorithm) -> None:
         """Refuse tasks without an accuracy, which the selection depends on, and methods that select groups."""
-        if type(algorithm).groups is not Algorithm.groups:
-            raise FedloomError(GROUPS)
         if task.objective.score != "accuracy":
             raise FedloomError(
                 f"selection 'rawcs' weighs devices by accuracy, but this task has {task.score_name}: "
@@ -80,8 +78,6 @@ class RAWCS:
 
     def __call__(self, pool: Pool) -> Choice:
         """Select devices, and report those whose uploads fail as lost. If all uploads fail, the server tries again."""
-        if pool.grouped:
-            raise FedloomError(GROUPS)
         devices = draw_devices(pool.generator("devices", 0), pool.samples.double().numpy())
         battery = pool.state["battery"].numpy() if "battery" in pool.state else devices.charge
         links, rng, worked = pool.generator("links"), pool.generator("selection"), np.zeros(pool.size, dtype=bool)

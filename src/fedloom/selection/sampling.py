@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.selector import Draws
 from fedloom.core.task import Task
 
 
@@ -40,6 +41,10 @@ class PerRound:
                 f"number={self.number} per round, but there are only {clients} to choose from: choose fewer."
             )
         return self.number
+
+    def draws(self, clients: int) -> Draws:
+        """A fixed number of clients in each round."""
+        return Draws(number=self.per_round(clients))
 
     def check(self, clients: int, task: Task, algorithm: Algorithm) -> None:
         """Refuse a run with fewer clients than a round needs."""

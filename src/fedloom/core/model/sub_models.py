@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.layout import Layout, Slot
 from fedloom.core.seeds import key
 
@@ -44,6 +46,19 @@ class FederatedDropout:
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    needs: ClassVar[Facts] = {
+        **dict.fromkeys(
+            (Fact.EXCHANGES, Fact.WHOLE_MODEL, Fact.TRAINS_LOCALLY, Fact.SHARED_PREDICTION, Fact.PLAIN_MODEL),
+            "cuts one model that goes down and comes back: use fedavg, fedprox or one with a server optimiser",
+        ),
+        Fact.FROM_SERVER: "cuts the model that the server sends: leave out federated_dropout",
+    }
+    breaks: ClassVar[Facts] = {
+        Fact.SAME_WEIGHTS: "lets a client train other weights in every round",
+        Fact.SAME_START: "sends other columns of the model to each client: leave out one of the two",
+        Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models",
+    }
 
     keep: float = 0.75
 

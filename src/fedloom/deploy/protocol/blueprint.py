@@ -39,12 +39,10 @@ from fedloom.losses.registry import make_objective
 from fedloom.metrics.registry import with_metrics
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.runs.architecture_check import architecture_executions
-from fedloom.runs.federated_dropout_check import channel_steps, sub_models_of
 from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.old_folders import with_new_keys
-from fedloom.runs.prepare import hostile_clients, prepare
+from fedloom.runs.prepare import channel_of, executions_of, hostile_clients, prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.start_model import with_start
 from fedloom.tasks.architectures import numbered_models
@@ -52,7 +50,6 @@ from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
 from fedloom.tasks.graphs.deployment import hide_anchors
 from fedloom.tasks.registry import task_builder
-from fedloom.training.execution import decide
 from fedloom.training.local_trainer import LocalTrainer
 
 CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
@@ -255,13 +252,11 @@ class Blueprint:
         hostile = hostile_clients(config, len(self.sites))
         if hostile is not None:
             task = hostile.poison_task(task, config.seed)
-        trainer = LocalTrainer(task, decide(task, config.execution, work.batch_size).name)
-        each = [
-            LocalTrainer(task.of_architecture(number), one.name)
-            for number, one in enumerate(architecture_executions(task, config))
-        ]
+        execution, executions = executions_of(task, config)
+        trainer = LocalTrainer(task, execution.name)
+        each = [LocalTrainer(task.of_architecture(number), one.name) for number, one in enumerate(executions)]
         setting = RunSetting(work, config.seed, config.rounds, config.sample_privacy)
-        sub_models = sub_models_of(config, task)
+        sub_models, steps = channel_of(config, task)
         return ClientRuntime(
             algorithm,
             trainer,
@@ -269,7 +264,7 @@ class Blueprint:
             setting,
             tuple(config.prediction),
             config.clients_on_global,
-            channel_steps(config, task, sub_models),
+            steps,
             config.weight_by,
             hostile,
             config.downlink,

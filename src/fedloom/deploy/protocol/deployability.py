@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedloom.config.compatibility import check_compatibility
 from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, holds
 from fedloom.core.task import Task
 from fedloom.data.tables.schema import DataSchema
-from fedloom.runs.sample_privacy_check import refuse_scores
 
 
 def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites: Sequence[str]) -> None:
@@ -28,7 +29,7 @@ def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites:
         )
     if federation.later:
         raise FedloomError("task.drift lets clients exchange data, but real sites keep theirs: leave it out.")
-    if algorithm.trains_on(federation, ()) is not federation:
+    if not holds(Fact.OWN_DATA, algorithm):
         raise FedloomError(
             f"{config.method['name']} trains on all clients' data in one place, which a deployment avoids: choose "
             "another method."
@@ -37,8 +38,7 @@ def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites:
         raise FedloomError(
             "early_stopping goes back to an earlier round, but sites keep the state of the last one: leave it out."
         )
-    if config.clients_add_noise:
-        refuse_scores(config)
+    check_compatibility(config, algorithm, algorithm.adapt_task(task), config.execution, deployed=True)
     twice = [name for name in sites if list(sites).count(name) > 1]
     if twice:
         raise FedloomError(f"two sites are called {twice[0]}: give each its own name.")

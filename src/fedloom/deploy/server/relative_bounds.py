@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.declarations import Model, Scalar, Statistic, Update
+from fedloom.core.declarations import Model, Scalar, Statistic, Update, declaration_of
 from fedloom.core.message import Wave
 from fedloom.deploy.server.change_clip import ChangeClip, room
 from fedloom.rounds.jobs import Tensors
@@ -52,7 +52,7 @@ class RelativeBounds:
         usual: dict[str, Tensor] = {}
         heard: dict[str, Influence] = {}
         for name in replies:
-            declared = algorithm.declaration(name, wave.message)
+            declared = declaration_of(algorithm, name, wave.message)
             if isinstance(declared, Statistic | Scalar) and declared.counts:
                 continue  # samples may be very unevenly spread: they are compared with what the site announced
             own = sizes[name] = change_norms(algorithm, wave.message, replies, name)

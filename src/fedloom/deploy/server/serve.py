@@ -185,7 +185,7 @@ def prepare_deployed_run(
         vars(federation).pop("points", None)  # computed once from the sizes
 
     update_sizes()
-    prepared = prepare(task, method_from_config(config), config, made_of=noted or blueprint.digest)
+    prepared = prepare(task, method_from_config(config), config, deployed=True, made_of=noted or blueprint.digest)
     composition = replace(
         prepared.composition,
         execution=replace(prepared.composition.execution, cohort=1),

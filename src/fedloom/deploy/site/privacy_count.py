@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import ClientPrivacy
 from fedloom.deploy.site.policy import Refused
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
-from fedloom.privacy.noise_settings import ClientPrivacy
 
 FILE = "spent.json"
 

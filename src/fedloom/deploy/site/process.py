@@ -45,7 +45,7 @@ from fedloom.registry.nested_keys import select_prefix
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.metrics import metric_values
-from fedloom.runs.prepare import client_ledgers
+from fedloom.runs.prepare import client_ledgers, planned_run
 from fedloom.secure.sums import LOST, SUM
 from fedloom.training.metric_sums import MetricSums
 from fedloom.training.threads import single_thread
@@ -93,7 +93,8 @@ class SiteProcess:
     def privacy(self) -> PrivacyCount:
         """What this site has spent of its privacy, where the run adds noise here."""
         task, config = self.runtime.training.task, self.blueprint.config
-        ledgers = client_ledgers(config, self.runtime.algorithm, task, deployed=True)
+        plan = planned_run(config, self.runtime.algorithm, task, task.federation.clients, selects=True)
+        ledgers = client_ledgers(config, plan)
         return PrivacyCount.read(self.folder, ledgers, len(task.federation.train[self.client]))
 
     @cached_property

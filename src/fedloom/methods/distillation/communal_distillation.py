@@ -15,6 +15,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm, Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Statistic
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
@@ -28,7 +29,7 @@ from fedloom.methods.requirements import require_communal
 class CommunalDistillation(Algorithm):
     """Clients keep their models, and exchange what these say of samples that all of them have."""
 
-    has_personal_models: ClassVar[bool] = True
+    breaks: ClassVar[Facts] = {Fact.SHARED_PREDICTION: "gives every client an entirely personal model"}
     receives: ClassVar[Declared] = {"outputs": Statistic("mean outputs of all sites' models for the communal samples")}
     sends: ClassVar[Declared] = {"outputs": Statistic("its model's outputs for the communal samples", coded=True)}
     keeps: ClassVar[Kept] = {"row": "the site's own model"}

@@ -24,6 +24,7 @@ from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -55,8 +56,10 @@ class FDFAug(Algorithm):
         gamma: Weight of the distillation term; 0 is local training.
     """
 
-    has_personal_models: ClassVar[bool] = True
-    aggregates: ClassVar[bool] = False
+    breaks: ClassVar[Facts] = {
+        Fact.SHARED_PREDICTION: "gives every client an entirely personal model",
+        Fact.ONE_MEAN: "takes no mean of what its clients send, but one for each label",
+    }
     receives: ClassVar[Declared] = {"means": Statistic("mean probabilities of each label, all other sites")}
     sends: ClassVar[Declared] = {
         "means": Statistic("mean probabilities of its model for each label of its samples", single=True, coded=True),

@@ -12,7 +12,7 @@ its learning rate is constant here, and it makes ``epochs`` passes where the pap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.network import collect_outputs
@@ -52,7 +53,10 @@ class FedDF(FedAvg):
         batch_size: Samples per step of the server.
     """
 
-    sends_only_trained: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (
+        Fact.ONLY_TRAINING,
+        Fact.MIXED_MODELS,
+    )
 
     epochs: int = 1
     lr: float = 0.001
@@ -69,17 +73,9 @@ class FedDF(FedAvg):
         return LocalWork(epochs=self.epochs, optimizer="adam", lr=self.lr, batch_size=self.batch_size)
 
     @property
-    def mixes_models(self) -> bool:
-        """Clients of each architecture are asked apart."""
-        return True
-
-    @property
-    def averages_every_round(self) -> bool:
-        return self.epochs == 0
-
-    @property
-    def predicts_with_received(self) -> bool:
-        return True
+    def breaks(self) -> Facts:  # type: ignore[override]  # without epochs it is FedAvg
+        found = {Fact.OWN_PREDICTION: "lets clients predict with the model that they receive"}
+        return found | ({Fact.MEAN_EVERY_ROUND: "ends its rounds with a distilled model"} if self.epochs else {})
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_classes("feddf", task)

@@ -33,6 +33,7 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.declarations import Declared, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Replies
@@ -130,8 +131,10 @@ class FedFMRL(FLD):
         server_weight_decay: The L2 penalty on its weights.
     """
 
-    aggregates: ClassVar[bool] = False
-    global_model_is_federated: ClassVar[bool] = False
+    breaks: ClassVar[Facts] = {
+        Fact.ONE_MEAN: "mixes what clients send one after another, and takes no mean",
+        Fact.FEDERATED_MODEL: "has a server model of its own",
+    }
     sends: ClassVar[Declared] = {
         "outputs": Statistic("its model's outputs for the communal samples", single=True, coded=True),
         "strips": Statistic("the strips of its model's stages for the communal samples", coded=True),

@@ -30,6 +30,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.loss_step import LossStep
@@ -107,8 +108,8 @@ class FLD(CommunalDistillation):
             )
 
     @property
-    def compiles(self) -> bool:
-        return self.multi_loss not in ("B", "C")
+    def breaks(self) -> Facts:  # type: ignore[override]  # some losses are minimised one after another
+        return {Fact.ONE_STEP: "takes several steps per batch"} if self.multi_loss in ("B", "C") else {}
 
     def check(self, task: Task, work: LocalWork) -> None:
         name = type(self).__name__.lower()

@@ -53,22 +53,23 @@ def anchor_edges(anchors: Tensor, chosen: Tensor) -> Tensor:
     return torch.stack([anchors[there], chosen[there]])
 
 
-def other_salts(hashes: Tensor) -> list[int]:
-    """The places of the clients whose salt is not that of most; all places if no salt is more frequent than the others.
+def refuse_other_salts(hashes: Tensor) -> dict[int, str]:
+    """Why clients are left out whose salt is not that of most, by their places; all of them if no salt is frequent.
 
     ``hashes`` has a row per client, which begins with a hash that only depends on the salt.
     """
+    reason = "its salt is not that of most sites: set the same salt in [data] of every site.toml"
     salts = hashes[:, 0].tolist()
     (usual, most), *others = Counter(salts).most_common(2)
     is_tie = any(times == most for _, times in others)
-    return [place for place, salt in enumerate(salts) if is_tie or salt != usual]
+    return {place: reason for place, salt in enumerate(salts) if is_tie or salt != usual}
 
 
 def match_hashes(hashes: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Which nodes several clients hold, found by the hashes of their ids.
 
     ``hashes`` has a row per client: a hash that only depends on the salt, those of its nodes, and -1 for no node. All
-    are of one salt (``other_salts``).
+    are of one salt (``refuse_other_salts``).
 
     Returns:
         The local numbers of each client's anchors in the order of their hashes, clients × most anchors, with -1 for

@@ -28,6 +28,7 @@ from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Scalar, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.network import Loss, Network
@@ -35,7 +36,7 @@ from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.methods.fedavgexit import FedAvgExit
-from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, other_salts
+from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, refuse_other_salts
 from fedloom.methods.fedgala.autoencoder import reconstruction, sample_non_edges
 
 log = logging.getLogger("fedloom")
@@ -58,8 +59,14 @@ class FedGala(FedAvgExit):
             embedding: Max-Augment; nothing is sent), or ``none`` (No-Augment).
     """
 
-    on_graphs: ClassVar[bool] = True
-    depends_on_rounds: ClassVar[bool] = True
+    needs: ClassVar[Facts] = {
+        Fact.GRAPHS: "learns from nodes that clients' graphs share: use it with cora, citeseer, pubmed or a graph of "
+        "your own"
+    }
+    breaks: ClassVar[Facts] = {
+        Fact.ANY_LENGTH: "divides its rounds into phases",
+        Fact.ONE_STEP: "has its own local steps",
+    }
     receives: ClassVar[Declared] = {
         **FedAvgExit.receives,
         "phase": Scalar("the current phase of the method"),
@@ -72,7 +79,7 @@ class FedGala(FedAvgExit):
     sends: ClassVar[Declared] = {
         **FedAvgExit.sends,
         "anchors": Statistic("its embeddings of nodes that sites share", single=True),
-        "hashes": Statistic("salted hashes of the ids of its nodes", single=True),
+        "hashes": Statistic("salted hashes of the ids of its nodes", single=True, refuse=refuse_other_salts),
     }
     keeps: ClassVar[Kept] = {
         **FedAvgExit.keeps,
@@ -89,16 +96,7 @@ class FedGala(FedAvgExit):
         if not self.first_tolerance >= 0:
             raise FedloomError(f"first_tolerance={self.first_tolerance}: it must not be negative.")
 
-    @property
-    def compiles(self) -> bool:
-        return False
-
     def check(self, task: Task, work: LocalWork) -> None:
-        if task.federation.graphs is None:
-            raise FedloomError(
-                f"{type(self).__name__.lower()} learns from nodes that clients' graphs share, and task {task.name} has "
-                "no graphs: use it with cora, citeseer, pubmed or a graph of your own."
-            )
         if work.batch_size:
             raise FedloomError(
                 f"batch_size={work.batch_size}: the autoencoder's loss is of a client's whole graph; use batch_size=0."
@@ -158,10 +156,6 @@ class FedGala(FedAvgExit):
             ids, turn, shared = replies.ids, turn + 1, {"anchors": means}
         yield Wave(ids, Message({"draw": torch.tensor(True)}, shared), turn=turn + 1)
         return {}
-
-    def refusals(self, message: Message, replies: Mapping[str, Tensor]) -> Mapping[int, str]:
-        reason = "its salt is not that of most sites: set the same salt in [data] of every site.toml"
-        return dict.fromkeys(other_salts(replies["hashes"]), reason) if "hashes" in replies else {}
 
     # -- the clients' half
 

@@ -15,7 +15,7 @@ batch: not copied.)
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, cast
@@ -23,10 +23,11 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
+from fedloom.core.algorithm import Algorithm, Round, SelectsGroups, ServerStep, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Model, Statistic
 from fedloom.core.errors import Abandoned, FedloomError
+from fedloom.core.facts import Fact, Facts, broken_facts, holds
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.seeds import generator
@@ -56,6 +57,12 @@ PRETRAINED_NUMBERS = 1 << 25
 """About how many numbers of pre-trained models are in memory at a time."""
 
 
+SENT: Declared = {"row": Model("the model that the site trained", single=True)}
+PRETRAINED = Statistic("a model trained alone, or its last layer", single=True)
+INNER = {Fact.EXCHANGES, Fact.WHOLE_MODEL, Fact.TRAINS_LOCALLY, Fact.SHARED_PREDICTION, Fact.OWN_DATA}
+"""What must hold for a method inside chains."""
+
+
 @dataclass(frozen=True)
 class FedSeq(Algorithm):
     """Chains of clients: each member trains the model of the one before it; the server averages the chains' ends.
@@ -79,10 +86,6 @@ class FedSeq(Algorithm):
     """
 
     receives: ClassVar[Declared] = {**Algorithm.receives, "initial": Model("the initial model")}
-    sends: ClassVar[Declared] = {
-        "row": Model("the model that the site trained", single=True),
-        "pretrained": Statistic("a model trained alone, or its last layer", single=True),
-    }
 
     grouping: Literal["greedy", "kmeans", "random"] = "greedy"
     approximator: Literal["clf", "conf"] = "clf"
@@ -124,12 +127,19 @@ class FedSeq(Algorithm):
         return self.chains is not None or self.grouping == "random"
 
     @property
-    def averaged(self) -> tuple[str, ...]:  # type: ignore[override]  # of the ends of chains, if no client is compared
-        return self.method.averaged if self.forms_chains_without_data else ()
+    def sends(self) -> Declared:  # type: ignore[override]
+        return SENT if self.forms_chains_without_data else {**SENT, "pretrained": PRETRAINED}
 
     @property
-    def sends_only_trained(self) -> bool:  # type: ignore[override]  # models that chains are formed by are trained too
-        return self.method.sends_only_trained
+    def grants(self) -> Collection[Fact]:  # type: ignore[override]  # what the inner method promises of the ends of chains
+        promises = {Fact.ONLY_TRAINING} | ({Fact.ONLY_MEANS} if self.forms_chains_without_data else set())
+        return promises - broken_facts(self.method).keys()
+
+    @property
+    def breaks(self) -> Facts:  # type: ignore[override]
+        formed = "forms chains of clients by their models: give them (fedseq: chains)"
+        found = {} if self.chains else {Fact.KNOWN_UNITS: formed}
+        return found | ({} if holds(Fact.ONE_STEP, self.method) else {Fact.ONE_STEP: "takes several steps per batch"})
 
     @property
     def keeps(self) -> Mapping[str, str]:  # type: ignore[override]  # a class's own words cannot name the inner method's
@@ -138,10 +148,6 @@ class FedSeq(Algorithm):
     @property
     def server(self) -> ServerStep | None:
         return self.method.server
-
-    @property
-    def compiles(self) -> bool:
-        return self.method.compiles
 
     # -- before the first round
 
@@ -205,6 +211,8 @@ class FedSeq(Algorithm):
         return clients, greedy_choice(vectors, samples, METRICS[self.metric], random)
 
     def groups(self, server: State) -> list[list[int]]:
+        if self.chains is not None:  # known before there is a state
+            return [list(chain) for chain in self.chains]
         sizes: list[int] = server[f"{OWN}sizes"].tolist()
         return [chain.tolist() for chain in torch.split(server[f"{OWN}members"], sizes)]
 
@@ -287,12 +295,8 @@ def inner_error(method: Algorithm, why: str) -> FedloomError:
 
 def check_inner(method: Algorithm, task: Task) -> None:
     """Refuse a method whose clients do more than train one whole model."""
-    hooks = ("play", "prelude", "groups", "trains_on")
-    plain = all(getattr(type(method), hook) is getattr(Algorithm, hook) for hook in hooks)
-    if (
-        not (plain and method.communicates and method.shares_whole_model and method.trains_locally)
-        or method.has_personal_models
-    ):
+    plain = all(getattr(type(method), hook) is getattr(Algorithm, hook) for hook in ("play", "prelude"))
+    if not plain or isinstance(method, SelectsGroups) or INNER & broken_facts(method).keys():
         raise inner_error(method, "a chain passes on one whole model that each member trains, and nothing else")
     sent = method.broadcast(method.start(task), [0])
     if {*sent.shared, *sent.each} != {"row"}:

@@ -17,6 +17,7 @@ import torch
 
 from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.server_context import ServerContext
 from fedloom.methods.fedseq.fedseq import OWN, FedSeq, inner_state
 from fedloom.registry.nested_keys import select_prefix
@@ -52,8 +53,8 @@ class FedSeqInter(FedSeq):
             )
 
     @property
-    def averages_every_round(self) -> bool:
-        return self.period == 1
+    def breaks(self) -> Facts:  # type: ignore[override]  # with period 1 it is FedSeq
+        return {} if self.period == 1 else {Fact.MEAN_EVERY_ROUND: "averages its models every few rounds only"}
 
     def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
         if (context.round - 1) % (self.period or len(server[f"{OWN}sizes"])) == 0:

@@ -10,7 +10,7 @@ classifies by the nearest mean: Rebuffi et al., CVPR 2017, https://arxiv.org/abs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ from fedloom.core.algorithm import Algorithm, Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply, Wave
@@ -52,7 +53,7 @@ class FedAvgExemplars(FedAvg):
         exemplars: How many there are in all, equally many of each earlier class.
     """
 
-    averaged: ClassVar[tuple[str, ...]] = ("row",)
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     receives: ClassVar[Declared] = {
         **Algorithm.receives,
         "samples": Statistic("which communal samples are exemplars of earlier tasks"),

@@ -6,11 +6,13 @@ encoder with the prediction stage ``linearprobe``, or start another run from thi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Model
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Reply
 from fedloom.core.network import Loss
 from fedloom.methods.selfsupervised.two_views import TwoViews
@@ -20,8 +22,11 @@ from fedloom.methods.selfsupervised.two_views import TwoViews
 class EncoderAveraging(TwoViews):
     """Clients train encoders by a loss on two views of each image; the server takes their weighted mean."""
 
-    shares_whole_model: ClassVar[bool] = False
-    trains_head: ClassVar[bool] = False
+    breaks: ClassVar[Facts] = {
+        Fact.WHOLE_MODEL: "shares a part of the model only",
+        Fact.TRAINS_HEAD: "does not train the head",
+    }
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     receives: ClassVar[Declared] = {"encoder": Model("the model's body and what the method added to it")}
     sends: ClassVar[Declared] = {"encoder": Model("the body and the added modules that the site trained")}
 

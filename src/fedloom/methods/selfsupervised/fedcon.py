@@ -13,7 +13,7 @@ the client's contrast is one of networks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +25,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Model
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network
@@ -48,7 +49,7 @@ class FedCon(TwoViews):
         server_epochs: Epochs of the server on its labelled set in each round.
     """
 
-    averaged: ClassVar[tuple[str, ...]] = ("encoder",)
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     receives: ClassVar[Declared] = {
         "encoder": Model("the model's body, its projection head and predictor"),
         "head": Model("the model's head, trained at the server"),

@@ -14,6 +14,7 @@ server trains is ours. Its equation 8.2 lacks the minus of NT-Xent. It trains 60
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -25,6 +26,7 @@ from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Model
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.model.adapted_model import add_modules, model_columns
@@ -59,8 +61,6 @@ class FedLID(TwoViews):
     """
 
     shared: ClassVar[str] = "model"
-    averaged: ClassVar[tuple[str, ...]] = ("model",)
-    sends_only_trained: ClassVar[bool] = True
     receives: ClassVar[Declared] = {"model": Model("the model's body and classifier")}
     sends: ClassVar[Declared] = {"model": Model("the body and the classifier that the site trained")}
 
@@ -86,6 +86,15 @@ class FedLID(TwoViews):
         if not 0 < self.share <= 1:
             raise FedloomError(f"share={self.share}: the share of the server's set is above 0, and 1 at most.")
 
+    @property
+    def compares_views(self) -> bool:
+        return bool(self.server_epochs) and self.server_loss == "simclr"
+
+    @property
+    def grants(self) -> Collection[Fact]:  # type: ignore[override]  # without server epochs a whole model travels
+        whole = () if self.server_epochs else (Fact.MODEL_PARTS,)
+        return (Fact.ONLY_MEANS, Fact.ONLY_TRAINING, *whole)
+
     def adapt_task(self, task: Task) -> Task:
         if not self.server_epochs:
             return task
@@ -102,9 +111,7 @@ class FedLID(TwoViews):
                 "fedlid's server trains on a set of its own, but the task has none: set task.server_set, for instance "
                 "{share = 0.1}, or server_epochs = 0."
             )
-        if self.server_loss == "simclr":
-            super().check(task, work)
-        elif not task.federation.server_labelled:
+        if self.server_loss == "supervised" and not task.federation.server_labelled:
             raise FedloomError(
                 "server_loss=supervised needs the labels of the server's set, but it has none: set labelled = true in "
                 "task.server_set, or server_loss = simclr."

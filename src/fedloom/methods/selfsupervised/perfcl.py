@@ -14,7 +14,7 @@ are ours, so that a client's saved model is the task's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Model
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
@@ -49,9 +50,9 @@ class PerFCL(SharedColumns):
         projection: How many numbers each of the two projection heads makes of a sample.
     """
 
-    shares_whole_model: ClassVar[bool] = False
+    breaks: ClassVar[Facts] = {Fact.WHOLE_MODEL: "shares a part of the model only"}
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     shared: ClassVar[str] = "shared"
-    averaged: ClassVar[tuple[str, ...]] = ("shared",)
     receives: ClassVar[Declared] = {"shared": Model("the model's body and its shared projection head")}
     sends: ClassVar[Declared] = {"shared": Model("the body and the shared projection head that the site trained")}
     keeps: ClassVar[Kept] = {"row": "the model that the site trained last, with its own classifier and projection head"}

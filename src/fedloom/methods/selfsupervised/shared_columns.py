@@ -6,6 +6,7 @@ for two parts.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Replies
 from fedloom.core.task import Task
 
@@ -22,7 +24,8 @@ class SharedColumns(Algorithm):
     """The columns of a row that ``columns`` names travel and are averaged, as the tensor ``shared``."""
 
     shared: ClassVar[str] = "encoder"
-    averaged: ClassVar[tuple[str, ...]] = ("encoder",)
+    breaks: ClassVar[Facts] = {Fact.MODEL_PARTS: "sends rows that are neither the model nor one of its parts"}
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
 
     def columns(self, task: Task) -> Tensor:
         """A mask over a row's columns that is true for what travels: all but the model's head.
@@ -31,9 +34,6 @@ class SharedColumns(Algorithm):
             task: The task.
         """
         return ~task.layout.columns("head")
-
-    def width_of(self, name: str, task: Task) -> int | None:
-        return int(self.columns(task).sum()) if name == self.shared else None
 
     def start(self, task: Task) -> State:
         return {"row": task.initial_row(), "columns": self.columns(task)}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.local_work import LocalWork
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.network import Loss, Network
 from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.augmentation import Augmentation
@@ -30,8 +30,6 @@ class TwoViews(SharedColumns):
         grayscale: How often a view is grey.
         blur: How often a view is blurred.
     """
-
-    on_images: ClassVar[bool] = True
 
     projection: int = 128
     crop: float = 0.2
@@ -55,16 +53,17 @@ class TwoViews(SharedColumns):
         """How views differ from their image."""
         return Augmentation(self.crop, self.flip, self.jitter, self.grayscale, self.blur)
 
+    @property
+    def compares_views(self) -> bool:
+        """Whether the method compares views of images with these settings."""
+        return True
+
+    @property
+    def needs(self) -> Facts:  # type: ignore[override]
+        return {Fact.IMAGES: "compares random views of images: use a task on images"} if self.compares_views else {}
+
     def adapt_task(self, task: Task) -> Task:
         return with_projection(self.name, task, self.projection)
-
-    def check(self, task: Task, work: LocalWork) -> None:
-        shape = None if task.has_named_inputs else task.inputs(task.federation.train[0][:1])
-        if not isinstance(shape, Tensor) or shape.dim() != 4:
-            raise FedloomError(
-                f"{self.name} compares random views of images, but the samples of task {task.name} are no images of "
-                "channels, height and width: use a task on images."
-            )
 
 
 def simclr_loss(temperature: float) -> Loss:

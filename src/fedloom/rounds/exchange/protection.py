@@ -16,10 +16,10 @@ class Protection(Station):
     def take_back(self, answers: Answers, round: RoundContext) -> Answers:
         """The same answers."""
         algorithm = round.run.algorithm
-        strange = [name for name in answers.reply if name not in algorithm.averaged]
+        strange = [name for name in answers.reply if name not in algorithm.sends]
         if strange:
             raise FedloomError(
-                f"{type(algorithm).__name__.lower()} replies with {strange[0]}, which it does not name in averaged, so "
-                "it would leave its clients without protection: add it, or drop privatemean."
+                f"{type(algorithm).__name__.lower()} replies with {strange[0]}, which it does not declare in sends, so "
+                "it would leave its clients without protection: declare it, or drop privatemean."
             )
         return answers

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.rounds.answers import Answers
 from fedloom.rounds.exchange.station import Station
 from fedloom.rounds.round_context import RoundContext
@@ -24,7 +27,7 @@ class ReplyScreening(Station):
         """The answers that may be used, as far as they may."""
         algorithm, wave, names = round.run.algorithm, answers.wave, round.run.task.federation
         verdict = self.screen.judge(algorithm, wave, answers.reply, answers.influence, round.state.norms)
-        refused = {**algorithm.refusals(wave.message, answers.reply), **verdict.refused}
+        refused = {**unusable(algorithm, answers.reply), **verdict.refused}
         for place, reason in verdict.clipped.items():
             if place not in refused:
                 round.engine.remark(wave.ids[place], names.name(wave.ids[place]), "clipped", reason)
@@ -35,3 +38,17 @@ class ReplyScreening(Station):
             return answers
         scales = {name: scale[left] for name, scale in verdict.scales.items()}
         return replace(answers, decoded=clip_changes(algorithm, answers.wave, answers.reply, scales))
+
+
+def unusable(algorithm: Algorithm, reply: Mapping[str, Tensor]) -> dict[int, str]:
+    """Why a method cannot use the replies of some clients, by their places: what it declares of its tensors decides.
+
+    Args:
+        algorithm: The method.
+        reply: The replies, decoded.
+    """
+    found: dict[int, str] = {}
+    for name, tensor in reply.items():
+        refuse = algorithm.sends[name].refuse if name in algorithm.sends else None
+        found |= {} if refuse is None else refuse(tensor)
+    return found

@@ -21,7 +21,7 @@ from fedloom.config.named_parts import PARTS
 from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.config.schema import DEFAULT_ROUNDS, RunConfig, to_toml
 from fedloom.core.adversary import Adversary
-from fedloom.core.algorithm import Algorithm
+from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.errors import FedloomError, unwritable
 from fedloom.core.task import Task, check_task
 from fedloom.files.atomic_write import write_atomic
@@ -137,7 +137,7 @@ def without_idle_parts(config: RunConfig, algorithm: Algorithm) -> RunConfig:
     Local and centralised training are compared with methods that have a channel or another aggregator; they would be
     the same with them. An attack on data stays.
     """
-    if algorithm.communicates:
+    if exchanges(algorithm):
         return config
     idle: dict[str, Any] = {
         "channel": [],

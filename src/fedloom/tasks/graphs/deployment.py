@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.seeds import key
 from fedloom.core.task import FederationView, Task
 from fedloom.data.remote_federation import lists_of_site, placeholder_lists, sizes_of_all
@@ -60,7 +61,7 @@ class GraphDeployment:
         return column_schema(task, sites).model_copy(
             update={
                 "kind": "graph",
-                "matches_nodes": algorithm.on_graphs,
+                "matches_nodes": Fact.GRAPHS in needed_facts(algorithm),
                 "shape": (graphs.features,),
                 "dtype": "float32",
                 "features": tuple(node_features(path)) if settings.path is not None and path.is_dir() else (),

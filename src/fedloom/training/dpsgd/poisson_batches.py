@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedloom.privacy.sample_privacy import sampling_rate
+from fedloom.privacy.sampling import sampling_rate
 from fedloom.privacy.secure_random import secure_uniform
 from fedloom.training.batches import Assignment, BatchStep
 

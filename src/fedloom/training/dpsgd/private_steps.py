@@ -17,7 +17,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.pull import Affine
 from fedloom.core.seeds import generator
 from fedloom.core.trainer import StepNoise, TrainingRequest
-from fedloom.privacy.sample_privacy import sampling_rate
+from fedloom.privacy.sampling import sampling_rate
 from fedloom.privacy.secure_random import secure_normal
 from fedloom.training.batches import Assignment, places_of
 from fedloom.training.dpsgd.poisson_batches import draw_batches

@@ -13,6 +13,7 @@ from typing import Any
 from fedloom.config.method_spec import label_of, spec_without_settings, with_method
 from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import unknown
+from fedloom.core.facts import Fact, holds
 from fedloom.core.task import Task
 from fedloom.methods.registry import METHODS, method_class
 from fedloom.prediction.registry import STAGES, canonical_stage
@@ -130,7 +131,7 @@ def _exists(spec: str) -> bool:
 
 def _mixes_models(spec: str) -> bool:
     """Whether a candidate's clients may have different models."""
-    return method_from_config(resolve(with_method({}, spec))).mixes_models
+    return holds(Fact.MIXED_MODELS, method_from_config(resolve(with_method({}, spec))))
 
 
 def _check_method(text: str) -> None:

@@ -1,4 +1,7 @@
-"""A model is tried before training: one that cannot be trained on its task is one sentence, not an error in round 1."""
+"""A model is tried before training: one that cannot be trained on its task is one sentence, not an error in round 1.
+
+Nothing is tried where the samples are not here, on the server of a deployment.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,59 @@ from fedloom.core.objective import Loss, Standardised
 from fedloom.core.task import Task
 from fedloom.losses.own_function import OwnLoss
 from fedloom.registry.user_errors import describe_error
+from fedloom.training.dpsgd.sample_gradients import clipped_gradient_sums
+from fedloom.training.local_trainer import LocalTrainer
 
 PASSES = ((True, 2), (False, 2), (False, 1))
 """Whether the model is in training mode, and how many samples it gets. A last batch may hold one sample."""
+
+
+def try_models(task: Task) -> None:
+    """Refuse models that cannot be trained on their task.
+
+    Args:
+        task: The task of the run.
+    """
+    check_outputs(task)
+    for own in task.by_architecture if task.architectures is not None else ():
+        check_outputs(own)
+
+
+def check_devices(task: Task) -> None:
+    """Refuse a task whose model or data are not on the CPU: this version computes there only.
+
+    Args:
+        task: The task of the run.
+    """
+    model = {**dict(task.model.named_parameters()), **dict(task.model.named_buffers())}
+    for what, tensors in (("model", model), ("data", task.federation.columns)):
+        for name, tensor in tensors.items():
+            if tensor.device.type != "cpu":
+                raise FedloomError(
+                    f"the {what} of task {task.name} is on the device {tensor.device} ('{name}'), but this version of "
+                    "Fedloom computes on the CPU only: move it with .cpu()."
+                )
+
+
+def try_sample_gradients(task: Task) -> None:
+    """Refuse a model of which single samples have no gradients, which DP-SGD clips.
+
+    Args:
+        task: The task as its clients train on it.
+    """
+    trainer = LocalTrainer(task, "vectorised")
+    positions = task.federation.train[0][:1].expand(1, 2)
+    moving = [slot.name for slot in task.layout.moving(None)]
+    stacks, mask = trainer.stacks(task.initial_row().expand(1, -1)), torch.ones(1, 2)
+    batch = (task.inputs(positions), task.targets(positions), mask)
+    try:
+        clipped_gradient_sums(trainer, stacks, moving, batch, torch.zeros(1, dtype=torch.int64), 1.0)
+    except Exception as error:  # whatever a user's model raises
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        raise FedloomError(
+            f"sample_privacy takes the gradient of each sample with torch.func.vmap, which cannot take this model "
+            f"({reason}): use another model."
+        ) from error
 
 
 def check_outputs(task: Task) -> None:

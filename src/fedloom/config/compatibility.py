@@ -1,0 +1,129 @@
+"""Which parts of a run go together: one table of its parts and the facts that they state, and who is refused.
+
+Nothing here knows a part. ``parts_of`` lists what a run has, with the facts of each (``core/facts.py``), and a run is
+refused for the first pair of which one part needs what the other breaks. docs/composition.md is printed from the same
+facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from torch import nn
+
+from fedloom.config.schema import RunConfig
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.facts import SELECTOR_PROMISES, Fact, Facts, NamedPart, conflict
+from fedloom.core.task import Task
+
+WEIGHTED_BY_STEPS = "weights clients by the steps that they made: set weight_by to samples or uniform"
+
+
+def check_compatibility(config: RunConfig, algorithm: Algorithm, task: Task, execution: str, deployed: bool) -> None:
+    """Raise a ``FedloomError`` if one part of a run needs what another one breaks.
+
+    Args:
+        config: The config of the run.
+        algorithm: Its method.
+        task: Its task, with what the method adds to it.
+        execution: How its clients train.
+        deployed: Whether its clients are machines.
+    """
+    for one, other in combinations(parts_of(config, algorithm, task, execution, deployed), 2):
+        why = conflict(one, other)
+        if why is not None:
+            raise FedloomError(why)
+
+
+def parts_of(
+    config: RunConfig, algorithm: Algorithm, task: Task, execution: str, deployed: bool
+) -> Iterator[NamedPart]:
+    """The parts of a run, with what each needs and breaks; the method comes first.
+
+    Args:
+        config: The config of the run.
+        algorithm: Its method.
+        task: Its task, with what the method adds to it.
+        execution: How its clients train.
+        deployed: Whether its clients are machines.
+    """
+    method = NamedPart.of(algorithm, str(config.method.get("name", type(algorithm).__name__.lower())))
+    yield method
+    if algorithm.server is not None:  # it steps like one that the config names, and there is none beside it
+        own = {Fact.MEAN_EVERY_ROUND: "steps after every mean of models: drop the optimiser"}
+        yield NamedPart(f"the server optimiser of {method.name}", own, {})
+    yield NamedPart(f"task {task.name}", task_needs(task), task_breaks(task))
+    yield NamedPart.of(config.selection, f"selection {type(config.selection).__name__.lower()}", SELECTOR_PROMISES)
+    for part in (config.aggregation, *config.channel, *config.prediction, config.adversary):
+        if part is not None:
+            yield NamedPart.of(part)
+    for key in ("server_optimizer", "downlink", "federated_dropout", "sample_privacy"):
+        if getattr(config, key) is not None:
+            yield NamedPart.of(getattr(config, key), key)
+    if config.weight_by == "steps":
+        yield NamedPart("weight_by = steps", {}, {Fact.ONLY_SUMS: WEIGHTED_BY_STEPS})
+    if config.start_from is not None:
+        yield NamedPart("start_from", {}, {Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models"})
+    if execution == "compiled":
+        yield NamedPart("execution compiled", {Fact.ONE_STEP: "takes one step per batch: use vectorised or loop"}, {})
+    if deployed:
+        scores = {Fact.SCORES_STAY: "lets sites send scores on their own samples"} if config.eval_every else {}
+        away = {Fact.SIMULATED: "has sites that may be away when they are drawn"}
+        yield NamedPart("a deployment", {}, away | scores)
+
+
+def task_needs(task: Task) -> Facts:
+    """What a task needs of the other parts, and why.
+
+    Args:
+        task: The task.
+    """
+    if task.architectures is None:
+        return {}
+    shown = ", ".join(task.architectures.names)
+    return {
+        Fact.MIXED_MODELS: f"has clients with different models ({shown}): use a method that exchanges logits, features "
+        "or prototypes, such as fld or fedproto, or give all clients one model (task.model)"
+    }
+
+
+def task_breaks(task: Task) -> Facts:
+    """What other parts cannot rely on in a task, and why.
+
+    Args:
+        task: The task.
+    """
+    federation, found = task.federation, dict[Fact, str]()
+    if federation.graphs is None:
+        found[Fact.GRAPHS] = "has no graphs"
+    else:
+        found[Fact.SEPARATE_SAMPLES] = "has samples that are nodes or parts of graphs"
+    if hasattr(task.model, "unequal"):
+        found[Fact.SEPARATE_SAMPLES] = "has samples that are nodes or parts of graphs"
+    if federation.later:
+        found[Fact.CONSTANT_DATA] = "has data that change over rounds"
+    if task.augment is not None:
+        found[Fact.SEPARATE_SAMPLES] = (
+            "has an augmentation, which changes a whole batch at once: leave off task.augment"
+        )
+    if task.has_named_inputs or len(_sample_shape(task)) != 3:
+        found[Fact.IMAGES] = "has samples that are not images of channels, height and width"
+    for name, layer in task.model.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            mixes = (
+                f"has a model with {type(layer).__name__} '{name}', which mixes the samples of a batch: use GroupNorm"
+            )
+            found[Fact.SEPARATE_SAMPLES] = mixes
+    return found
+
+
+def _sample_shape(task: Task) -> tuple[int, ...]:
+    """The shape of one prepared sample; empty where a task has several inputs, or no samples here."""
+    columns = task.federation.columns
+    first = columns["x"][:1] if "x" in columns else None
+    if first is None or not len(first):
+        return ()
+    ready = task.prepare(first) if callable(task.prepare) else first
+    return tuple(ready.shape[1:])
