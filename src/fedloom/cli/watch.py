@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fedloom.cli.deploy.options import say_upgrade_step
 from fedloom.cli.terminal.say import say
 
 PORT = 8711
@@ -33,7 +32,6 @@ def watch(
     from fedloom.watch.access import TOKEN
     from fedloom.watch.server import WatchServer
 
-    say_upgrade_step(folder)
     server = WatchServer(folder, bind, port)
     say(f"Watching {folder}: {server.url}")
     if server.access.token:

@@ -16,7 +16,6 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declaration, Declared, Kept, Model, Statistic, Update, default_declaration
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
-from fedloom.core.renamed import RenamedAttribute, renamed
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import FederationView, Task
 
@@ -30,14 +29,6 @@ Round = Generator[Wave, Replies, State]
 """A round of the server: ``replies = yield Wave(...)`` as often as needed, then return the new state."""
 
 
-@renamed(
-    finished="is_finished",
-    enter="prepare_cohort",
-    travels="communicates",
-    whole="shares_whole_model",
-    personal="has_personal_models",
-    trains="trains_locally",
-)
 @dataclass(frozen=True)
 class Algorithm:
     """A method. Its hyper-parameters are its fields; it holds no state of its own."""
@@ -87,12 +78,6 @@ class Algorithm:
             setattr(cls, "summed", vars(Algorithm)["summed"])  # noqa: B010  # as if it were not inherited
         if CLIENT_HALF & set(vars(cls)) and "sends_only_trained" not in vars(cls):
             cls.sends_only_trained = False
-        annotations = vars(cls).get("__annotations__", {})
-        for name in vars(cls):
-            inherited = vars(Algorithm).get(name)
-            is_hyper_parameter = "ClassVar" not in str(annotations.get(name, "ClassVar"))
-            if isinstance(inherited, RenamedAttribute) and not is_hyper_parameter:
-                inherited.refuse(cls)
 
     @property
     def summed(self) -> tuple[str, ...]:
