@@ -29,8 +29,8 @@ def watch(
 
     Example:  fedloom watch runs/digits-fedavg-seed0 --port 8711
     """
-    from fedloom.watch.access import TOKEN
     from fedloom.watch.server import WatchServer
+    from fedloom.watch.token_file import TOKEN
 
     server = WatchServer(folder, bind, port)
     say(f"Watching {folder}: {server.url}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ ENDS = ("End", "RaiseError")
 NEVER_TARGETS = (START, "Comment", "ErrorHandler")
 """Kinds that are in the table with 0.00 %: they are never predicted."""
 
-STATISTICS = tomllib.loads((files("fedloom.tasks.flows") / "thesis_statistics.toml").read_text("utf-8"))
+STATISTICS = tomllib.loads(Path(__file__).with_name("thesis_statistics.toml").read_text("utf-8"))
 """The numbers of the thesis."""
 
 KINDS: Mapping[str, Frequency] = MappingProxyType({kind: Frequency(*row) for kind, row in STATISTICS["kinds"].items()})

@@ -1,9 +1,8 @@
-"""Who may see the page: nobody who could not read the folder, and no other site's script in a browser.
+"""Who may see a page: nobody who could not read what it is about, and no other site's script in a browser.
 
-On loopback the folder's own mode decides: a folder that others of this machine may not read is shown to its owner and
-to root only. From other addresses, and to other users, the page needs the token in ``watch.token`` of the server's
-folder, over TLS with the server's own certificate. A request must name this machine in its ``Host`` header: a page of
-somebody else, whose name is made to lead here (DNS rebinding), cannot.
+On loopback it is shown to the user who serves it and to root, and to everybody of this machine if all may read what it
+is about. Others need a token. A request must name this machine in its ``Host`` header: a page of somebody else, whose
+name is made to lead here (DNS rebinding), cannot.
 """
 
 from __future__ import annotations
@@ -12,16 +11,9 @@ import base64
 import binascii
 import hmac
 import ipaddress
-import os
-import secrets
-import stat
 from dataclasses import dataclass
-from pathlib import Path
 
-from fedloom.core.errors import FedloomError
-from fedloom.web.page_server import is_own_connection
-
-TOKEN = "watch.token"  # noqa: S105
+from fedloom.web.connection_owner import is_own_connection
 
 
 @dataclass(frozen=True)
@@ -35,10 +27,10 @@ class Access:
         loopback: Whether the page can be reached from this machine only.
     """
 
-    name: str
-    token: str
-    everybody: bool
-    loopback: bool
+    name: str = ""
+    token: str = ""
+    everybody: bool = False
+    loopback: bool = True
 
     def is_host(self, header: str) -> bool:
         """Whether a ``Host`` header names this machine: by an address, as localhost, or by its own name."""
@@ -57,29 +49,6 @@ class Access:
         if self.loopback and (self.everybody or is_own_connection(client, server)):
             return True
         return bool(self.token) and hmac.compare_digest(_credential(authorization).encode(), self.token.encode())
-
-
-def read_token(folder: Path) -> str:
-    """The token of a server's folder, or nothing; a file that others may read is refused."""
-    path = folder / TOKEN
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return ""
-    if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid != os.getuid():
-        raise FedloomError(f"{path} must be a file of yours that nobody else may read: chmod 600, or remove it.")
-    token = path.read_text(errors="replace").strip()
-    if len(token) < 20:
-        raise FedloomError(f"{path} holds no token of 20 or more characters: remove it, and a new one is made.")
-    return token
-
-
-def make_token(folder: Path) -> str:
-    """The token of a server's folder; a new one if it has none."""
-    if not (folder / TOKEN).exists():
-        with open(os.open(folder / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(24) + "\n")
-    return read_token(folder)
 
 
 def _is_address(host: str) -> bool:

@@ -7,9 +7,8 @@ import socket
 
 import pytest
 
-from fedloom.core.errors import FedloomError
-from fedloom.watch.access import TOKEN, Access, make_token, read_token
-from fedloom.web.page_server import user_of_connection
+from fedloom.web.access import Access
+from fedloom.web.connection_owner import user_of_connection
 
 SECRET = "a-token-of-twenty-characters"  # noqa: S105
 NOBODY = (("127.0.0.1", 1), ("127.0.0.1", 2))
@@ -55,24 +54,3 @@ def test_a_private_folder_is_for_its_owner():
         if user_of_connection(client.getsockname(), server.getsockname()) is None:
             pytest.skip("this system does not say whose a connection is")
         assert access.admits("", client.getsockname(), server.getsockname())
-
-
-def test_a_token_is_made_once_and_only_the_owner_may_read_it(tmp_path):
-    assert read_token(tmp_path) == ""
-    token = make_token(tmp_path)
-    assert make_token(tmp_path) == read_token(tmp_path) == token
-    assert len(token) >= 32
-    assert (tmp_path / TOKEN).stat().st_mode & 0o777 == 0o600
-    (tmp_path / TOKEN).chmod(0o640)
-    with pytest.raises(FedloomError, match="nobody else may read: chmod 600"):
-        read_token(tmp_path)
-
-
-def test_a_token_that_is_too_short_or_a_link_is_refused(tmp_path):
-    (tmp_path / TOKEN).touch(mode=0o600)
-    with pytest.raises(FedloomError, match="no token of 20 or more"):
-        read_token(tmp_path)
-    (tmp_path / TOKEN).unlink()
-    (tmp_path / TOKEN).symlink_to("/etc/hostname")
-    with pytest.raises(FedloomError, match="must be a file of yours"):
-        read_token(tmp_path)

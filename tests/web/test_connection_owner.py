@@ -1,4 +1,4 @@
-"""A page of this machine, and who of this machine may see it."""
+"""Who of this machine has made a connection, and what all of it may read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.web import page_server
-from fedloom.web.page_server import (
+from fedloom.web import connection_owner
+from fedloom.web.connection_owner import (
     CONNECTIONS,
     is_own_connection,
     is_readable_by_all,
@@ -40,7 +40,7 @@ def test_only_ones_own_connections_are_let_in(monkeypatch: pytest.MonkeyPatch) -
         ends = client.getsockname(), server.getsockname()
         assert is_own_connection(*ends)
         for other in (os.getuid() + 1, None):
-            monkeypatch.setattr(page_server, "user_of_connection", lambda *_, user=other: user)
+            monkeypatch.setattr(connection_owner, "user_of_connection", lambda *_, user=other: user)
             assert not is_own_connection(*ends)
 
 
@@ -48,7 +48,7 @@ def test_what_is_private_is_not_served_where_the_system_does_not_list_connection
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_unknown_visitors(tmp_path)
-    monkeypatch.setattr(page_server, "CONNECTIONS", tmp_path / "nothing")
+    monkeypatch.setattr(connection_owner, "CONNECTIONS", tmp_path / "nothing")
     with pytest.raises(FedloomError, match="serve the page on Linux"):
         refuse_unknown_visitors(tmp_path)
     with tempfile.TemporaryDirectory() as above:
