@@ -8,12 +8,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any
 
-from fedloom.core.renamed import RenamedModules, refuse_renamed
-
-__version__ = "0.6.0.dev0"
+__version__ = "0.7.0.dev0"
 
 _WHERE = {
     "fedloom.runs.run": ("run",),
@@ -165,23 +162,12 @@ _WHERE = {
     "fedloom.data.changes.withheld_class": ("with_withheld_class",),
     "fedloom.core.errors": ("FedloomError", "StoppedWarning"),
 }  # fmt: skip
-_RENAMED = {
-    "own": "read",
-    "Own": "LastLocalModel",
-    "Site": "ServerContext",
-    "Stage": "PredictionStage",
-    "drifting": "with_concept_drift",
-    "withholding": "with_withheld_class",
-}
-"""Public names of earlier versions, and what they are now."""
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = sorted(_HOME)
-sys.meta_path.append(RenamedModules())
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``import fedloom`` costs next to nothing."""
-    refuse_renamed(__name__, name, _RENAMED)
     if name not in _HOME:
         raise AttributeError(f"module 'fedloom' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)

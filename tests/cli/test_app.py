@@ -321,7 +321,7 @@ def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_pat
     assert "config.toml was changed since the run wrote it" in refusal(inside("resume", "a"))
     for manifest in (tmp_path / "a" / "checkpoints").glob("manifest-*"):  # versions before 0.6 wrote none
         manifest.unlink()
-    assert "was written by fedloom 0.0.1" in refusal(inside("resume", "a"))
+    assert "was written by Fedloom 0.0.1" in refusal(inside("resume", "a"))
     assert "not the folder of a run" in refusal(inside("resume", "."))
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from fedloom.channel.registry import CHANNELS
 from fedloom.config.resolve import resolve
-from fedloom.reproduce import STUDIES
 from fedloom.reproduce.codec_studies import CODECS, FILTERS, PLAIN, codec_curve, codec_table, findings
+from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
 from fedloom.runs.results.history import History
 

@@ -78,11 +78,11 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
     """The numbers to print, as plain values."""
     from dataclasses import asdict
 
-    from fedloom.tasks.graphs.split import TABLE_4_2
+    from fedloom.reproduce.published_tables import published
 
     held = split.statistics
     count = split.graphs.clients
-    printed = TABLE_4_2.get((source.name, count))
+    table, row = published("gala").tables["split"], f"{source.name}, {count}"
     ids = [split.graphs.original(client).nodes for client in range(count)]
     labelled = [] if source.parts is None else [int(source.parts["train"][some].sum()) for some in ids]
     return {
@@ -98,7 +98,7 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
         "names": list(split.names) or [str(client) for client in range(count)],
         "per_client": {**{name: list(column) for name, column in asdict(held).items()}, "labelled": labelled},
         "means": held.means(),
-        "thesis": None if printed is None else asdict(printed),
+        "thesis": {**table.row(row), "note": table.notes.get(row, "")} if row in table.rows else None,
     }
 
 

@@ -18,7 +18,6 @@ from fedloom.config.schema import DEFAULT_TASK, RunConfig, with_task_section
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.files.formats import RENAMED_KEYS
 from fedloom.methods.registry import canonical_method
 from fedloom.registry.nested_keys import set_nested
 from fedloom.registry.user_classes import resolve_user_file
@@ -43,9 +42,6 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
     Returns:
         The config with every default of its task filled in, names in their usual spelling and absolute paths.
     """
-    for old, new in RENAMED_KEYS.items():
-        if old in values:
-            raise FedloomError(f"{old} in {where}: {old} is now {new}: use the new name.")
     values = _with_split_spec(values)
     parts = {kind.key: kind.make(values.get(kind.key), where) for kind in PARTS}
     parts["local"] = _with_task_defaults(values.get("local"), values.get("task"))

@@ -19,7 +19,6 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.loss_step import LossStep
 from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Pull
-from fedloom.core.renamed import renamed
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
 from fedloom.core.targets import IGNORED
@@ -39,7 +38,6 @@ class RunSetting:
     sample_privacy: StepNoise | None = None
 
 
-@renamed(kept="kept_rows", held="points", loom="trainer")
 class Cohort:
     """B clients in one round: their data, the state they kept, and the operations on them.
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from fedloom.core.aggregation_context import AggregationContext, AggregatorMemory
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
-from fedloom.core.renamed import renamed
 from fedloom.core.server_context import ServerContext
 
 
@@ -124,7 +123,6 @@ class Wave:
         )
 
 
-@renamed(site="context")
 @dataclass(frozen=True)
 class Replies:
     """The replies of a wave, in the order of its ids: of all its clients, or of those whose answer was accepted.

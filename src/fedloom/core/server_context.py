@@ -14,7 +14,6 @@ from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
 from fedloom.core.loss_step import LossStep
 from fedloom.core.network import Collect, Loss
-from fedloom.core.renamed import renamed
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key, numpy_generator
 from fedloom.core.task import Task
@@ -22,7 +21,6 @@ from fedloom.core.trainer import Given, Trainer, TrainingRequest
 from fedloom.core.training_checks import check_positions, check_rows, check_training
 
 
-@renamed(loom="trainer")
 @dataclass(frozen=True)
 class ServerContext:
     """What the server has in one round.

@@ -1,8 +1,5 @@
 """Federations, partitioners, data sets and a user's own data."""
 
-from typing import NoReturn
-
-from fedloom.core.renamed import refuse_renamed
 from fedloom.data.changes.class_stream import ClassStream, with_class_stream
 from fedloom.data.changes.communal_set import Communal, with_communal, with_communal_set
 from fedloom.data.changes.label_share import with_label_share
@@ -67,11 +64,3 @@ __all__ = [
     "with_label_share",
     "with_server_set",
 ]
-
-RENAMED = {"own": "read", "picture": "plot_federation", "partition_summary": "PARTITIONS[name].__doc__"}
-"""Names of earlier versions, and what they are now."""
-
-
-def __getattr__(name: str) -> NoReturn:
-    refuse_renamed(__name__, name, RENAMED)
-    raise AttributeError(f"module 'fedloom.data' has no attribute '{name}'")

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
-from fedloom.core.renamed import renamed
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
 from fedloom.data.leak_groups import Units
@@ -29,7 +28,6 @@ def _nothing() -> Tensor:
     return torch.zeros(0, dtype=torch.int64)
 
 
-@renamed(grouped="by_owner")
 @dataclass(frozen=True, repr=False)
 class Ragged:
     """Lists of positions, one per client, stored as one vector: client k has ``order[starts[k]:starts[k + 1]]``.
@@ -98,7 +96,6 @@ class Ragged:
         return torch.repeat_interleave(torch.arange(len(self)), self.sizes)
 
 
-@renamed(pooled="as_one_client", validated="with_validation_as_test")
 @dataclass(frozen=True, repr=False)
 class Federation:
     """Columns of samples, and the positions of each client's samples in them.

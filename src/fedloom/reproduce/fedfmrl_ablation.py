@@ -33,6 +33,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     servers_of,
     setting_text,
 )
+from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import StudyFinding, StudyOutcome, StudyRequest, StudyTable, ahead_finding, mean_text
 from fedloom.runs.plans.plan import Member
 
@@ -45,18 +46,6 @@ ISOLATED, FEDAVG, MEAN, MEAN_MS, MIX, MIX_MS = (
     "mix, multi-scale (FedFMRL)",
 )
 SERVER, PLAIN_SERVER = "server only", "server only, O_diff 1"
-REPORTED = {
-    "cifar100": {
-        ISOLATED: "23.29 / –",
-        FEDAVG: "– / 34.17",
-        MEAN: "30.45 / –",
-        MEAN_MS: "38.06 / – (chapter 7)",
-        MIX: "30.41 / 20.88",
-        MIX_MS: "37.87 / 49.04",
-    },
-    "cifar10": {ISOLATED: "70.12 / –", FEDAVG: "– / 75.56", MEAN: "75.46 / –", MIX_MS: "77.01 / 78.11"},
-}
-"""What the document prints, clients / global model."""
 DOCUMENT_SAMPLES, RESNET_56, RESNET_56_STAGES = 10_000, 850_000, ((16, 32), (32, 16), (64, 8))
 """The document's communal samples, the parameters of its model, and maps and edge of each of its stages."""
 
@@ -90,7 +79,7 @@ def ablation_table(data: str, results: Results) -> StudyTable:
         data: The data set.
         results: What the runs measured.
     """
-    rows = []
+    rows, reported = [], published("fedfmrl").tables[data]
     for label, some in results.items():
         idle = label in (SERVER, PLAIN_SERVER)
         has_server = label not in (ISOLATED, MEAN, MEAN_MS)
@@ -99,7 +88,7 @@ def ablation_table(data: str, results: Results) -> StudyTable:
                 label,
                 "–" if idle else accuracy_text(some, clients_of(some)),
                 accuracy_text(some, servers_of(some)) if has_server else "–",
-                REPORTED[data].get(label, "–"),
+                reported.text(label),
                 "–" if idle else sent_text(some),
             )
         )

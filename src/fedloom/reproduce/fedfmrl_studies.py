@@ -31,17 +31,15 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     setting_text,
     skewed_clients,
 )
+from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import Study, StudyFinding, StudyOutcome, StudyRequest, StudyTable
 from fedloom.runs.plans.plan import Member
 
-SCHEMES = {"A": "1.00 / 19.50", "A-normalised": "–", "B": "29.63 / 19.50", "C": "29.83 / 20.88", "mean": "–"}
-ALPHAS = {"closed-form": "28.73", "gaussian": "29.14", "learned": "29.83"}
-CAPS = {0.1: "29.51", 0.4: "29.64", 0.8: "30.41"}
+SCHEMES = ("A", "A-normalised", "B", "C", "mean")
+ALPHAS = ("closed-form", "gaussian", "learned")
+CAPS = (0.1, 0.4, 0.8)
 SMALL_CAP = 0.1
-SKEWS = {
-    0.25: {MEAN: "16.78", MEAN_MS: "18.48", MIX_MS: "17.04"},
-    1.0: {MEAN: "24.92", MEAN_MS: "28.79", MIX_MS: "28.90"},
-}
+SKEWS = (0.25, 1.0)
 
 
 def mixing_members(data: str) -> list[Member]:
@@ -85,15 +83,22 @@ def mixing_tables(results: Results) -> list[StudyTable]:
         results: What the runs measured.
     """
     learned = results["scheme C"]
-    schemes = {scheme: (results[f"scheme {scheme}"], said) for scheme, said in SCHEMES.items()}
-    schemes[f"A, a_cap {SMALL_CAP:g}"] = (results[f"scheme A, a_cap {SMALL_CAP:g}"], "–")
-    alphas = {one: (results.get(f"alpha {one}", learned), said) for one, said in ALPHAS.items()}
-    caps = {f"{cap:g}": (results.get(f"a_cap {cap:g}", learned), said) for cap, said in CAPS.items()}
+    schemes = {scheme: results[f"scheme {scheme}"] for scheme in SCHEMES}
+    schemes[f"A, a_cap {SMALL_CAP:g}"] = results[f"scheme A, a_cap {SMALL_CAP:g}"]
+    alphas = {one: results.get(f"alpha {one}", learned) for one in ALPHAS}
+    caps = {f"{cap:g}": results.get(f"a_cap {cap:g}", learned) for cap in CAPS}
     tables = []
     for name, cells in (("scheme", schemes), ("alpha", alphas), ("a_cap", caps)):
+        reported = published("fedfmrl").tables[name]
         rows = [
-            (label, accuracy_text(some, clients_of(some)), accuracy_text(some, servers_of(some)), said, sent_text(some))
-            for label, (some, said) in cells.items()
+            (
+                label,
+                accuracy_text(some, clients_of(some)),
+                accuracy_text(some, servers_of(some)),
+                reported.text(label),
+                sent_text(some),
+            )
+            for label, some in cells.items()
         ]
         columns = (name, "clients", "server's model", "document", SENT)
         tables.append(StudyTable(f"{name}: accuracy (%), and bytes up and down", columns, tuple(rows)))
@@ -131,11 +136,11 @@ def skew_table(results: Results) -> StudyTable:
     Args:
         results: What the runs measured.
     """
-    rows = []
+    rows, reported = [], published("fedfmrl").tables["beta"]
     for label in (MEAN, MEAN_MS, MIX_MS):
         cells = [results[f"beta {beta:g}, {label}"] for beta in SKEWS]
         ours = [accuracy_text(some, clients_of(some)) for some in cells]
-        said = [SKEWS[beta][label] for beta in SKEWS]
+        said = [reported.text(f"{beta:g}", label) for beta in SKEWS]
         rows.append((label, *ours, *said, sent_text(cells[0])))
     columns = ("method", *(f"beta {b:g}" for b in SKEWS), *(f"document, {b:g}" for b in SKEWS), SENT)
     return StudyTable("clients' accuracy (%), and bytes up and down", columns, tuple(rows))

@@ -16,6 +16,7 @@ from typing import Any
 
 from fedloom.models import build
 from fedloom.registry.spec import split_spec
+from fedloom.reproduce.published_tables import published
 
 DATA = ("cifar10", "cifar100", "mnist")
 CLIENTS = (5, 10, 20)
@@ -32,8 +33,6 @@ RESNET = "widths=[8,16,24,32],stem_stride=2"
 INVERTED = "widths=[8,8,8,16,16,24,32],stem_stride=2"
 RES = {name: f"{name}:{RESNET}" for name in ("resnet8", "resnet14")}
 REM = RES | {name: f"{name}:{INVERTED}" for name in ("mini-mobilenet", "mini-efficientnet")}
-BLOCKS = {"cifar10": (1, 2, 6, 7), "cifar100": (1, 3, 6, 7), "mnist": (1, 5, 6, 7)}
-"""The document's blocks of EfficientNet and MobileNet for the four of ResNet."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,18 @@ UNALIGNED = Arm("no alignment (a = 1)", method={"name": "fedharm", "a": 1.0})
 FEDHARM_RES = Arm("FedHARM res", RES, {"name": "fedharm", "k": K})
 
 
+def document_blocks(data: str) -> tuple[int, ...]:
+    """The document's blocks of EfficientNet and MobileNet for the four of ResNet."""
+    return tuple(map(int, published("fedharm").tables["blocks"].rows[data]))
+
+
 def fedharm_rem(data: str) -> Arm:
     """FedHARM on all families, with the document's map of blocks.
 
     Args:
         data: The data set.
     """
-    blocks = {name: BLOCKS[data] for name in REM if name not in RES}
+    blocks = {name: document_blocks(data) for name in REM if name not in RES}
     return Arm("FedHARM rem", method={"name": "fedharm", "k": K, "align": blocks})
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from fedloom.reproduce.published_tables import PublishedTable, published
 from fedloom.reproduce.study import (
     Study,
     StudyFinding,
@@ -31,18 +32,6 @@ SKEWS = {"IID": 1.0, "non-IID": 0.5}
 """The document's words, and the concentrations that it means by them."""
 SHARES = (0.2, 0.6, 1.0)
 FEDAVG, FEDLID, FEDSIMCLR, FEDCA = "FedAvg", "FedLID", "FedSimCLR + probe", "FedCA + probe"
-SERVER_REPORTED = {
-    "supervised 20 %": ("42.15", "32.83"),
-    "supervised 60 %": ("42.74", "32.84"),
-    "supervised 100 %": ("43.98", "35.16"),
-    FEDLID: ("47.52", "48.88"),
-}
-LABELS_REPORTED = {
-    FEDSIMCLR: ("34.18", "33.63"),
-    FEDCA: ("39.47", "38.94"),
-    f"10 % labels, {FEDCA}": ("32.09", "22.46"),
-    f"10 % labels, {FEDLID}": ("33.51", "24.12"),
-}
 SERVER_METHOD = {"name": "fedlid", "server_epochs": SERVER_EPOCHS, "server_batch": 128, "server_lr": 0.03}
 SUPERVISED = {**SERVER_METHOD, "server_loss": "supervised"}
 METHODS: dict[str, dict[str, Any]] = {
@@ -146,18 +135,20 @@ def bytes_of(histories: Sequence[History]) -> str:
     return f"{sent / 1e6:.3f} MB"
 
 
-def lid_table(results: Results, reported: Mapping[str, tuple[str, str]]) -> StudyTable:
+def lid_table(results: Results, reported: PublishedTable) -> StudyTable:
     """A row per method: our accuracies under both skews, the document's, and bytes.
 
     Args:
         results: What the runs measured, by skew and label.
-        reported: What the document prints, by label.
+        reported: What the document prints: a row per label, a column per skew.
     """
     labels = dict.fromkeys(label.partition(", ")[2] for label in results)
     rows = []
     for label in labels:
         ours = [mean_text(accuracies(results[f"{skew}, {label}"])) for skew in SKEWS]
-        rows.append((label, *ours, *reported.get(label, ("–", "–")), bytes_of(results[f"non-IID, {label}"])))
+        rows.append(
+            (label, *ours, *(reported.text(label, skew) for skew in SKEWS), bytes_of(results[f"non-IID, {label}"]))
+        )
     columns = ("method", "IID", "non-IID", "document, IID", "document, non-IID", "per client and round")
     return StudyTable(
         "mean accuracy of clients' models on the test set (%), and bytes up and down", columns, tuple(rows)
@@ -252,13 +243,13 @@ def _outcome(
 
 def _run_server(request: StudyRequest) -> StudyOutcome:
     results = request.run(server_members(request))
-    table, found = lid_table(results, SERVER_REPORTED), server_findings(results)
+    table, found = lid_table(results, published("fedlid").tables["server"]), server_findings(results)
     return _outcome("fedlid-server", "FedLID: a server with and without labels", request, results, table, found)
 
 
 def _run_labels(request: StudyRequest) -> StudyOutcome:
     results = request.run(label_members(request))
-    table, found = lid_table(results, LABELS_REPORTED), label_findings(results)
+    table, found = lid_table(results, published("fedlid").tables["labels"]), label_findings(results)
     return _outcome("fedlid-labels", "FedLID: clients with few labels, or none", request, results, table, found)
 
 

@@ -31,34 +31,35 @@ from fedloom.reproduce.fedrcil_study_runs import (
     stream_results,
     stream_task,
 )
+from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import Study, StudyFinding, StudyOutcome, StudyRequest, StudyTable
 from fedloom.runs.plans.plan import Member
 
 FINE_TUNING, REHEARSAL, JOINT = "fine-tuning (FedAvg)", "FedAvg with exemplars", "joint training"
-STREAM: Mapping[str, tuple[dict[str, Any], str]] = {
-    "m_u 0": ({"m_u": 0.0}, "10.96"),
-    "m_u 0.25, b 4": ({"m_u": 0.25}, "26.07"),
-    "m_u 0.5, b 4": ({}, "26.79"),
-    "m_u 1, b 4": ({"m_u": 1.0}, "25.42"),
-    "m_u 0.5, b 1": ({"buffer": 1}, "15.76"),
-    "m_u 0.5, b 2": ({"buffer": 2}, "19.52"),
-    "m_u 0.5, b 3": ({"buffer": 3}, "21.12"),
-    "m_u 0, labels": ({"m_u": 0.0, "exemplar_epochs": EPOCHS}, "–"),
-    "m_u 0.5, b 4, labels": ({"exemplar_epochs": EPOCHS}, "–"),
+STREAM: Mapping[str, dict[str, Any]] = {
+    "m_u 0": {"m_u": 0.0},
+    "m_u 0.25, b 4": {"m_u": 0.25},
+    "m_u 0.5, b 4": {},
+    "m_u 1, b 4": {"m_u": 1.0},
+    "m_u 0.5, b 1": {"buffer": 1},
+    "m_u 0.5, b 2": {"buffer": 2},
+    "m_u 0.5, b 3": {"buffer": 3},
+    "m_u 0, labels": {"m_u": 0.0, "exemplar_epochs": EPOCHS},
+    "m_u 0.5, b 4, labels": {"exemplar_epochs": EPOCHS},
 }
-"""The runs of FedRCIL on the stream, with the document's accuracy; ``labels``: the passes of the authors' code."""
-MULTI_LOSS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "isolated": ({"name": "local"}, "23.29"),
-    "FedAvg": ({"name": "fedavg"}, "34.17"),
-    "FLD, class means": ({"name": "fld", "common": False}, "20.61"),
-    "FLD, penultimate": ({"name": "fld", "layer": "penultimate"}, "19.71"),
-    "FLD": ({"name": "fld"}, "28.41"),
-    "m_A": ({"name": "fld", "multi_loss": "A"}, "32.03"),
-    "m_B": ({"name": "fld", "multi_loss": "B"}, "38.06"),
-    "m_C": ({"name": "fld", "multi_loss": "C"}, "37.82"),
+"""The runs of FedRCIL on the stream; ``labels``: the passes of the authors' code."""
+MULTI_LOSS: Mapping[str, dict[str, Any]] = {
+    "isolated": {"name": "local"},
+    "FedAvg": {"name": "fedavg"},
+    "FLD, class means": {"name": "fld", "common": False},
+    "FLD, penultimate": {"name": "fld", "layer": "penultimate"},
+    "FLD": {"name": "fld"},
+    "m_A": {"name": "fld", "multi_loss": "A"},
+    "m_B": {"name": "fld", "multi_loss": "B"},
+    "m_C": {"name": "fld", "multi_loss": "C"},
 }
-SKEWS = {0.25: ("16.45", "18.48", "10.22"), 1.0: ("22.10", "28.79", "16.62")}
-"""The document's accuracy of FLD, FLD with its multi-loss, and FedRCIL, by beta."""
+SKEWS = (0.25, 1.0)
+"""The concentrations beta that the document and this study have in common."""
 SKEW_METHODS: Mapping[str, dict[str, Any]] = {
     "FLD": {"name": "fld", "epochs": DISTILLATION_EPOCHS},
     "m_B": {"name": "fld", "multi_loss": "B", "epochs": DISTILLATION_EPOCHS},
@@ -74,15 +75,14 @@ def stream_members(_: StudyRequest) -> list[Member]:
         stream_member(REHEARSAL, task, {"name": "fedavgexemplars", "exemplars": EXEMPLARS}),
         stream_member(JOINT, stream_task(joint=True), {"name": "centralised"}),
     ]
-    return baselines + [stream_member(label, task, {**METHOD, **one}) for label, (one, _) in STREAM.items()]
+    return baselines + [stream_member(label, task, {**METHOD, **one}) for label, one in STREAM.items()]
 
 
 def multi_loss_members(_: StudyRequest) -> list[Member]:
     """The runs of ``fedrcil-multiloss``: all classes from the beginning."""
     task, distils = stream_task(stream=False), {"epochs": DISTILLATION_EPOCHS}
     return [
-        stream_member(label, task, one | (distils if one["name"] == "fld" else {}))
-        for label, (one, _) in MULTI_LOSS.items()
+        stream_member(label, task, one | (distils if one["name"] == "fld" else {})) for label, one in MULTI_LOSS.items()
     ]
 
 
@@ -101,11 +101,10 @@ def stream_table(results: StreamResults) -> StudyTable:
     Args:
         results: What the runs measured.
     """
-    said = {label: reported for label, (_, reported) in STREAM.items()}
-    rows = []
+    rows, reported = [], published("fedrcil").tables["stream"]
     for label, some in results.items():
         after = [points_text([one.tasks[number] for one in some]) for number in range(TASKS)]
-        rows.append((label, *after, points_text(forgetting_of(some)), bytes_per_round(some), said.get(label, "–")))
+        rows.append((label, *after, points_text(forgetting_of(some)), bytes_per_round(some), reported.text(label)))
     tasks = tuple(f"task {number}" for number in range(1, TASKS + 1))
     columns = ("run", *tasks, "forgetting", "bytes per round", "document (task 5)")
     return StudyTable("Accuracy on all classes so far after each task (%)", columns, tuple(rows))
@@ -143,8 +142,9 @@ def multi_loss_table(results: StreamResults) -> StudyTable:
     Args:
         results: What the runs measured.
     """
+    reported = published("fedrcil").tables["multi_loss"]
     rows = [
-        (label, points_text(accuracies_of(some)), bytes_per_round(some), MULTI_LOSS[label][1])
+        (label, points_text(accuracies_of(some)), bytes_per_round(some), reported.text(label))
         for label, some in results.items()
     ]
     return StudyTable("Accuracy of clients' models (%)", ("method", "ours", "bytes per round", "document"), tuple(rows))
@@ -179,11 +179,11 @@ def skew_table(results: StreamResults) -> StudyTable:
     Args:
         results: What the runs measured.
     """
-    rows = []
-    for number, label in enumerate(SKEW_METHODS):
+    rows, reported = [], published("fedrcil").tables["beta"]
+    for label in SKEW_METHODS:
         ours = [points_text(accuracies_of(results[f"beta {beta:g}, {label}"])) for beta in SKEWS]
         sent = bytes_per_round(results[f"beta {min(SKEWS):g}, {label}"])
-        rows.append((label, *ours, sent, *(said[number] for said in SKEWS.values())))
+        rows.append((label, *ours, sent, *(reported.text(f"{beta:g}", label) for beta in SKEWS)))
     betas = [f"beta {beta:g}" for beta in SKEWS]
     columns = ("method", *betas, "bytes per round", *(f"document, {beta}" for beta in betas))
     return StudyTable("Accuracy of clients' models (%)", columns, tuple(rows))

@@ -67,13 +67,6 @@ class Running:
         while not is_listening(self.port):
             assert not self.nginx.has_ended, self.nginx.output()
 
-    def start_as_0_5(self) -> None:
-        """Start nginx with the settings that fedloom 0.5.0 wrote, which pass on the calls of nodes and nothing else."""
-        self.nginx.stop()
-        text = (Path(__file__).parents[1] / "version_0_5/stopped/deploy/server/nginx.conf").read_text()
-        (self.server / "nginx.conf").write_text(text.replace("127.0.0.1:8443", f"127.0.0.1:{self.port}"))
-        self.start_nginx()
-
     def reload(self) -> None:
         write_proxy_config(self.server, load_server(self.server))
         self.nginx.process.send_signal(signal.SIGHUP)
@@ -141,15 +134,6 @@ def test_a_revoked_site_hears_that_it_is_revoked(running):
     assert "site north is refused" in (said := running.refusal("north", "revoked"))
     assert "the operator has revoked this site" in said
     running.contact("south").ask()
-
-
-def test_a_server_of_0_5_is_named_as_earlier(running):
-    running.start_as_0_5()
-    said = running.refusal("north", "site north is refused")
-    assert (
-        f"it runs an earlier version of Fedloom, which answers no questions, and this site runs {fedloom.__version__}"
-        in said
-    )
 
 
 def test_another_version_is_named_with_what_to_install(running, monkeypatch):

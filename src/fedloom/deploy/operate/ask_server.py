@@ -43,10 +43,6 @@ LARGEST = 1 << 20
 clock = time.time
 """This machine's clock."""
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME
-_EARLIER_SERVER = (
-    f"it runs an earlier version of Fedloom, which answers no questions, and this site runs {fedloom.__version__}: ask "
-    "its operator to upgrade it, or install here the version that the server has."
-)
 
 
 class SiteRefused(FedloomError):  # noqa: N818
@@ -102,8 +98,6 @@ def ask_server(folder: Path, settings: SiteSettings) -> ServerAnswer | None:
         day = time.strftime("%Y-%m-%d", time.gmtime(until))
         raise SiteRefused(f"the server's certificate expired on {day}: its operator must renew it.")
     if answer.status != 200:
-        if answer.status == 404 and (answer.headers.get("Server") or "").startswith("nginx"):
-            raise SiteRefused(_EARLIER_SERVER)
         _explain_status(answer.status, data, sent_at - server_time, folder)
         return None
     return _read_answer(data, (sent_at + clock()) / 2)

@@ -17,7 +17,6 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log
-from fedloom.deploy.earlier_folder import refuse_earlier_folder
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.flower.release import check_flower
@@ -37,7 +36,7 @@ from fedloom.deploy.participant_folder import (
     role_of,
 )
 from fedloom.deploy.server.tickets import refuse_lost_states
-from fedloom.deploy.settings import OPENED, READY, load_server
+from fedloom.deploy.settings import OPENED, READY, load_server, refuse_other_participant
 from fedloom.registry.validation import read_toml
 from fedloom.runs.folder.metrics_file import METRICS
 from fedloom.runs.folder.record_tail import RecordTail
@@ -67,7 +66,7 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round
     Returns:
         The run's folder.
     """
-    refuse_earlier_folder(folder)
+    refuse_other_participant(folder)
     check_flower()
     settings, run_folder = load_server(folder), folder / RUN
     if new and from_round is not None:

@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.earlier_folder import refuse_earlier_folder
 from fedloom.deploy.participant_folder import SIGNATURE_FILE
 from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import AUTHORITY, public_key_of
+from fedloom.deploy.settings import refuse_other_participant
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SIGNATURE as FORMAT
 from fedloom.files.json_text import parse_json
@@ -105,9 +105,9 @@ def check_signature(folder: Path, draft: Path | None = None) -> None:
     def place_of(name: str) -> Path:
         return draft / name if draft is not None and (draft / name).is_file() else folder / name
 
+    refuse_other_participant(folder)
     path = place_of(SIGNATURE)
     if not path.is_file():
-        refuse_earlier_folder(folder)
         raise FedloomError(
             f"{folder} has no {SIGNATURE}: ask the operator for it (fedloom deploy renew writes one for every folder)."
         )

@@ -100,7 +100,7 @@ def write_comparison(
     """
     grown = dict(plan)
     if (folder / PLAN).exists():
-        refuse_other_version(folder, read_toml(folder / PLAN), PLAN)
+        refuse_other_version(folder, read_toml(folder / PLAN))
         before = load_plan(folder, PLAN)
         rounds = before["config"].get("rounds", DEFAULT_ROUNDS)
         grown = {

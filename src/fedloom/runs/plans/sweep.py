@@ -258,10 +258,6 @@ def run_sweep(
     method: Algorithm | None = None,
 ) -> Sweep:
     """Run the unfinished runs of a sweep."""
-    if "chosen_by" not in plan:
-        raise FedloomError(
-            "this sweep was started by an earlier version, which chose on test data: start it anew in another folder."
-        )
     results = run_members(folder, members(plan, method), seeds_of(plan), observers_of, runs)
     settings = {combination_label(chosen): chosen for chosen in combinations(plan["grid"])}
     return Sweep(

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.renamed import renamed
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
 from fedloom.tasks.flows.formats.read_flow import read_draft
 from fedloom.tasks.flows.learning.data_points import FlowInputs, FlowTable
@@ -41,7 +40,6 @@ class UnknownWord(NamedTuple):
     word: str
 
 
-@renamed(ask="question", strange="unknown_words")
 @dataclass(frozen=True)
 class Recommender:
     """Recommends with a saved model: ``Recommender.load(path).recommend(flow)``.
