@@ -72,7 +72,7 @@ def test_it_needs_twice_the_hostile_and_three(share, bucket, clients):
         ({"share": 0.5}, "below 0.5"),
         ({"share": -0.1}, "at least 0"),
         ({"share": 0.3, "bucket": 2}, "with buckets of 2 that share counts 2 times"),
-        ({"bucket": 0}, "at least one client"),
+        ({"bucket": 0}, "bucket=0: it must be at least 1"),
     ],
 )
 def test_impossible_settings_are_refused(settings, said):
@@ -83,5 +83,5 @@ def test_impossible_settings_are_refused(settings, said):
 
 
 def test_nothing_cannot_be_averaged():
-    with pytest.raises(FedloomError, match="at least one row"):
+    with pytest.raises(FedloomError, match="chosen=0: it must be at least 1"):
         MultiKrum(chosen=0)

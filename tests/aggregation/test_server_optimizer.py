@@ -53,5 +53,5 @@ def test_adaptive_servers_follow_algorithm_2_by_hand(kind, second):
 
 
 def test_a_negative_rate_is_refused():
-    with pytest.raises(FedloomError, match="server lr=-1"):
+    with pytest.raises(FedloomError, match="server_optimizer: lr=-1: it must be above 0"):
         ServerOptimizer(lr=-1)

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedloom.aggregation.distances import compared_columns, squared_distances
 from fedloom.aggregation.robust_rule import ShareRule
 from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count
 
 
 def krum_scores(distances: Tensor, hostile: int) -> Tensor:
@@ -61,12 +61,7 @@ class MultiKrum(ShareRule):
 
     needs: ClassVar[tuple[int, int]] = (2, 3)
 
-    chosen: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.chosen is not None and self.chosen < 1:
-            raise FedloomError(f"multikrum: chosen={self.chosen}: at least one row must be averaged.")
+    chosen: Count | None = None
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The mean of the rows with the lowest scores."""

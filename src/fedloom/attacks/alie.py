@@ -16,7 +16,6 @@ https://arxiv.org/abs/1902.06156.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import ClassVar
@@ -26,6 +25,7 @@ from torch import Tensor
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Positive
 from fedloom.core.task import Task
 
 
@@ -44,12 +44,7 @@ class ALIE(Adversary):
 
     least_colluders: ClassVar[int] = 2
 
-    z: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.z is not None and not 0 < self.z < math.inf:
-            raise FedloomError(f"adversary: z={self.z} must be a positive, finite number.")
+    z: Positive | None = None
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse methods whose clients send no update."""

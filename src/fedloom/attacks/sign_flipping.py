@@ -8,7 +8,6 @@ Heterogeneous Datasets, AAAI 2019, https://arxiv.org/abs/1811.03761.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -17,6 +16,7 @@ from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Positive
 from fedloom.core.task import Task
 
 
@@ -30,12 +30,7 @@ class SignFlipping(Adversary):
         scale: How many times as large the opposite update is.
     """
 
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.scale < math.inf:
-            raise FedloomError(f"adversary: scale={self.scale} must be a positive, finite number.")
+    scale: Positive = 1.0
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse methods whose clients send no update."""

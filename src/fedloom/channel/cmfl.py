@@ -24,6 +24,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Sender
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare
 from fedloom.core.task import Task
 
 
@@ -35,13 +36,9 @@ class CMFL(ChannelStep):
         threshold: The least share of such entries.
     """
 
-    threshold: float = 0.5
+    threshold: PositiveShare = 0.5
 
     may_be_silent: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1:
-            raise FedloomError(f"cmfl: threshold={self.threshold}: the share must be above 0 and at most 1.")
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse methods whose clients hand their models to each other."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import check_settings
 
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 """Types of numbers of 16 bits."""
@@ -32,5 +32,4 @@ class Downlink:
     delta: bool = False
 
     def __post_init__(self) -> None:
-        if self.precision not in TYPES:
-            raise FedloomError(f"downlink: precision={self.precision!r}: use float16 or bfloat16.")
+        check_settings(self, "downlink")

@@ -32,6 +32,7 @@ from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.declarations import Model, Update
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
+from fedloom.core.settings import Count
 from fedloom.core.task import Task
 
 
@@ -44,14 +45,10 @@ class LowRank(ErrorFeedback):
         error_feedback: Whether clients add what they did not send to their next update.
     """
 
-    rank: int = 4
+    rank: Count = 4
     error_feedback: bool = True
 
     layout: ClassVar[Layout | None] = None
-
-    def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise FedloomError(f"lowrank: rank={self.rank}: a subspace has at least one dimension.")
 
     def for_task(self, task: Task) -> Self:
         """The step with the matrices of a task's model."""

@@ -25,7 +25,7 @@ from fedloom.channel.random_entries import spread_random_entries, take_random_en
 from fedloom.channel.shared_randomness import draw_seeds, random_signs, read_seeds, share_of
 from fedloom.channel.walsh_hadamard import walsh_hadamard
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare
 
 BLOCK = 4096
 """How many entries are rotated together."""
@@ -39,11 +39,7 @@ class Sketch(ChannelStep):
         fraction: The share of the rotated entries that is sent; at least one entry is.
     """
 
-    fraction: float = 0.25
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise FedloomError(f"sketch: fraction={self.fraction}: the share sent must be above 0 and at most 1.")
+    fraction: PositiveShare = 0.25
 
     def width(self, width: int) -> int:
         """How many rotated entries are sent."""

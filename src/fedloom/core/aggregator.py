@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.settings import check_settings
 
 if TYPE_CHECKING:
     from fedloom.core.algorithm import Algorithm
@@ -19,6 +20,9 @@ class Aggregator:
     """Makes one row of many; every method that takes ``replies.mean`` uses it. Its settings are its fields."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     def least_clients(self) -> int:

@@ -18,6 +18,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.renamed import RenamedAttribute, renamed
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import check_settings
 from fedloom.core.task import FederationView, Task
 
 ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
@@ -78,6 +79,9 @@ class Algorithm:
     """The tensors that clients reply with, by name."""
     keeps: ClassVar[Kept] = {}
     """What stays with clients between rounds, by name, in words; the part of a name before ``/`` is enough."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

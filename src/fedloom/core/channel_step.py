@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
+from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
 
 Extras = Mapping[str, Tensor]
@@ -85,6 +86,9 @@ class ChannelStep:
     codes_statistics: ClassVar[bool] = False
     """Whether it also acts on statistics that a method declares as ``coded`` (logits): it has no memory, and what it
     sends stands for any numbers, not only for small changes."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def for_task(self, task: Task) -> Self:
         """The step as a run on a task uses it; most steps need to know nothing of the task.

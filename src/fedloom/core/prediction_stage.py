@@ -15,6 +15,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
 from fedloom.core.message import Message
+from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
 
 
@@ -30,6 +31,9 @@ class PredictionStage:
     """Whether the model's head is trained before predicting."""
     keeps: ClassVar[Kept] = {}
     """What stays with clients for this stage, by name, in words."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         """Raise a ``FedloomError``, before any work, for a combination that this stage does not support.

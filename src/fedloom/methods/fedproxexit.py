@@ -22,8 +22,9 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
 from fedloom.core.declarations import Declared
 from fedloom.core.message import Message, Replies
+from fedloom.core.settings import NonNegative
 from fedloom.core.task import Task
-from fedloom.methods.adaptive_mu import MU, adapt_mu, check_mu, initial_mu
+from fedloom.methods.adaptive_mu import MU, adapt_mu, initial_mu
 from fedloom.methods.fedavgexit import FedAvgExit
 
 
@@ -40,12 +41,8 @@ class FedProxExit(FedAvgExit):
 
     receives: ClassVar[Declared] = {**FedAvgExit.receives, "mu": MU}
 
-    mu: float = 1.0
+    mu: NonNegative = 1.0
     adaptive: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_mu(self.mu)
 
     @property
     def compiles(self) -> bool:

@@ -23,7 +23,8 @@ from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
-from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.core.settings import OpenShare, Positive
+from fedloom.privacy.noise_settings import Noise
 from fedloom.privacy.secure_random import secure_normal
 
 COUNT_NOISE = 20
@@ -45,19 +46,13 @@ class PrivateMean(Aggregator):
             can then subtract the noise: its privacy is for study only.
     """
 
-    noise: float = 1.0
-    clip: float = 1.0
-    delta: float = 1e-5
-    epsilon: float | None = None
-    quantile: float | None = None
-    rate: float = 0.2
+    noise: Noise = 1.0
+    clip: Positive = 1.0
+    delta: OpenShare = 1e-5
+    epsilon: Positive | None = None
+    quantile: OpenShare | None = None
+    rate: Positive = 0.2
     seeded: bool = False
-
-    def __post_init__(self) -> None:
-        positive = {"noise": self.noise, "clip": self.clip, "rate": self.rate}
-        check_noise_settings("privatemean", self.delta, self.epsilon, **positive)
-        if self.quantile is not None and not 0 < self.quantile < 1:
-            raise FedloomError(f"privatemean: quantile={self.quantile}: it must be above 0 and below 1.")
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The noisy mean of clipped changes; the run's weights are not used."""

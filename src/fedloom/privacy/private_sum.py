@@ -19,8 +19,9 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import OpenShare, Positive
 from fedloom.core.task import Task
-from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.privacy.noise_settings import Noise
 from fedloom.privacy.secure_random import Uniform, secure_uniform
 from fedloom.privacy.skellam import SkellamShares
 from fedloom.secure.quantise import Grid, tensor_of_words
@@ -51,15 +52,11 @@ class PrivateSum(MaskedSum):
 
     covers_replies: ClassVar[bool] = True
 
-    noise: float = 1.0
-    clip: float = 1.0
-    delta: float = 1e-5
-    epsilon: float | None = None
+    noise: Noise = 1.0
+    clip: Positive = 1.0
+    delta: OpenShare = 1e-5
+    epsilon: Positive | None = None
     seeded: bool = False
-
-    def __post_init__(self) -> None:
-        check_noise_settings("privatesum", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
-        super().__post_init__()
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse also a model that is too wide for the words of the sum."""

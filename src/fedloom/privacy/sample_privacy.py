@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.core.settings import OpenShare, Positive, check_settings
+from fedloom.privacy.noise_settings import Noise
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ class SamplePrivacy:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    noise: float = 1.0
-    clip: float = 1.0
-    delta: float = 1e-5
-    epsilon: float | None = None
+    noise: Noise = 1.0
+    clip: Positive = 1.0
+    delta: OpenShare = 1e-5
+    epsilon: Positive | None = None
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        check_noise_settings("sample_privacy", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
+        check_settings(self, "sample_privacy")
 
 
 def sampling_rate(samples: int, batch_size: int) -> float:

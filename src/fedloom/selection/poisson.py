@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedloom.core.errors import FedloomError
 from fedloom.core.selector import Choice, Pool
+from fedloom.core.settings import PositiveShare, check_settings
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,10 @@ class Poisson:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    rate: float = 0.1
+    rate: PositiveShare = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise FedloomError(f"rate={self.rate}: the probability of a client must be above 0 and at most 1.")
+        check_settings(self)
 
     def __call__(self, pool: Pool) -> Choice:
         """Draw the clients of a round."""

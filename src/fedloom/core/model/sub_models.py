@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout, Slot
 from fedloom.core.seeds import key
+from fedloom.core.settings import PositiveShare, check_settings
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d)
 KEEPS_ZERO = (
@@ -45,11 +46,10 @@ class FederatedDropout:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    keep: float = 0.75
+    keep: PositiveShare = 0.75
 
     def __post_init__(self) -> None:
-        if not 0 < self.keep <= 1:
-            raise FedloomError(f"federated_dropout: keep={self.keep}: the share must be above 0 and at most 1.")
+        check_settings(self, "federated_dropout")
 
     def sub_models(self, model: nn.Module) -> SubModels:
         """The sub-models of a model; a ``FedloomError`` if it has none.

@@ -33,6 +33,7 @@ from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.network import Loss, Network
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import NonNegative
 from fedloom.core.task import Task
 from fedloom.methods.fedavgexit import FedAvgExit
 from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, other_salts
@@ -81,13 +82,8 @@ class FedGala(FedAvgExit):
         "gala/anchors": "which of its nodes another site has too",
     }
     weights: Literal["samples", "samples-points"] = "samples-points"
-    first_tolerance: float = 1e-3
+    first_tolerance: NonNegative = 1e-3
     augment: Literal["anchors", "own", "none"] = "anchors"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.first_tolerance >= 0:
-            raise FedloomError(f"first_tolerance={self.first_tolerance}: it must not be negative.")
 
     @property
     def compiles(self) -> bool:

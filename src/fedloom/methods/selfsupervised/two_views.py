@@ -11,6 +11,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Loss, Network
+from fedloom.core.settings import Count, PositiveShare, Share
 from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.augmentation import Augmentation
 from fedloom.methods.selfsupervised.contrast import nt_xent
@@ -33,17 +34,12 @@ class TwoViews(SharedColumns):
 
     on_images: ClassVar[bool] = True
 
-    projection: int = 128
-    crop: float = 0.2
-    flip: float = 0.5
-    jitter: float = 0.5
-    grayscale: float = 0.2
-    blur: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.projection < 1:
-            raise FedloomError(f"projection={self.projection}: a projection has at least one number.")
-        _ = self.augmentation  # refuses what no augmentation can be
+    projection: Count = 128
+    crop: PositiveShare = 0.2
+    flip: Share = 0.5
+    jitter: Share = 0.5
+    grayscale: Share = 0.2
+    blur: Share = 0.0
 
     @property
     def name(self) -> str:
@@ -89,13 +85,3 @@ def projections(net: Network, x: Tensor) -> Tensor:
     """
     z = net.apply(PROJECTION, net.features(x.flatten(0, 1)).flatten(1))
     return z.view(len(x), 2, -1)
-
-
-def check_temperature(temperature: float) -> None:
-    """Refuse a temperature that is not positive.
-
-    Args:
-        temperature: The temperature.
-    """
-    if not temperature > 0:
-        raise FedloomError(f"temperature={temperature}: it must be a positive number.")

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.renamed import renamed
+from fedloom.core.settings import Count, check_value
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
 from fedloom.tasks.flows.formats.read_flow import read_draft
 from fedloom.tasks.flows.learning.data_points import FlowInputs, FlowTable
@@ -103,8 +104,7 @@ class Recommender:
             label: the label of the edge to the next action; None is the dialect's plain label (``main`` in n8n, none
                 elsewhere).
         """
-        if top < 1:
-            raise FedloomError(f"top={top}: it must be at least 1.")
+        check_value("top", top, Count)
         probabilities = self.probabilities(self.question(flow, after, label))
         best = probabilities.argsort(descending=True, stable=True)[:top].tolist()
         return [Suggestion(self.saved.classes[i], float(probabilities[i])) for i in best]
