@@ -91,7 +91,7 @@ def refuse_scores(config: RunConfig) -> None:
 
 def _check_task(task: Task) -> None:
     federation = task.federation
-    if federation.graphs is not None or hasattr(task.model, "unequal"):
+    if not federation.samples_are_independent or task.stacking_obstacle:
         raise FedloomError(
             "sample_privacy clips the gradient of each sample, and samples that are nodes or parts of graphs have none "
             "of their own: use a task with independent samples."

@@ -136,6 +136,9 @@ class ColumnDeployment:
         columns, (seen,) = join_columns(federation.columns, [communal])
         return self._task(settings, schema, replace(federation, columns=columns, communal=seen, title=site.path.name))
 
+    def hide_from_sites(self, task: Task, algorithm: Algorithm) -> None:
+        """Nothing: clients know only their own samples."""
+
     def prediction_error(self, name: str) -> str | None:
         """None: samples are predicted one by one."""
         return None

@@ -50,7 +50,7 @@ class OwnDataBuilder:
 
     local: LocalWork = field(default_factory=LocalWork)
     deployment: TaskDeployment = DEPLOYMENT
-    flow_model: ClassVar[None] = None
+    standalone_model: ClassVar[None] = None
 
     def describe(self) -> str:
         """One line about the task."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.graphs.read import named_graph
-from fedloom.tasks.graphs.split import TABLE_4_2, client_graphs, communities, split_graph
+from fedloom.tasks.graphs.split import client_graphs, communities, split_graph
 from support.paths import DATA_FOLDER
 from support.small_graphs import clubs, random_graph, whole
 
@@ -129,8 +129,3 @@ def test_split_statistics_of_the_default_seed_are_inside_the_measured_ranges(nam
 @pytest.mark.slow
 def test_split_statistics_of_pubmed_are_inside_the_measured_ranges():
     assert inside("pubmed", 4) == {}
-
-
-def test_printed_rows_have_the_ratio_of_their_numbers_where_nothing_is_noted():
-    for row in TABLE_4_2.values():
-        assert row.note or row.ratio == pytest.approx(row.anchors / row.nodes, abs=0.005)

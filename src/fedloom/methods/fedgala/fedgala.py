@@ -24,7 +24,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
-from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Scalar, Statistic
 from fedloom.core.errors import FedloomError
@@ -38,6 +37,7 @@ from fedloom.core.task import Task
 from fedloom.methods.fedavgexit import FedAvgExit
 from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, other_salts
 from fedloom.methods.fedgala.autoencoder import reconstruction, sample_non_edges
+from fedloom.methods.fedgala.client_graphs import ClientGraphs, HoldsGraphs
 
 log = logging.getLogger("fedloom")
 STRUCTURE, TASK = 0, 1
@@ -90,7 +90,7 @@ class FedGala(FedAvgExit):
         return False
 
     def check(self, task: Task, work: LocalWork) -> None:
-        if task.federation.graphs is None:
+        if not isinstance(task.federation, HoldsGraphs):
             raise FedloomError(
                 f"{type(self).__name__.lower()} learns from nodes that clients' graphs share, and task {task.name} has "
                 "no graphs: use it with cora, citeseer, pubmed or a graph of your own."
@@ -265,6 +265,6 @@ def structure_loss(net: Network, x: Tensor, y: Tensor, _: Mapping[str, Mapping[s
 
 def graphs_of(task: Task) -> ClientGraphs:
     """The graphs of a task's clients."""
-    if task.federation.graphs is None:
+    if not isinstance(task.federation, HoldsGraphs):
         raise FedloomError(f"task {task.name} has no graphs.")
     return task.federation.graphs

@@ -69,7 +69,7 @@ class GraphBuilder:
     about: str
     local: LocalWork = LOCAL_WORK
     deployment: TaskDeployment = DEPLOYMENT
-    flow_model: ClassVar[None] = None
+    standalone_model: ClassVar[None] = None
 
     def describe(self) -> str:
         """One line about the task."""

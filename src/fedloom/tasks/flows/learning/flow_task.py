@@ -43,7 +43,7 @@ class FlowBuilder:
     source: FlowSource
     local: LocalWork = LOCAL_WORK
     deployment: TaskDeployment = FlowDeployment()  # noqa: RUF009 (it has no state)
-    flow_model: ClassVar[type[SavedFlowModel]] = SavedFlowModel
+    standalone_model: ClassVar[type[SavedFlowModel]] = SavedFlowModel
 
     def describe(self) -> str:
         """One line about the task."""

@@ -65,7 +65,7 @@ class Recommender:
         if path.is_dir():
             raise FedloomError(
                 f"{path} is a folder: Recommender.load reads an exported model. For the model of a run use "
-                "Recommender(fedloom.runs.results.client_model.client_flow_model(folder, client))."
+                "Recommender(fedloom.runs.results.client_model.client_standalone_model(folder, client))."
             )
         saved = read_flow_model(path)
         if client is not None and client != saved.client:
