@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from fedloom.aggregation.mean import weights
 from fedloom.aggregation.server_optimizer import ServerOptimizer
-from fedloom.aggregation.weighting import weights
 from fedloom.core.errors import FedloomError
 
 SAMPLES, STEPS = torch.tensor([30, 10]), torch.tensor([1, 3])

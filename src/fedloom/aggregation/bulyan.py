@@ -15,8 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedloom.aggregation.distances import compared_columns, squared_distances
-from fedloom.aggregation.krum import krum_scores
+from fedloom.aggregation.krum import compared_columns, krum_scores, squared_distances
 from fedloom.aggregation.median import coordinate_median
 from fedloom.aggregation.robust_rule import ShareRule
 from fedloom.core.aggregation_context import AggregationContext

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedloom.channel.error_feedback import ErrorFeedback
-from fedloom.channel.random_entries import spread_random_entries, take_random_entries
 from fedloom.channel.shared_randomness import draw_seeds, share_of
+from fedloom.channel.sparse_rows import spread_random_entries, take_random_entries
 from fedloom.core.channel_step import Extras, Sender
 from fedloom.core.settings import PositiveShare
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.metrics.class_targets import ClassMetric, flat_samples
+from fedloom.metrics.classification import ClassMetric, flat_samples
 
 SPREAD = 4.0
 """Half of the bins are for log-odds within this distance of 0."""

@@ -12,8 +12,7 @@ import torch
 
 import fedloom
 from fedloom import engines as engine
-from fedloom.aggregation.mean import Mean
-from fedloom.aggregation.weighting import weights
+from fedloom.aggregation.mean import Mean, weights
 from fedloom.config.python_objects import object_marks
 from fedloom.config.schema import RunConfig, as_plain, with_task_section
 from fedloom.core.algorithm import Algorithm, ServerStep

@@ -28,13 +28,12 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.public_samples import copies
 from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
 from fedloom.data.tables.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
-from fedloom.data.tables.target_units import target_units
 from fedloom.data.tables.under_schema import read_under_schema
+from fedloom.data.targets import target_units
 from fedloom.models import build
 from fedloom.tasks.architectures import build_architectures
 from fedloom.tasks.builder import SiteSource, TaskSettings
-from fedloom.tasks.input_columns import fit_inputs
-from fedloom.tasks.tagging import with_vocabulary
+from fedloom.tasks.input_columns import fit_inputs, with_vocabulary
 from fedloom.tasks.transforms import CropFlip, Normalise, tokens
 
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from fedloom.core.network import Loss
 from fedloom.core.settings import Positive
-from fedloom.methods.selfsupervised.encoder_averaging import EncoderAveraging
-from fedloom.methods.selfsupervised.two_views import simclr_loss
+from fedloom.methods.selfsupervised.two_views import EncoderAveraging, simclr_loss
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Model
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
+from fedloom.core.message import Message, Reply
 from fedloom.core.network import Loss, Network
 from fedloom.core.settings import Count, PositiveShare, Share
 from fedloom.core.task import Task
@@ -85,3 +88,28 @@ def projections(net: Network, x: Tensor) -> Tensor:
     """
     z = net.apply(PROJECTION, net.features(x.flatten(0, 1)).flatten(1))
     return z.view(len(x), 2, -1)
+
+
+@dataclass(frozen=True)
+class EncoderAveraging(TwoViews):
+    """Clients train encoders by a loss on two views of each image; the server takes their weighted mean.
+
+    The base of FedSimCLR, FedSimSiam and FedCA. The model's head is not trained and does not travel: fit it behind the
+    encoder with the prediction stage ``linearprobe``, or start another run from this one (``start_from``).
+    """
+
+    shares_whole_model: ClassVar[bool] = False
+    trains_head: ClassVar[bool] = False
+    receives: ClassVar[Declared] = {"encoder": Model("the model's body and what the method added to it")}
+    sends: ClassVar[Declared] = {"encoder": Model("the body and the added modules that the site trained")}
+
+    @property
+    def local_loss(self) -> Loss:
+        """What clients minimise; its inputs are two views of each image."""
+        raise TypeError(f"{type(self).__name__} has no local_loss")
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        rows = cohort.train(
+            self.weights_for(message, cohort), loss=self.local_loss, augment=self.augmentation.two_views
+        )
+        return Reply({"encoder": rows[:, self.columns(cohort.task)]})
