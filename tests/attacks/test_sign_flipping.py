@@ -57,11 +57,11 @@ def test_hostile_clients_are_drawn_by_the_seed():
     ("method", "attack", "said"),
     [
         ("fedavg", {"name": "signflip"}, "Did you mean 'signflipping'"),
-        ("fedavg", {"name": "signflipping", "scale": 0}, "positive"),
+        ("fedavg", {"name": "signflipping", "scale": 0}, "scale=0 in attack signflipping: it must be above 0"),
         ("fedavg", {"name": "signflipping", "fraction": 2}, "at most 1"),
         ("fedavg", {"name": "signflipping", "clients": [99]}, "no client 99 takes part in training"),
         ("fedavg", {"name": "signflipping", "fraction": 0}, "above 0"),
-        ("fedavg", {"name": "signflipping", "clients": []}, "empty list"),
+        ("fedavg", {"name": "signflipping", "clients": []}, r"clients=\[\] .*: it must have at least 1 entry"),
         ("fedavg", [], "is not an attack"),
         ("fedproto", {"name": "signflipping"}, "no update whose sign"),
         ("local", {"name": "signflipping"}, "no update whose sign"),

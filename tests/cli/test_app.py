@@ -252,7 +252,7 @@ MISTAKES = {
     "unknown model": (["--model", "mlpp"], "Did you mean 'mlp'?"),
     "too many clients": (["--clients", "5000"], "clients=5000 is more than"),
     "no clients": (["--clients", "0"], "clients=0: a federation needs at least one client"),
-    "negative rate": (["--lr", "-0.1"], "lr=-0.1: it must be a positive number"),
+    "negative rate": (["--lr", "-0.1"], "local.lr=-0.1 in the configuration: it must be above 0"),
     "missing data": (["--task", "cifar10"], "fedloom data get cifar10"),
     "unknown key": (["--set", "local.momentun=0.9"], "Did you mean 'local.momentum'?"),
     "unknown hyper-parameter": (["--method", "fedprox:nu=3"], "Did you mean 'mu'?"),

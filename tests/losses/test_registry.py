@@ -53,7 +53,11 @@ def test_each_kind_of_target_has_its_usual_loss():
         ({"name": "cross_entropy", "smoothing": 1}, "classes", "smoothing=1"),
         ({"name": "cross_entropy", "class_weights": [1, 2, 3]}, "classes", "3 weights, but there are 2 classes"),
         ({"name": "cross_entropy", "class_weights": {"Yes": 2}}, "classes", "Did you mean 'yes'"),
-        ({"name": "cross_entropy", "class_weights": [1, -2]}, "classes", "class_weights has -2"),
+        (
+            {"name": "cross_entropy", "class_weights": [1, -2]},
+            "classes",
+            "each entry must be at least 0",
+        ),
         ("nowhere.py:mine", "classes", "there is no file"),
         (3, "classes", "is not a loss"),
     ],

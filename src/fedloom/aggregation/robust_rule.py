@@ -19,6 +19,7 @@ from torch import Tensor
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, NonNegative
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,7 @@ class RobustRule(Aggregator):
         bucket: How many clients are averaged, drawn anew in each round, before the rule sees them.
     """
 
-    bucket: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        if self.bucket < 1:
-            raise FedloomError(f"{self.name}: bucket={self.bucket}: a bucket has at least one client.")
+    bucket: Count = field(default=1, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -79,17 +76,14 @@ class ShareRule(RobustRule):
     bound: ClassVar[tuple[int, int]] = (2, 1)
     """It bears f hostile rows of n if n is at least the first number times f plus the second."""
 
-    share: float = 0.2
+    share: NonNegative = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
         bears = 1 / self.bound[0]
-        if not 0 <= self.share * self.bucket < bears:
-            buckets = f", and with buckets of {self.bucket} that share counts {self.bucket} times" * (self.bucket > 1)
-            raise FedloomError(
-                f"{self.name}: share={self.share}: the share of hostile clients must be at least 0 and below {bears:g}"
-                f"{buckets}."
-            )
+        if self.share * self.bucket >= bears:
+            buckets = f": with buckets of {self.bucket} that share counts {self.bucket} times" * (self.bucket > 1)
+            raise FedloomError(f"{self.name}: share={self.share}: it must be below {bears:g}{buckets}.")
 
     @property
     def least_clients(self) -> int:

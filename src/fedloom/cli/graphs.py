@@ -102,6 +102,18 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
     }
 
 
+def _published_row(graph: str, clients: int) -> dict[str, Any] | None:
+    """What the thesis prints of a split, and what cannot be right about it; None if it has no such split."""
+    import tomllib
+    from importlib.resources import files
+
+    file = files("fedloom.reproduce") / "published" / "gala_splits.toml"
+    table, name = tomllib.loads(file.read_text("utf-8"))["tables"]["splits"], f"{graph}, {clients}"
+    if name not in table["rows"]:
+        return None
+    return {**dict(zip(table["columns"], table["rows"][name], strict=True)), "note": table["notes"].get(name, "")}
+
+
 def _print(source: LabelledGraph, summary: dict[str, Any]) -> None:
     from rich.table import Table
 

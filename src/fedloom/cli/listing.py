@@ -122,7 +122,7 @@ def _descriptions(kind: str) -> dict[str, str]:
 
         return EXECUTIONS
     if kind == "weightings":
-        from fedloom.aggregation.weighting import WEIGHTINGS
+        from fedloom.aggregation.mean import WEIGHTINGS
 
         return WEIGHTINGS
     from fedloom.runs.trackers import TRACKERS

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.facts import Fact, Facts
+from fedloom.core.settings import check_settings
 
 if TYPE_CHECKING:
     from fedloom.core.algorithm import Algorithm
@@ -29,6 +30,9 @@ class Aggregator:
     """What other parts cannot rely on, and why."""
     grants: ClassVar[Collection[Fact]] = ()
     """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that it uses."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """Any aggregator but a mean needs rows of which one is made, each by itself."""

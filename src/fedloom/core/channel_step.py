@@ -18,6 +18,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import ClientPrivacy, PlannedRun
+from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
 
 Extras = Mapping[str, Tensor]
@@ -91,6 +92,9 @@ class ChannelStep:
     codes_statistics: ClassVar[bool] = False
     """Whether it also acts on statistics that a method declares as ``coded`` (logits): it has no memory, and what it
     sends stands for any numbers, not only for small changes."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """What follows from the flags of a step."""

@@ -16,6 +16,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message
+from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
 
 
@@ -33,6 +34,9 @@ class PredictionStage:
     """Whether the model's head is trained before predicting."""
     keeps: ClassVar[Kept] = {}
     """What stays with clients for this stage, by name, in words."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """A stage that keeps what clients trained needs models that are whole."""

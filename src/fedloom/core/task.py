@@ -15,7 +15,6 @@ import numpy as np
 from torch import Tensor, nn
 
 from fedloom.core.arguments import argument_error
-from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import (
     PREFIX,
@@ -94,7 +93,7 @@ class FederationView(Protocol):
     @property
     def later(self) -> Sequence[tuple[int, FederationView]]: ...
     @property
-    def graphs(self) -> ClientGraphs | None: ...
+    def samples_are_independent(self) -> bool: ...
     @property
     def fingerprint_tensors(self) -> Sequence[Tensor]: ...
     def counts(self) -> np.ndarray: ...
@@ -187,6 +186,11 @@ class Task:
     def kind(self) -> TargetKind:
         """What a target is: a class, a number, several labels, or a class per token."""
         return target_kind(self.federation.columns["y"])
+
+    @property
+    def stacking_obstacle(self) -> str:
+        """Why several clients' inputs cannot be one tensor, as the model says (``unequal``); empty if they can."""
+        return str(getattr(self.model, "unequal", ""))
 
     @property
     def classifies(self) -> bool:

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
@@ -116,7 +115,6 @@ class Federation:
         later: Concept drift: pairs of a round and the federation from that round on.
         counted: How many samples each client counts as having, if not those held here (a subsample for choosing
             methods).
-        graphs: The clients' graphs, where samples are nodes of graphs.
         group: Numbers of samples that share raw material. The communal set shares no group with the test sets.
         plan: What is done to the columns of a user's table.
         notes: What was made of a user's own data, in sentences: the kind of target, what is done to each column.
@@ -143,7 +141,6 @@ class Federation:
     withheld: tuple[int, tuple[int, ...]] | None = None
     later: Sequence[tuple[int, Federation]] = ()
     counted: Tensor | None = None
-    graphs: ClientGraphs | None = None
     group: Tensor | None = None
     notes: Sequence[str] = ()
     plan: ColumnPlan | None = None
@@ -263,6 +260,11 @@ class Federation:
         later = tuple((since, federation.with_validation_as_test()) for since, federation in self.later)
         return replace(self, test=self.valid, global_test=_nothing(), later=later, counted=self.points)
 
+    @property
+    def samples_are_independent(self) -> bool:
+        """Whether what a model says of a sample depends on this sample alone; not so for the nodes of a graph."""
+        return True
+
     def with_validation_part(self, share: float) -> Federation:
         """The same clients, each with a random share of its samples moved from its training to its validation part.
 
@@ -273,11 +275,6 @@ class Federation:
         Args:
             share: The share of a client's samples, as ``valid_share`` of a task.
         """
-        if self.graphs is not None:
-            raise FedloomError(
-                "the nodes of clients' graphs cannot be set aside for validation afterwards: build the task with "
-                "valid_share, for instance 0.2."
-            )
         if self.later:
             raise FedloomError(
                 "clients' data change in later rounds, so no samples can be set aside for validation afterwards: build "

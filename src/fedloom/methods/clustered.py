@@ -21,6 +21,7 @@ from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count
 from fedloom.core.task import Task
 
 NO_CLUSTER = -1
@@ -78,11 +79,7 @@ class FixedClusters(Clustered):
         clusters: How many clusters there are.
     """
 
-    clusters: int = 2
-
-    def __post_init__(self) -> None:
-        if self.clusters < 1:
-            raise FedloomError(f"clusters={self.clusters}: it must be at least 1.")
+    clusters: Count = 2
 
     def check(self, task: Task, work: LocalWork) -> None:
         if self.clusters > task.federation.clients:

@@ -29,6 +29,7 @@ from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network, feature_width
+from fedloom.core.settings import NonNegative
 from fedloom.core.targets import IGNORED, label_mask
 from fedloom.core.task import Task
 from fedloom.methods.distillation.class_means import mean_by_class
@@ -54,11 +55,7 @@ class FedProto(Algorithm):
     }
     keeps: ClassVar[Kept] = {"row": "the site's own model"}
 
-    lam: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.lam >= 0:
-            raise FedloomError(f"lam={self.lam}: the pull towards the prototypes must not be negative.")
+    lam: NonNegative = 1.0
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_features("fedproto", task)

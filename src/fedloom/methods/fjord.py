@@ -40,6 +40,7 @@ from fedloom.core.model.corners import corner_columns, corner_masks, is_corner
 from fedloom.core.model.model_output import chosen_output
 from fedloom.core.network import Loss, Network
 from fedloom.core.seeds import generator
+from fedloom.core.settings import Positive, Share
 from fedloom.core.task import Task
 from fedloom.methods.corner_averaging import CornerAveraging
 from fedloom.methods.distillation.soft_targets import soft_cross_entropy
@@ -60,14 +61,8 @@ class FjORD(CornerAveraging):
         temperature: The temperature of the outputs that are distilled.
     """
 
-    alpha: float = 0.0
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise FedloomError(f"alpha={self.alpha}: the share of distillation is between 0 and 1.")
-        if not self.temperature > 0 or not math.isfinite(self.temperature):
-            raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
+    alpha: Share = 0.0
+    temperature: Positive = 1.0
 
     def check(self, task: Task, work: LocalWork) -> None:
         if self.alpha and not task.classifies:

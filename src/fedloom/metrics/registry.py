@@ -11,14 +11,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
 from fedloom.core.targets import TargetKind
 from fedloom.core.task import Task
-from fedloom.metrics.accuracy import Accuracy
 from fedloom.metrics.auc import AUC
-from fedloom.metrics.macro_f1 import MacroF1
-from fedloom.metrics.mae import MAE
-from fedloom.metrics.micro_f1 import MicroF1
-from fedloom.metrics.r2 import R2
-from fedloom.metrics.recall import Recall
-from fedloom.metrics.rmse import RMSE
+from fedloom.metrics.classification import Accuracy, MacroF1, MicroF1, Recall
+from fedloom.metrics.regression import MAE, R2, RMSE
 from fedloom.metrics.task_accuracy import TaskAccuracy
 from fedloom.registry.named_part import PartKind, is_named, part_values
 

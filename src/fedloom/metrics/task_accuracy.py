@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.metrics.class_targets import ClassMetric, flat_samples
+from fedloom.metrics.classification import ClassMetric, flat_samples
 
 
 @dataclass(frozen=True)

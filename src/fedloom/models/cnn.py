@@ -1,6 +1,7 @@
-"""Convolutional networks for images of shape (channels, height, width), as the reproduced studies describe them.
+"""Convolutional networks for images of shape (channels, height, width) and for signals of shape (channels, steps).
 
-All of them give logits: the last layer has no activation, whatever a published table says.
+They are as the reproduced studies describe them, and all of them give logits: the last layer has no activation,
+whatever a published table says.
 """
 
 from __future__ import annotations
@@ -102,3 +103,14 @@ def emnist_cnn(input_shape: Shape, classes: int) -> nn.Sequential:
     ]
     layers += [nn.Linear(flat_size(layers, input_shape), 128), nn.Dropout(0.5)]
     return chain(layers, nn.Linear(128, classes))
+
+
+def conv1d(input_shape: Shape, classes: int) -> nn.Sequential:
+    """Two convolutions of width 5 over time, each pooled by 4, then a linear layer of 64 (UCI HAR: 9×128)."""
+    layers: list[nn.Module] = [
+        *(nn.Conv1d(input_shape[0], 32, 5, padding=2), nn.ReLU(), nn.MaxPool1d(4)),
+        *(nn.Conv1d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool1d(4)),
+        nn.Flatten(),
+    ]
+    layers += dense(flat_size(layers, input_shape), (64,))
+    return chain(layers, nn.Linear(64, classes))

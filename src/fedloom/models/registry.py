@@ -15,8 +15,7 @@ from torch import nn
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.models.chain import Shape
-from fedloom.models.cnn import cnn, cnn_small, cnn_two, emnist_cnn, lenet, lenet_small
-from fedloom.models.conv1d import conv1d
+from fedloom.models.cnn import cnn, cnn_small, cnn_two, conv1d, emnist_cnn, lenet, lenet_small
 from fedloom.models.inverted_residual import mini_efficientnet, mini_mobilenet
 from fedloom.models.late_fusion import late_fusion
 from fedloom.models.lstm import char_lstm, word_lstm

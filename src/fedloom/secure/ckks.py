@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 
 DEGREE, PRIMES, SCALE = 8192, [60, 60], 2.0**40
 SLOTS = DEGREE // 2

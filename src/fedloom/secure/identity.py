@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fedloom.secure.messages import SHORT_DIGEST
 from fedloom.secure.primitives import KEY, SIGNATURE, is_signed, sign
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 
 _TEXT = 2 * KEY + 2 * SHORT_DIGEST
 ADVERTISEMENT = _TEXT + SIGNATURE

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 from fedloom.secure.primitives import TAG
-from fedloom.secure.refusal import RefusedMessage
 from fedloom.secure.shamir import SHARE
+from fedloom.secure.sum_step import RefusedMessage
 
 SHORT_DIGEST = 16
 PARCEL = 2 * SHORT_DIGEST + 2 * SHARE + TAG

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import ShareBelowOne, check_value
 from fedloom.secure.primitives import digest
 
 SECRECY, DELIVERY = 40, 10
@@ -73,9 +74,8 @@ def plan_neighbours(
         secrecy: The bits of security against colluders.
         delivery: The bits of safety against rounds that fail though few drop out.
     """
-    for name, share in (("dropouts", dropouts), ("colluders", colluders)):
-        if not 0 <= share < 1:
-            raise FedloomError(f"{name}={share}: it is a share of the clients, from 0 to below 1.")
+    check_value("dropouts", dropouts, ShareBelowOne)
+    check_value("colluders", colluders, ShareBelowOne)
     gone, bad = count_of(dropouts, clients), count_of(colluders, clients)
     threshold = clients - gone
     if threshold < 2:

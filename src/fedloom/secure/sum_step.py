@@ -263,3 +263,7 @@ class SumStep(ChannelStep):
 def _nobody(*_: object) -> bytes | None:
     """Where clients have no keys of their own."""
     return None
+
+
+class RefusedMessage(FedloomError, ValueError):  # noqa: N818
+    """A message of a secure sum that cannot be what it claims to be."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from fedloom.core.errors import FedloomError
 from fedloom.secure.neighbours import NeighbourPlan, count_of, neighbours_by_client, plan_neighbours
 from fedloom.secure.primitives import digest
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class DatasetBuilder:
     local: LocalWork
     model: str | None = None
     deployment: TaskDeployment = DEPLOYMENT
-    flow_model: ClassVar[None] = None
+    standalone_model: ClassVar[None] = None
 
     @property
     def default_model(self) -> str:

@@ -22,7 +22,7 @@ from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.registry import complete_partition, partitioner
 from fedloom.data.read import read
 from fedloom.data.tables.column_plan import ColumnPlan
-from fedloom.data.tables.target_units import target_units
+from fedloom.data.targets import target_units
 from fedloom.losses.registry import LossSpec, complete_loss, make_objective
 from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
@@ -31,8 +31,7 @@ from fedloom.tasks.architectures import ModelTable, build_architectures, complet
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.data_settings import with_data_settings
 from fedloom.tasks.deployment import ColumnDeployment
-from fedloom.tasks.input_columns import fit_inputs
-from fedloom.tasks.tagging import TAGGER, with_vocabulary
+from fedloom.tasks.input_columns import TAGGER, fit_inputs, with_vocabulary
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
@@ -50,7 +49,7 @@ class OwnDataBuilder:
 
     local: LocalWork = field(default_factory=LocalWork)
     deployment: TaskDeployment = DEPLOYMENT
-    flow_model: ClassVar[None] = None
+    standalone_model: ClassVar[None] = None
 
     def describe(self) -> str:
         """One line about the task."""

@@ -23,7 +23,7 @@ from fedloom.data.changes.withheld_class import Withhold
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.registry import dirichlet
 from fedloom.data.read import refuse_unclear_alpha
-from fedloom.data.tables.target_units import target_units
+from fedloom.data.targets import target_units
 from fedloom.losses.registry import LossSpec, make_objective
 from fedloom.metrics.registry import MetricSpecs, with_metrics
 from fedloom.models import Maker

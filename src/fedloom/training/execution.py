@@ -70,7 +70,7 @@ def decide(task: Task, wanted: str, batch_size: int, per_sample: bool = False) -
         raise unknown("execution", wanted, EXECUTIONS)
     trainer = LocalTrainer(task, "vectorised")
     name, reason = _rule(trainer, batch_size) if wanted == "auto" else (wanted, "asked for")
-    if wanted == "auto" and per_sample and not _unequal(task):
+    if wanted == "auto" and per_sample and not task.stacking_obstacle:
         name, reason = "vectorised", "gradients of single samples: batched over samples and clients"
     if name != "loop":
         obstacle = _obstacle(trainer)
@@ -101,8 +101,8 @@ def _least_clients_to_halve(name: str, numbers: float) -> int:
 
 def _rule(trainer: LocalTrainer, batch_size: int) -> tuple[str, str]:
     task = trainer.task
-    if _unequal(task):
-        return "loop", _unequal(task)
+    if task.stacking_obstacle:
+        return "loop", task.stacking_obstacle
     fused = sorted({type(m).__name__ for m in task.model.modules() if isinstance(m, _FUSED)})
     if fused:
         return "loop", f"{', '.join(fused)} run best one client at a time"
@@ -113,16 +113,11 @@ def _rule(trainer: LocalTrainer, batch_size: int) -> tuple[str, str]:
     return "vectorised", "small layers: batched over clients"
 
 
-def _unequal(task: Task) -> str:
-    """What a model says of inputs that cannot be stacked (``unequal = "graphs ..."``); nothing for most."""
-    return str(getattr(task.model, "unequal", ""))
-
-
 def _obstacle(trainer: LocalTrainer) -> str | None:
     """Why a model cannot be vectorised, found by its layers and by one pass of two clients with a sample each."""
     task = trainer.task
-    if _unequal(task):
-        return _unequal(task)
+    if task.stacking_obstacle:
+        return task.stacking_obstacle
     for name, layer in task.model.named_modules():
         if isinstance(layer, _SHARED_STATISTICS):
             return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would spoil"

@@ -26,6 +26,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.layout import Layout, Slot
 from fedloom.core.seeds import key
+from fedloom.core.settings import PositiveShare, check_settings
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d)
 KEEPS_ZERO = (
@@ -60,11 +61,10 @@ class FederatedDropout:
         Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models",
     }
 
-    keep: float = 0.75
+    keep: PositiveShare = 0.75
 
     def __post_init__(self) -> None:
-        if not 0 < self.keep <= 1:
-            raise FedloomError(f"federated_dropout: keep={self.keep}: the share must be above 0 and at most 1.")
+        check_settings(self, "federated_dropout")
 
     def sub_models(self, model: nn.Module) -> SubModels:
         """The sub-models of a model; a ``FedloomError`` if it has none.

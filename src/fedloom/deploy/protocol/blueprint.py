@@ -48,7 +48,6 @@ from fedloom.runs.start_model import with_start
 from fedloom.tasks.architectures import numbered_models
 from fedloom.tasks.builder import SiteSource, TaskDeployment
 from fedloom.tasks.deployment import samples_at
-from fedloom.tasks.graphs.deployment import hide_anchors
 from fedloom.tasks.registry import task_builder
 from fedloom.training.local_trainer import LocalTrainer
 
@@ -292,8 +291,7 @@ class Blueprint:
     def _rehearsal_task(self, settings: SiteSettings | None = None) -> Task:
         """The simulated task with the sites' names; for an evaluator, with its global test set as one more client."""
         task = task_from_config(self.config)
-        if self.schema.matches_nodes:
-            hide_anchors(task)
+        self._deployment.hide_from_sites(task, method_from_config(self.config))
         federation = replace(cast(Federation, task.federation), names=self.sites)
         if settings is not None and settings.client == len(self.sites):
             federation = _with_evaluator(federation, settings.name)

@@ -32,6 +32,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count, ShareBelowOne
 from fedloom.core.task import Task
 from fedloom.methods.fedseq.approximators import (
     Normalisation,
@@ -91,25 +92,19 @@ class FedSeq(Algorithm):
     approximator: Literal["clf", "conf"] = "clf"
     metric: Literal["cosine", "wasserstein", "gini", "kl"] = "cosine"
     normalise: Normalisation = "sum"
-    pretrain_epochs: int = 10
-    min_samples: int | None = None
-    max_clients: int = 8
+    pretrain_epochs: Count = 10
+    min_samples: Count | None = None
+    max_clients: Count = 8
     chains: list[list[int]] | None = None
-    passes: int = 1
-    dropout: float = 0.0
+    passes: Count = 1
+    dropout: ShareBelowOne = 0.0
     reshuffle: bool = True
     inner: str | dict[str, Any] | Algorithm = "fedavg"
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, Algorithm):
             object.__setattr__(self, "inner", {"name": method_name(self.inner), **asdict(self.inner)})
-        for name in ("pretrain_epochs", "max_clients", "passes"):
-            if getattr(self, name) < 1:
-                raise FedloomError(f"{name}={getattr(self, name)}: it must be at least 1.")
-        if self.min_samples is not None and self.min_samples < 1:
-            raise FedloomError(f"min_samples={self.min_samples}: it must be at least 1; leave it out for no minimum.")
-        if not 0 <= self.dropout < 1:
-            raise FedloomError(f"dropout={self.dropout}: it must be at least 0 and less than 1.")
+        super().__post_init__()
         if self.grouping == "greedy" and self.approximator == "clf" and self.metric in ("gini", "kl"):
             raise FedloomError(
                 f"metric={self.metric} compares distributions, but approximator=clf gives weights: use "

@@ -19,6 +19,7 @@ from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import WholeNumber
 from fedloom.methods.fedseq.fedseq import OWN, FedSeq, inner_state
 from fedloom.registry.nested_keys import select_prefix
 
@@ -43,14 +44,7 @@ class FedSeqInter(FedSeq):
         inner: As in FedSeq.
     """
 
-    period: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.period < 0:
-            raise FedloomError(
-                f"period={self.period}: it must be a number of rounds, or 0 (as many as there are chains)."
-            )
+    period: WholeNumber = 0
 
     @property
     def breaks(self) -> Facts:  # type: ignore[override]  # with period 1 it is FedSeq

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedloom.core.errors import FedloomError
 from fedloom.core.model.adapted_model import add_modules
 from fedloom.core.network import feature_width
+from fedloom.core.settings import Count, check_value
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_features
 
@@ -60,8 +60,7 @@ def projection_head(inputs: int, width: int) -> nn.Sequential:
 
 
 def _features(name: str, task: Task, width: int) -> int:
-    if width < 1:
-        raise FedloomError(f"projection={width}: a projection has at least one number.")
+    check_value("projection", width, Count)
     require_features(name, task)
     return feature_width(task)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, check_value
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
 from fedloom.tasks.flows.formats.read_flow import read_draft
 from fedloom.tasks.flows.learning.data_points import FlowInputs, FlowTable
@@ -62,7 +63,7 @@ class Recommender:
         if path.is_dir():
             raise FedloomError(
                 f"{path} is a folder: Recommender.load reads an exported model. For the model of a run use "
-                "Recommender(fedloom.runs.results.client_model.client_flow_model(folder, client))."
+                "Recommender(fedloom.runs.results.client_model.client_standalone_model(folder, client))."
             )
         saved = read_flow_model(path)
         if client is not None and client != saved.client:
@@ -101,8 +102,7 @@ class Recommender:
             label: the label of the edge to the next action; None is the dialect's plain label (``main`` in n8n, none
                 elsewhere).
         """
-        if top < 1:
-            raise FedloomError(f"top={top}: it must be at least 1.")
+        check_value("top", top, Count)
         probabilities = self.probabilities(self.question(flow, after, label))
         best = probabilities.argsort(descending=True, stable=True)[:top].tolist()
         return [Suggestion(self.saved.classes[i], float(probabilities[i])) for i in best]

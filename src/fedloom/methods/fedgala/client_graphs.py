@@ -1,4 +1,4 @@
-"""Clients' graphs as methods see them: what a method on graphs may ask of a federation whose clients hold a graph each.
+"""Clients' graphs as Fed-GALA sees them: what it may ask of a federation whose clients hold a graph each.
 
 Clients may hold the same node. A sample of such a federation is a copy of a node at a client; the copies of one
 client form a block, and the whole graph, which only the evaluating node sees, is the last block.
@@ -7,7 +7,7 @@ client form a block, and the whole graph, which only the evaluating node sees, i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -68,3 +68,11 @@ class ClientGraphs(Protocol):
 
     def augment(self, client: int, edges: Tensor) -> None:
         """Set the edges (2×m local numbers) that a client adds to its graph, in place of earlier ones."""
+
+
+@runtime_checkable
+class HoldsGraphs(Protocol):
+    """A federation whose clients hold graphs."""
+
+    @property
+    def graphs(self) -> ClientGraphs: ...

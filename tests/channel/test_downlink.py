@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedloom as fl
-from fedloom.channel.down_channel import DownChannel
+from fedloom.channel.downlink import DownChannel
 from fedloom.core.errors import Diverged, FedloomError
 from fedloom.core.message import Message
 
