@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from fedloom.cli.app import app
 from fedloom.config.resolve import resolve
 from fedloom.config.schema import RunConfig, TaskConfig
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from support.paths import REPOSITORY
 from test_imports import MAY_IMPORT
 

@@ -27,7 +27,7 @@ MODULES = {
     "fedloom.core.work": "fedloom.core.local_work",
     "fedloom.data.drift": "fedloom.data.changes.concept_drift",
     "fedloom.data.own": "fedloom.data.read",
-    "fedloom.data.partitions": "fedloom.data.partition.registry",
+    "fedloom.data.partitions": "fedloom.data.partition.partitioner",
     "fedloom.data.withhold": "fedloom.data.changes.withheld_class",
     "fedloom.deploy.saved": "fedloom.deploy.saved_model",
     "fedloom.models.block": "fedloom.models.graph_network_block",

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from torch import nn
 
 from fedloom.models.chain import Shape, chain, dense, dropout, flat_size
+from fedloom.models.model_kind import takes_images
 
 
+@takes_images(8)
 def cnn(
     input_shape: Shape,
     classes: int,
@@ -40,11 +42,13 @@ def cnn(
     return chain(layers, nn.Linear(hidden[-1], classes))
 
 
+@takes_images(8)
 def cnn_small(input_shape: Shape, classes: int) -> nn.Sequential:
     """The cnn scaled to 8-16-16 maps and linear layers of 64, without dropout: for 8×8 to 32×32 images."""
     return cnn(input_shape, classes, widths=((8, 8), (16, 16), (16, 16)), hidden=(64, 64), drop=(0.0, 0.0, 0.0))
 
 
+@takes_images(16)
 def cnn_two(input_shape: Shape, classes: int) -> nn.Sequential:
     """Two 5×5 convolutions of 32 and 64 maps, each pooled, and one linear layer.
 
@@ -59,6 +63,7 @@ def cnn_two(input_shape: Shape, classes: int) -> nn.Sequential:
     return chain(layers, nn.Linear(flat_size(layers, input_shape), classes))
 
 
+@takes_images(16)
 def lenet(input_shape: Shape, classes: int, filters: int = 64, hidden: Sequence[int] = (384, 192)) -> nn.Sequential:
     """LeNet-5 with 64 filters per convolution and linear layers of 384 and 192 (CIFAR-10 and CIFAR-100).
 
@@ -74,6 +79,7 @@ def lenet(input_shape: Shape, classes: int, filters: int = 64, hidden: Sequence[
     return chain(layers, nn.Linear(hidden[-1], classes))
 
 
+@takes_images(12)
 def lenet_small(input_shape: Shape, classes: int) -> nn.Sequential:
     """The classical LeNet-5 with ReLU and max-pooling: 61,706 parameters on 28×28 grey images and 10 classes.
 
@@ -88,6 +94,7 @@ def lenet_small(input_shape: Shape, classes: int) -> nn.Sequential:
     return chain(layers, nn.Linear(84, classes))
 
 
+@takes_images(6)
 def emnist_cnn(input_shape: Shape, classes: int) -> nn.Sequential:
     """Two 3×3 convolutions and two linear layers for 28×28 characters: 1,206,590 parameters with 62 classes.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from torch import nn
 
 from fedloom.models.chain import Shape, chain, dense, flat_size
+from fedloom.models.model_kind import takes_signals
 
 
+@takes_signals(16)
 def conv1d(input_shape: Shape, classes: int) -> nn.Sequential:
     """Two convolutions of width 5 over time, each pooled by 4, then a linear layer of 64 (UCI HAR: 9×128)."""
     layers: list[nn.Module] = [

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedloom.core.algorithm import Algorithm
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from fedloom.rounds.score import ACCURACY, Score
 from fedloom.runs.results.evidence import Race, race
 from fedloom.runs.results.history import History

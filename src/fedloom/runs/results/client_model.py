@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,15 +19,17 @@ from fedloom.core.message import Message
 from fedloom.core.model.adapted_model import model_row, without_added_modules
 from fedloom.core.task import FederationView, Task
 from fedloom.registry.code_consent import trust_only
+from fedloom.registry.kinds import TASKS
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.load_config import load_config
 from fedloom.runs.prepare import prepare
-from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
-from fedloom.tasks.registry import TASKS
 from fedloom.training.threads import single_thread
+
+if TYPE_CHECKING:
+    from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 
 MOST_NAMES = 6
 """How many clients an error message names."""
@@ -129,7 +132,7 @@ def client_flow_model(folder: str | Path, client: str | None = None, trusted: Tr
     """
     with trust_only(trusted.places, str(folder)):
         name = load_config(Path(folder), trusted=trusted).task.name
-    saved_model = TASKS[name].flow_model if name in TASKS else None
+    saved_model: type[SavedFlowModel] | None = TASKS[name].flow_model if name in TASKS else None
     if saved_model is None:
         raise FedloomError(f"{folder} is a run of the task {name}, which is not a task on flows.")
     found = client_model(folder, client, trusted=trusted)
