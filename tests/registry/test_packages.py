@@ -75,7 +75,7 @@ def python(tmp_path: Path) -> Call:
 
 
 def test_a_method_of_a_package_runs_by_its_name(python: Call, tmp_path: Path) -> None:
-    python("-m", "fedloom", "run", *SMALL, "--method", "HalfWay:rate=0.9", "--out", "run", "--quiet")
+    python("-m", "fedloom.cli.app", "run", *SMALL, "--method", "HalfWay:rate=0.9", "--out", "run", "--quiet")
     config = (tmp_path / "run" / "config.toml").read_text()
     assert 'name = "half-way"\nrate = 0.9' in config
     assert "object/" not in config
@@ -94,21 +94,21 @@ def test_a_method_of_a_package_runs_by_its_name(python: Call, tmp_path: Path) ->
 
 def test_a_run_of_a_package_is_resumed_and_checked(python: Call, tmp_path: Path) -> None:
     settings = ["--method", "half-way", "--set", "task.model=their-net", "--quiet"]
-    python("-m", "fedloom", "run", *SMALL, *settings, "--out", "whole")
-    python("-m", "fedloom", "run", *SMALL, *settings, "--out", "part", "--rounds", "1")
-    python("-m", "fedloom", "resume", "part", "--rounds", "2", "--quiet")
+    python("-m", "fedloom.cli.app", "run", *SMALL, *settings, "--out", "whole")
+    python("-m", "fedloom.cli.app", "run", *SMALL, *settings, "--out", "part", "--rounds", "1")
+    python("-m", "fedloom.cli.app", "resume", "part", "--rounds", "2", "--quiet")
     assert (tmp_path / "part" / "metrics.jsonl").read_bytes() == (tmp_path / "whole" / "metrics.jsonl").read_bytes()
-    assert "half-way" in python("-m", "fedloom", "conform", "half-way").stdout
+    assert "half-way" in python("-m", "fedloom.cli.app", "conform", "half-way").stdout
 
 
 def test_the_list_names_the_package_and_what_is_broken(python: Call) -> None:
-    rows = {row["name"]: row for row in json.loads(python("-m", "fedloom", "list", "methods", "--json").stdout)}
+    rows = {row["name"]: row for row in json.loads(python("-m", "fedloom.cli.app", "list", "methods", "--json").stdout)}
     assert rows["half-way"]["package"] == "fedloom-halfway"
     assert rows["half-way"]["settings"] == {"rate": 0.5}
     assert "cannot be imported (AttributeError" in rows["broken"]["about"]
     assert "package" not in rows["fedavg"]
-    assert "[package fedloom-halfway]" in python("-m", "fedloom", "list", "methods").stdout
-    assert "their-net" in python("-m", "fedloom", "list", "models").stdout
+    assert "[package fedloom-halfway]" in python("-m", "fedloom.cli.app", "list", "methods").stdout
+    assert "their-net" in python("-m", "fedloom.cli.app", "list", "models").stdout
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_the_list_names_the_package_and_what_is_broken(python: Call) -> None:
     ],
 )
 def test_what_is_wrong_is_one_sentence(python: Call, method: str, said: str) -> None:
-    assert said in python("-m", "fedloom", "run", *SMALL, "--method", method, code=2).stderr
+    assert said in python("-m", "fedloom.cli.app", "run", *SMALL, "--method", method, code=2).stderr
 
 
 def test_a_built_in_name_stays_the_built_in_part_and_a_warning_says_so(python: Call) -> None:
