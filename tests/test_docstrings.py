@@ -11,7 +11,7 @@ import pytest
 
 import fedloom
 from fedloom.core.algorithm import Algorithm
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from support.paths import DOCS
 from support.public_names import public_names, public_object
 

@@ -10,7 +10,7 @@ import pytest
 import fedloom as fl
 from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import FedloomError
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from fedloom.runs.prepare import prepare
 from fedloom.runs.runner import execute
 

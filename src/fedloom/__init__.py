@@ -25,7 +25,7 @@ _WHERE = {
     "fedloom.tasks.task": ("task",),
     "fedloom.tasks.own_data": ("task_of",),
     "fedloom.core.task": ("Task",),
-    "fedloom.data.partition.registry": (
+    "fedloom.data.partition.partitioner": (
         "iid", "dirichlet", "shards", "classes_per_client", "quantities", "power_law", "natural",
     ),
     "fedloom.data.read": ("read",),

@@ -6,7 +6,7 @@ import torch
 import fedloom as fl
 from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
-from fedloom.methods.registry import make_method
+from fedloom.registry.kinds import METHODS
 from fedloom.rounds.jobs import Job
 from fedloom.runs.prepare import prepare
 
@@ -21,7 +21,7 @@ def test_the_update_of_a_hostile_client_is_the_opposite_and_of_others_the_same_b
     attack = {"name": "signflipping", "clients": [1, 4], "scale": 2.0}
     sent = {}
     for hostile in (None, attack):
-        run = prepare(task, make_method(method), resolve({"adversary": hostile, "method": method})).composition
+        run = prepare(task, METHODS.make(method), resolve({"adversary": hostile, "method": method})).composition
         message = run.algorithm.broadcast(run.algorithm.start(task), [0, 1])
         result = run.runtime().do(Job("update", 1, [0, 1], [0, 1]), message, {})
         name = next(iter(run.algorithm.sends)) if method != "fedrep" else "body"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import fedloom as fl
-from fedloom.methods.registry import METHODS
-from fedloom.selection.registry import SELECTORS
+from fedloom.registry.kinds import METHODS, SELECTORS
 from support.compositions import SELECTION, spec_of, task_for
 
 COMPARED = ("metrics.jsonl", "clients.json")

@@ -4,7 +4,8 @@ from fedloom.data.changes.class_stream import ClassStream, with_class_stream
 from fedloom.data.changes.communal_set import Communal, with_communal, with_communal_set
 from fedloom.data.changes.label_share import with_label_share
 from fedloom.data.changes.server_set import ServerSet, with_server_set
-from fedloom.data.datasets.registry import DATASETS, Dataset, dataset, load
+from fedloom.data.datasets.dataset import Dataset, dataset
+from fedloom.data.datasets.load import load
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.federation_figure import describe, plot_federation
@@ -13,8 +14,7 @@ from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.base import Partition, Partitioner
 from fedloom.data.partition.feature_skew import with_feature_skew
-from fedloom.data.partition.registry import (
-    PARTITIONS,
+from fedloom.data.partition.partitioner import (
     classes_per_client,
     dirichlet,
     iid,
@@ -26,6 +26,7 @@ from fedloom.data.partition.registry import (
     shards,
 )
 from fedloom.data.read import read
+from fedloom.registry.kinds import DATASETS, PARTITIONS
 
 __all__ = [
     "DATASETS",

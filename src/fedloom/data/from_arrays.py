@@ -23,8 +23,8 @@ from fedloom.data.leak_groups import number_groups
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.natural import Natural
+from fedloom.data.partition.partitioner import partitioner
 from fedloom.data.partition.quantity_skew import Quantities
-from fedloom.data.partition.registry import partitioner
 from fedloom.data.targets import read_targets
 
 RESERVED = ("x", "y", "client")

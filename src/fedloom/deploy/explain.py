@@ -38,7 +38,7 @@ from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.results.history import History
 from fedloom.secure.sum_step import SumSession, SumStep
 from fedloom.secure.sums import LOST, SUM, Summed
-from fedloom.tasks.registry import task_builder
+from fedloom.tasks.builder import task_builder
 from fedloom.training.threads import single_thread
 
 RESULT = {

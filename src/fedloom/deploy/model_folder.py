@@ -20,7 +20,6 @@ from safetensors.torch import save as packed
 from torch import Tensor
 
 import fedloom
-from fedloom.config.named_parts import PARTS
 from fedloom.config.schema import RunConfig, Strict
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
@@ -30,11 +29,12 @@ from fedloom.deploy.protocol.user_files import named_code
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SAVED_MODEL
 from fedloom.files.json_text import parse_json
+from fedloom.registry.kinds import PARTS
 from fedloom.registry.spec import split_spec
 from fedloom.registry.validation import validate
 from fedloom.runs.folder.manifest import Damaged, digest_of, read_checked
 from fedloom.tasks.architectures import complete_models
-from fedloom.tasks.registry import task_builder
+from fedloom.tasks.builder import task_builder
 
 log = logging.getLogger("fedloom")
 MODEL, ABOUT = "model.safetensors", "model.json"

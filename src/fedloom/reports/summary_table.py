@@ -12,7 +12,7 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.facts import Fact, holds
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from fedloom.rounds.score import ACCURACY, Score
 from fedloom.runs.results.evidence import Race, race
 from fedloom.runs.results.history import History

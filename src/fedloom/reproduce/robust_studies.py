@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from fedloom.aggregation.registry import AGGREGATORS
 from fedloom.aggregation.robust_rule import ShareRule
 from fedloom.core.errors import FedloomError
+from fedloom.registry.kinds import AGGREGATORS
 from fedloom.reproduce.study import (
     Study,
     StudyFinding,
@@ -30,7 +30,7 @@ from fedloom.runs.results.history import History
 CLIENTS, ROUNDS, STEPS = 30, 12, 8
 ALIKE, DIFFERENT = 100.0, 0.3
 """Dirichlet's alpha of clients that are alike, and of clients that differ."""
-RULES = tuple(name for name in AGGREGATORS if name != "privatemean")
+RULES = tuple(name for name in AGGREGATORS.builtin if name != "privatemean")
 SCORE = "global_model/global_test/accuracy"
 
 

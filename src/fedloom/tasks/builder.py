@@ -3,7 +3,7 @@
 A modality (samples in columns, action flows, graphs) is a ``TaskBuilder``. It turns ``TaskSettings`` into a ``Task``,
 fills in the defaults of its settings, and says how its tasks are deployed (``TaskDeployment``) and how its models are
 saved where they need more than their numbers (``StandaloneModel``). To add a modality, write a builder and enter its
-tasks in ``tasks/registry.py``; nothing else in the library asks what kind of task it has.
+tasks in ``registry/builtin.py``; nothing else in the library asks what kind of task it has.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from fedloom.data.changes.server_set import ServerSet, server_table
 from fedloom.data.changes.withheld_class import Withhold
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
-from fedloom.losses.registry import LossSpec, complete_loss
-from fedloom.metrics.registry import MetricSpecs, complete_metrics
+from fedloom.losses.make_objective import LossSpec, complete_loss
+from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics
 from fedloom.models import Maker
-from fedloom.registry.named_part import is_named, without_none
+from fedloom.registry.kinds import TASKS
+from fedloom.registry.plain_values import without_none
+from fedloom.registry.registry import is_importable
 from fedloom.registry.spec import split_spec
 from fedloom.registry.user_classes import resolve_user_file, user_class_name
 from fedloom.registry.validation import validate
@@ -117,7 +119,7 @@ class TaskSettings:
         A class or a function that a config can name is named.
         """
         model = self.model
-        if callable(model) and not isinstance(model, nn.Module) and is_named(model, {}):
+        if callable(model) and not isinstance(model, nn.Module) and is_importable(model):
             model = user_class_name(model)
         if not isinstance(model, str):
             return self
@@ -302,3 +304,9 @@ class TaskBuilder(Protocol):
     def standalone_model(self) -> type[StandaloneModel] | None:
         """How a model is saved so that it can be used without its task; None if its numbers are all that is saved."""
         ...
+
+
+def task_builder(name: str) -> TaskBuilder:
+    """The builder of a named task; the name is read in any spelling."""
+    found: TaskBuilder = TASKS.find(name)
+    return found

@@ -19,12 +19,12 @@ from fedloom.core.task import Task
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
-from fedloom.data.partition.registry import complete_partition, partitioner
+from fedloom.data.partition.partitioner import complete_partition, partitioner
 from fedloom.data.read import read
 from fedloom.data.tables.column_plan import ColumnPlan
 from fedloom.data.targets import target_units
-from fedloom.losses.registry import LossSpec, complete_loss, make_objective
-from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
+from fedloom.losses.make_objective import LossSpec, complete_loss, make_objective
+from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
 from fedloom.registry.spec import split_spec
 from fedloom.tasks.architectures import ModelTable, build_architectures, complete_models
@@ -83,6 +83,9 @@ class OwnDataBuilder:
         options = settings.model_options
         task = task_of(federation, model, seed=settings.seed, model_options=options, models=settings.models)
         return replace(task, made_from=settings.section(settings.clients), python_objects=settings.python_objects)
+
+
+OWN = OwnDataBuilder()
 
 
 def task_of(
@@ -183,4 +186,4 @@ def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSetti
     objects = {key: str(value) for key, value in others.items() if value != usual[key].default}
     if known.pop("seed", TaskSettings.seed) != settings.seed:
         objects["seed"] = f"{settings.seed} of the model, another of the data"
-    return OwnDataBuilder().complete(replace(settings, name="own", **known)), objects
+    return OWN.complete(replace(settings, name="own", **known)), objects

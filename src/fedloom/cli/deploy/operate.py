@@ -49,7 +49,7 @@ def run(
     from fedloom.deploy.operate.commands import run as play
     from fedloom.deploy.protocol.blueprint import Blueprint
     from fedloom.deploy.settings import load_server
-    from fedloom.metrics.registry import make_metrics
+    from fedloom.metrics.make_metrics import make_metrics
     from fedloom.rounds.score import score_from
 
     load_server(folder)

@@ -20,7 +20,7 @@ from fedloom.core.settings import PositiveShare, check_settings
 from fedloom.core.targets import IGNORED, target_kind
 from fedloom.data.carve import carve
 from fedloom.data.changes.communal_set import share_as_table
-from fedloom.data.datasets.registry import dataset
+from fedloom.data.datasets.dataset import dataset
 from fedloom.data.federation import Federation
 from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
 from fedloom.data.tables.schema import SampleColumns

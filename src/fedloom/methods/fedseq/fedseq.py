@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ from fedloom.methods.fedseq.grouping import (
     one_per_cluster,
     random_order,
 )
-from fedloom.methods.registry import make_method, method_name
+from fedloom.registry.kinds import METHODS
 
 OWN = "chain/"
 """Prefix of what FedSeq adds to the state of its inner method."""
@@ -103,7 +103,7 @@ class FedSeq(Algorithm):
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, Algorithm):
-            object.__setattr__(self, "inner", {"name": method_name(self.inner), **asdict(self.inner)})
+            object.__setattr__(self, "inner", METHODS.plain_one(self.inner))
         super().__post_init__()
         if self.grouping == "greedy" and self.approximator == "clf" and self.metric in ("gini", "kl"):
             raise FedloomError(
@@ -114,7 +114,8 @@ class FedSeq(Algorithm):
     @cached_property
     def method(self) -> Algorithm:
         """The method that members and server follow."""
-        return make_method(cast("str | dict[str, Any]", self.inner))
+        made: Algorithm = METHODS.make(self.inner)
+        return made
 
     @property
     def forms_chains_without_data(self) -> bool:

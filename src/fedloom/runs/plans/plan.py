@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import fedloom
-from fedloom.config.named_parts import PARTS
 from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.config.schema import DEFAULT_ROUNDS, RunConfig, to_toml
 from fedloom.core.adversary import Adversary
@@ -27,7 +26,8 @@ from fedloom.core.task import Task, check_task
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SETTINGS
 from fedloom.registry.code_consent import NOTE, code_notes, refuse_changed_code, remember_notes
-from fedloom.registry.named_part import hyperparameters, without_none
+from fedloom.registry.kinds import PARTS
+from fedloom.registry.plain_values import hyperparameters, without_none
 from fedloom.registry.validation import read_toml
 from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
 from fedloom.runs.folder.load_config import load_config_to_resume

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from fedloom.core.message import Message
 from fedloom.core.model.adapted_model import model_row, without_added_modules
 from fedloom.core.task import FederationView, Task
 from fedloom.registry.code_consent import trust_only
+from fedloom.registry.kinds import TASKS
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.fingerprint import refuse_other_task
@@ -25,8 +27,10 @@ from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.load_config import load_config
 from fedloom.runs.prepare import prepare
 from fedloom.tasks.builder import StandaloneModel
-from fedloom.tasks.registry import TASKS
 from fedloom.training.threads import single_thread
+
+if TYPE_CHECKING:
+    pass
 
 MOST_NAMES = 6
 """How many clients an error message names."""
@@ -131,7 +135,7 @@ def client_standalone_model(
     """
     with trust_only(trusted.places, str(folder)):
         name = load_config(Path(folder), trusted=trusted).task.name
-    kind = TASKS[name].standalone_model if name in TASKS else None
+    kind: type[StandaloneModel] | None = TASKS[name].standalone_model if name in TASKS else None
     if kind is None:
         raise FedloomError(
             f"{folder} is a run of the task {name}, whose models cannot be used without it: use fedloom predict."

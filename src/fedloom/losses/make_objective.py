@@ -1,33 +1,25 @@
-"""Losses by name (``task.loss`` in a config), and the usual loss of each kind of target."""
+"""The objective of a task: the loss that it names (``task.loss`` in a config), or the usual one of its targets."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.objective import CrossEntropy, Loss, Objective, Standardised
+from fedloom.core.objective import Loss, Objective, Standardised
 from fedloom.core.targets import TARGET_KINDS, TargetKind, target_kind
 from fedloom.core.task import FederationView
-from fedloom.losses.bce import BCE
-from fedloom.losses.focal import Focal
-from fedloom.losses.huber import Huber
-from fedloom.losses.mse import MSE
 from fedloom.losses.own_function import LossFunction, OwnLoss
-from fedloom.registry.named_part import PartKind, is_named, part_values
+from fedloom.registry.kinds import LOSSES
+from fedloom.registry.registry import is_importable
 from fedloom.registry.user_classes import resolve_user_file, user_callable, user_class_name
 
-LOSSES: dict[str, type[Loss]] = {
-    "cross_entropy": CrossEntropy,
-    "focal": Focal,
-    "mse": MSE,
-    "huber": Huber,
-    "bce": BCE,
+USUAL: dict[TargetKind, str] = {
+    "classes": "cross_entropy",
+    "tokens": "cross_entropy",
+    "number": "huber",
+    "labels": "bce",
 }
-
-LOSS = PartKind("task.loss", LOSSES, Loss, "loss")
-USUAL: dict[TargetKind, type[Loss]] = {"classes": CrossEntropy, "tokens": CrossEntropy, "number": Huber, "labels": BCE}
 
 LossSpec = Loss | type[Loss] | LossFunction | str | Mapping[str, Any] | None
 """A loss, or what names it: ``"huber"``, ``{"name": "focal", "gamma": 3}``, ``"my_file.py:my_loss"``, or a function."""
@@ -47,7 +39,7 @@ def read_loss(spec: LossSpec) -> Loss | LossFunction | None:
                 raise FedloomError(f"loss '{name}' is a function, which has no setting {settings[0]}: leave it out.")
             function: LossFunction = found
             return function
-    loss: Loss = LOSS.make(spec)
+    loss: Loss = LOSSES.make(spec)
     return loss
 
 
@@ -57,12 +49,10 @@ def complete_loss(spec: LossSpec) -> Loss | LossFunction | dict[str, Any] | None
     if loss is None:
         return None
     if isinstance(loss, Loss):
-        return part_values(loss, LOSSES) if is_named(type(loss), LOSSES) else loss
+        return LOSSES.plain_one(loss) if LOSSES.can_name(type(loss)) else loss
     if isinstance(spec, str | Mapping):
         return {"name": resolve_user_file(spec if isinstance(spec, str) else str(spec["name"]))}
-    module, name = getattr(loss, "__module__", "__main__"), getattr(loss, "__qualname__", "")
-    found = module != "__main__" and getattr(sys.modules.get(module), name, None) is loss
-    return {"name": user_class_name(loss)} if found else loss
+    return {"name": user_class_name(loss)} if is_importable(loss) else loss
 
 
 def make_objective(spec: LossSpec, federation: FederationView, units: tuple[float, float] | None = None) -> Objective:
@@ -74,13 +64,13 @@ def make_objective(spec: LossSpec, federation: FederationView, units: tuple[floa
         units: Mean and standard deviation of the training targets, where these are numbers.
     """
     kind, loss = target_kind(federation.columns["y"]), read_loss(spec)
-    usual = USUAL[kind]()
+    usual = LOSSES[USUAL[kind]]()
     if loss is None:
         loss = usual
     elif not isinstance(loss, Loss):
         loss = OwnLoss(loss, usual)
     elif loss.kinds and kind not in loss.kinds:
-        name = next((name for name, known in LOSSES.items() if known is type(loss)), type(loss).__name__)
+        name = LOSSES.name_of(type(loss)) or type(loss).__name__
         fitting = [name for name, known in LOSSES.items() if kind in known.kinds]
         raise FedloomError(
             f"loss {name} is not for {TARGET_KINDS[kind]}, which these targets are: use {', '.join(fitting)}, or a "

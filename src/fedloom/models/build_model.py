@@ -1,11 +1,9 @@
-"""Models by name: what each takes, how it is built, and which one a kind of data gets by default."""
+"""A model from its name or from a user's code, and which one a kind of data gets by default."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Iterator, Mapping
 from typing import get_type_hints
 
 import torch
@@ -15,80 +13,10 @@ from torch import nn
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.models.chain import Shape
-from fedloom.models.cnn import cnn, cnn_small, cnn_two, conv1d, emnist_cnn, lenet, lenet_small
-from fedloom.models.inverted_residual import mini_efficientnet, mini_mobilenet
-from fedloom.models.late_fusion import late_fusion
-from fedloom.models.lstm import char_lstm, word_lstm
-from fedloom.models.mlp import logistic, mlp
-from fedloom.models.resnet import resnet8, resnet14, resnet20, resnet_small
-from fedloom.models.tagger import tagger
+from fedloom.models.model_kind import ModelKind
 from fedloom.models.user_model import Maker, user_model
+from fedloom.registry.kinds import MODELS
 from fedloom.registry.user_errors import describe_error
-
-
-@dataclass(frozen=True)
-class ModelKind:
-    """A named way to build a model: ``builder(input_shape, classes, **options)``, and the inputs it takes."""
-
-    builder: Callable[..., nn.Module]
-    takes: str
-    fits: Callable[[Shape], bool]
-    """Whether it takes inputs of a shape; joined ones, where there are several input columns."""
-    columns: bool = False
-    """Whether it takes several input columns: a builder of them gets a mapping of shapes by column."""
-
-    @property
-    def about(self) -> str:
-        """What the model is, in one line."""
-        return (inspect.getdoc(self.builder) or "").splitlines()[0]
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The names of the options that the builder has beyond shape and classes."""
-        return tuple(inspect.signature(self.builder).parameters)[2:]
-
-
-def _anything(builder: Callable[..., nn.Module]) -> ModelKind:
-    return ModelKind(builder, "inputs of any shape", lambda shape: prod(shape) > 0)
-
-
-def _images(builder: Callable[..., nn.Module], smallest: int) -> ModelKind:
-    return ModelKind(
-        builder,
-        f"images (channels, height, width) of at least {smallest}×{smallest}",
-        lambda shape: len(shape) == 3 and min(shape[1:]) >= smallest,
-    )
-
-
-def _tokens(builder: Callable[..., nn.Module]) -> ModelKind:
-    return ModelKind(builder, "sequences of tokens (steps)", lambda shape: len(shape) == 1 and shape[0] > 0)
-
-
-MODELS: dict[str, ModelKind] = {
-    "logistic": _anything(logistic),
-    "mlp": _anything(mlp),
-    "cnn": _images(cnn, 8),
-    "cnn-small": _images(cnn_small, 8),
-    "cnn-two": _images(cnn_two, 16),
-    "lenet": _images(lenet, 16),
-    "lenet-small": _images(lenet_small, 12),
-    "emnist-cnn": _images(emnist_cnn, 6),
-    "resnet-small": _images(resnet_small, 4),
-    "resnet8": _images(resnet8, 4),
-    "resnet14": _images(resnet14, 4),
-    "resnet20": _images(resnet20, 4),
-    "mini-mobilenet": _images(mini_mobilenet, 8),
-    "mini-efficientnet": _images(mini_efficientnet, 8),
-    "conv1d": ModelKind(
-        conv1d,
-        "signals (channels, steps) of at least 16 steps",
-        lambda shape: len(shape) == 2 and shape[1] >= 16,
-    ),
-    "char-lstm": _tokens(char_lstm),
-    "word-lstm": _tokens(word_lstm),
-    "tagger": _tokens(tagger),
-    "late-fusion": ModelKind(late_fusion, "several input columns, of any shapes", lambda _: False, columns=True),
-}
 
 
 def build(
@@ -110,13 +38,16 @@ def build(
         return user_model(name, input_shape, classes, seed, options)
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    kind = MODELS[name]
+    offered = MODELS[name]
+    if not isinstance(offered, ModelKind):  # a package's class or function
+        return user_model(offered, input_shape, classes, seed, options)
+    kind: ModelKind[..., nn.Module] = offered
     shape: object = input_shape
     if not (isinstance(input_shape, Mapping) and kind.columns):
         shape = one = _one_shape(name, input_shape)
         if not kind.fits(one):
             several = isinstance(input_shape, Mapping)
-            able = [other for other, k in MODELS.items() if k.fits(one) or (several and k.columns)]
+            able = [other for other, k in builtin_kinds() if k.fits(one) or (several and k.columns)]
             fitting = ", ".join(able) or "none"
             raise FedloomError(
                 f"model '{name}' takes {kind.takes}, but the inputs have shape {one}: models that fit are {fitting}."
@@ -135,7 +66,13 @@ def build(
             raise FedloomError(f"model '{name}' cannot be made with {shown}: {describe_error(error)}.") from error
 
 
-def _refuse_wrong_types(name: str, kind: ModelKind, options: Mapping[str, object]) -> None:
+def builtin_kinds() -> Iterator[tuple[str, ModelKind[..., nn.Module]]]:
+    """The built-in models by name."""
+    for name in MODELS.builtin:
+        yield name, MODELS[name]
+
+
+def _refuse_wrong_types(name: str, kind: ModelKind[..., nn.Module], options: Mapping[str, object]) -> None:
     """Name the first option whose value is of another type than the builder's; torch's word names none."""
     types, usual = get_type_hints(kind.builder), inspect.signature(kind.builder).parameters
     for option, value in options.items():
@@ -155,7 +92,7 @@ def _one_shape(name: str, shapes: Shape | Mapping[str, Shape]) -> tuple[int, ...
         return tuple(shapes)
     if len({tuple(shape[1:]) for shape in shapes.values()}) > 1:
         shown = ", ".join(f"{column} {tuple(shape)}" for column, shape in shapes.items())
-        able = ", ".join(other for other, kind in MODELS.items() if kind.columns)
+        able = ", ".join(other for other, kind in builtin_kinds() if kind.columns)
         raise FedloomError(
             f"model '{name}' takes one tensor, but the input columns {shown} cannot be joined along their first axis: "
             f"models that take columns are {able}."

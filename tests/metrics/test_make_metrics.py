@@ -10,7 +10,8 @@ import fedloom as fl
 from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import SquaredError
-from fedloom.metrics.registry import METRICS, make_metrics
+from fedloom.metrics.make_metrics import make_metrics
+from fedloom.registry.kinds import METRICS
 
 
 def regression(**more):

@@ -194,7 +194,7 @@ def test_a_missing_file_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_wrong_name_gets_a_suggestion() -> None:
     with pytest.raises(FedloomError, match="Did you mean 'cifar10'"):
-        fd.load("cifar-10")
+        fd.load("cifarten")
     assert fd.dataset("Fashion_MNIST").name == "fashion-mnist"
 
 

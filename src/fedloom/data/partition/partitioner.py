@@ -17,16 +17,7 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.label_skew import ClassesPerClient, Dirichlet, Shards
 from fedloom.data.partition.natural import Natural
 from fedloom.data.partition.quantity_skew import PowerLaw, Quantities
-
-PARTITIONS: dict[str, type[Partition]] = {
-    "iid": Iid,
-    "dirichlet": Dirichlet,
-    "shards": Shards,
-    "classes-per-client": ClassesPerClient,
-    "quantities": Quantities,
-    "power-law": PowerLaw,
-    "natural": Natural,
-}
+from fedloom.registry.kinds import PARTITIONS
 
 
 def partitioner(spec: Partitioner | str | Mapping[str, Any]) -> Partitioner:
@@ -35,37 +26,31 @@ def partitioner(spec: Partitioner | str | Mapping[str, Any]) -> Partitioner:
         match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", spec)
         if not match:
             raise FedloomError(f"partition '{spec}': write a name with its numbers, for example dirichlet(0.1).")
-        name = match[1].lower().replace("_", "-")
+        name = PARTITIONS.canonical(match[1])
         numbers = [_number(text, spec) for text in (match[2] or "").split(",") if text.strip()]
-        made = _partition_class(name)
+        made = PARTITIONS.find(name)
         if made is Quantities:
             return _make(made, name, {"sizes": tuple(numbers)})
-        return _make(made, name, dict(zip([f.name for f in fields(made)], numbers, strict=False)))  # type: ignore[arg-type]
+        return _make(made, name, dict(zip([f.name for f in fields(made)], numbers, strict=False)))
     if isinstance(spec, Mapping):
         options = dict(spec)
-        name = str(options.pop("name", "")).lower().replace("_", "-")
-        return _make(_partition_class(name), name, options)
+        name = PARTITIONS.canonical(str(options.pop("name", "")))
+        return _make(PARTITIONS.find(name), name, options)
     return spec
 
 
 def partition_config(made: Partitioner) -> dict[str, Any]:
     """The mapping that ``partitioner`` turns back into an equal partitioner, every option written out."""
-    for name, kind in PARTITIONS.items():
-        if type(made) is kind:
-            options = asdict(made)  # type: ignore[call-overload]
-            return {"name": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
-    return {"name": getattr(made, "__qualname__", type(made).__qualname__)}
+    name = PARTITIONS.name_of(type(made))
+    if name is None:
+        return {"name": getattr(made, "__qualname__", type(made).__qualname__)}
+    options = asdict(made)  # type: ignore[call-overload]
+    return {"name": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
 
 
 def complete_partition(made: Partitioner) -> Partitioner | dict[str, Any]:
     """The config of a partitioner, or the partitioner itself if it is a user's function, which no config can name."""
-    return partition_config(made) if type(made) in PARTITIONS.values() else made
-
-
-def _partition_class(name: str) -> type[Partition]:
-    if name not in PARTITIONS:
-        raise unknown("partition", name, PARTITIONS)
-    return PARTITIONS[name]
+    return made if PARTITIONS.name_of(type(made)) is None else partition_config(made)
 
 
 def _number(text: str, spec: str) -> float | int | bool:

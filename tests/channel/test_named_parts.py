@@ -4,16 +4,16 @@ import pytest
 import torch
 
 import fedloom as fl
-from fedloom.channel.registry import CHANNELS
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
+from fedloom.registry.kinds import CHANNEL_STEPS
 from support.senders import MemorySender, small_model
 
 
 @pytest.mark.slow
 def test_every_step_runs_from_its_name():
     task = fl.task("digits", clients=3)
-    for name in CHANNELS:
+    for name in CHANNEL_STEPS:
         assert fl.run(task, "fedavg", rounds=1, channel=[name]).config["channel"][0]["name"] == name
 
 
@@ -42,11 +42,11 @@ def test_a_method_without_updates_refuses_a_channel(method):
 
 
 TASK = small_model()
-STEPS = {name: kind() for name, kind in CHANNELS.items()} | {"localnoise": fl.LocalNoise(seeded=True)}
+STEPS = {name: kind() for name, kind in CHANNEL_STEPS.items()} | {"localnoise": fl.LocalNoise(seeded=True)}
 ROWS = torch.randn(4, TASK.layout.width, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize("name", CHANNEL_STEPS)
 def test_what_a_client_sends_does_not_depend_on_who_is_encoded_with_it(name):
     step = STEPS[name].for_task(TASK)
     rows, extras = step.encode(ROWS, MemorySender(range(4)))
@@ -58,7 +58,9 @@ def test_what_a_client_sends_does_not_depend_on_who_is_encoded_with_it(name):
         assert torch.equal(apart[0], step.decode(rows, extras, TASK.layout.width)[place])
 
 
-@pytest.mark.parametrize("name", [name for name, kind in CHANNELS.items() if kind.decode is not ChannelStep.decode])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in CHANNEL_STEPS.items() if kind.decode is not ChannelStep.decode]
+)
 def test_what_no_client_encodes_is_refused(name):
     step = STEPS[name].for_task(TASK)
     rows, extras = step.encode(ROWS, MemorySender(range(4)))

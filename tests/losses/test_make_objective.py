@@ -8,7 +8,8 @@ import fedloom as fl
 from fedloom.config.resolve import resolve, task_from_config
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import Standardised
-from fedloom.losses.registry import LOSSES, complete_loss, make_objective
+from fedloom.losses.make_objective import complete_loss, make_objective
+from fedloom.registry.kinds import LOSSES
 
 OWN_FILE = """
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Metrics by name (``task.metrics`` in a config)."""
+"""The metrics of a task (``task.metrics`` in a config): from their names, and as a config writes them out."""
 
 from __future__ import annotations
 
@@ -11,22 +11,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
 from fedloom.core.targets import TargetKind
 from fedloom.core.task import Task
-from fedloom.metrics.auc import AUC
-from fedloom.metrics.classification import Accuracy, MacroF1, MicroF1, Recall
-from fedloom.metrics.regression import MAE, R2, RMSE
 from fedloom.metrics.task_accuracy import TaskAccuracy
-from fedloom.registry.named_part import PartKind, is_named, part_values
+from fedloom.registry.kinds import METRICS
 
-METRICS: dict[str, type[Metric]] = {
-    "accuracy": Accuracy,
-    "macro_f1": MacroF1,
-    "micro_f1": MicroF1,
-    "recall": Recall,
-    "auc": AUC,
-    "mae": MAE,
-    "rmse": RMSE,
-    "r2": R2,
-}
 USUAL: dict[TargetKind, tuple[str, ...]] = {
     "classes": (),
     "tokens": (),
@@ -34,8 +21,6 @@ USUAL: dict[TargetKind, tuple[str, ...]] = {
     "labels": ("macro_f1", "micro_f1"),
 }
 """The metrics of a task that names none. With none at all, the score is the objective's: accuracy."""
-
-METRIC = PartKind("task.metrics", METRICS, Metric, "metric", is_list=True)
 
 MetricSpecs = Sequence[Metric | type[Metric] | str | Mapping[str, Any]] | str
 """Metrics, or what names them: ``["macro_f1", {"name": "auc", "bins": 512}]``, or ``"macro_f1,auc"``."""
@@ -46,7 +31,7 @@ TAKEN = ("loss", "score")
 def make_metrics(specs: MetricSpecs) -> list[Metric]:
     """The metrics that a config or a call names; the first is the score."""
     values = metric_list(specs)
-    metrics: list[Metric] = METRIC.make(values)
+    metrics: list[Metric] = METRICS.make(values)
     names = [metric.name for metric in metrics]
     for place, name in enumerate(names):
         if name in TAKEN or not re.fullmatch(r"\w[\w.-]*", name):
@@ -68,7 +53,7 @@ def metric_list(specs: Any) -> Any:
 def complete_metrics(specs: MetricSpecs) -> tuple[Metric | dict[str, Any], ...]:
     """The sections that make the metrics again, with every setting; a metric that no config can name stays itself."""
     metrics = make_metrics(specs)
-    return tuple(part_values(one, METRICS) if is_named(type(one), METRICS) else one for one in metrics)
+    return tuple(METRICS.plain_one(one) if METRICS.can_name(type(one)) else one for one in metrics)
 
 
 def with_metrics(task: Task, specs: MetricSpecs) -> Task:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 import fedloom as fl
-from fedloom.aggregation.registry import AGGREGATORS
 from fedloom.core.errors import FedloomError
+from fedloom.registry.kinds import AGGREGATORS
 
 
 def test_every_aggregator_runs_from_its_name():

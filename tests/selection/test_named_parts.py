@@ -5,21 +5,19 @@ from dataclasses import fields
 
 import pytest
 
-from fedloom.config.named_parts import SELECTION
-from fedloom.registry.named_part import make_part
-from fedloom.selection.registry import SELECTOR_ALIASES, SELECTORS
+from fedloom.registry.kinds import SELECTORS
 from support.paths import DOCS
 
 
 @pytest.mark.parametrize("name", ["powerofchoice", "power-of-choice", "Power_of_Choice", "poc", "POC"])
 def test_a_selector_has_several_spellings(name):
-    selector = make_part(name, SELECTION)
+    selector = SELECTORS.make_one(name)
     assert type(selector).__name__ == "PowerOfChoice"
 
 
 def test_aliases_lead_to_selectors():
-    assert set(SELECTOR_ALIASES.values()) <= set(SELECTORS)
-    assert not set(SELECTOR_ALIASES) & set(SELECTORS)
+    assert set(SELECTORS.aliases.values()) <= set(SELECTORS)
+    assert not set(SELECTORS.aliases) & set(SELECTORS)
 
 
 def test_the_page_names_every_selector_and_setting():
