@@ -16,14 +16,13 @@ from pathlib import Path
 import click
 import pytest
 import typer
-from fedloom.config.named_parts import PARTS
 from typer.testing import CliRunner
 
 import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.config.resolve import resolve
 from fedloom.config.schema import RunConfig, TaskConfig
-from fedloom.registry.kinds import METHODS
+from fedloom.registry.kinds import METHODS, PARTS
 from support.paths import REPOSITORY
 from test_imports import MAY_IMPORT
 

@@ -43,6 +43,7 @@ class ServerOptimizer:
     needs: ClassVar[Facts] = {
         Fact.MEAN_EVERY_ROUND: "steps after every mean of models: drop the optimiser",
         Fact.ONE_MEAN: "steps after one mean of all models: drop server_optimizer",
+        Fact.SHARED_MODEL: "steps with the model that clients share: drop server_optimizer",
         Fact.ONE_OPTIMIZER: "takes the only step of a round: drop server_optimizer, or use fedavg with it",
     }
 

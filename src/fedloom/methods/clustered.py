@@ -32,7 +32,10 @@ NO_CLUSTER = -1
 class Clustered(Algorithm):
     """The server has one row per cluster and the cluster of each client."""
 
-    breaks: ClassVar[Facts] = {Fact.WHOLE_MODEL: "has a model for each group of clients"}
+    breaks: ClassVar[Facts] = {
+        Fact.WHOLE_MODEL: "has a model for each group of clients",
+        Fact.SHARED_MODEL: "has a model for each group of clients",
+    }
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
     receives: ClassVar[Declared] = {"row": Model("the model of the site's group", each=True)}
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}

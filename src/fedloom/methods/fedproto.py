@@ -44,7 +44,10 @@ class FedProto(Algorithm):
         lam: Weight of the distance to the prototypes; 0 is local training.
     """
 
-    breaks: ClassVar[Facts] = {Fact.SHARED_PREDICTION: "gives every client an entirely personal model"}
+    breaks: ClassVar[Facts] = {
+        Fact.SHARED_PREDICTION: "gives every client an entirely personal model",
+        Fact.SHARED_MODEL: "has no model that clients share",
+    }
     receives: ClassVar[Declared] = {
         "classes": Statistic("the classes of the prototypes"),
         "prototypes": Statistic("mean features of each class, all sites"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import shutil
 from dataclasses import dataclass, replace
 
@@ -12,11 +14,26 @@ import fedloom as fl
 from fedloom.core.algorithm import Round, State
 from fedloom.core.local_work import LocalWork
 from fedloom.core.selector import Choice
+from fedloom.rounds.exchange.adversary import Collusion, HostileServer
+from fedloom.rounds.exchange.asking import AskRows, AskSum
+from fedloom.rounds.exchange.budget import PrivacyBudget
+from fedloom.rounds.exchange.decoding import Decoding
+from fedloom.rounds.exchange.downlink import DownlinkCoding
+from fedloom.rounds.exchange.finiteness import Finiteness
+from fedloom.rounds.exchange.keeping import Keeping
 from fedloom.rounds.exchange.line import describe_line, line_of
+from fedloom.rounds.exchange.protection import Protection
+from fedloom.rounds.exchange.screening import ReplyScreening
+from fedloom.rounds.exchange.silence import Silence
 from fedloom.runs.folder.checkpoint import load_checkpoint
+from support.paths import DOCS
 from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import SIZES, cohort, small_task
 
+STATIONS = (
+    *(HostileServer, DownlinkCoding, Keeping, Protection, ReplyScreening),
+    *(Collusion, Decoding, Finiteness, Silence, PrivacyBudget),
+)
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 
 
@@ -263,3 +280,16 @@ def test_what_is_refused_late_keeps_nothing():
     names = stations(adversary={"name": "alie", "clients": [0, 1]}, channel=["topk"])
     order = {name: place for place, name in enumerate(names)}
     assert order["Keeping"] < order["ReplyScreening"] < order["Collusion"] < order["Decoding"] < order["Finiteness"]
+
+
+def test_the_architecture_page_has_every_station_in_the_order_of_the_line():
+    page = (DOCS / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `rounds/exchange/\w+\.py` \| (.*?) ?\| (.*?) \|$", page, re.MULTILINE)
+    kinds = [*STATIONS, AskRows, AskSum]
+    assert rows == [(kind.__name__, kind.out, kind.back) for kind in kinds]
+
+
+def test_the_line_is_in_the_order_of_the_page():
+    source = inspect.getsource(line_of)
+    places = [source.index(f" {kind.__name__}(") for kind in STATIONS]
+    assert places == sorted(places)
