@@ -195,7 +195,7 @@ def client_finding(results: Results, says: str, one: str, other: str) -> StudyFi
     Args:
         results: What the runs measured.
         says: The sentence.
-        one: The label of the run that is said to be above.
+        one: The label of the run that should be above.
         other: The label of the other.
     """
     some, others = results[one], results[other]

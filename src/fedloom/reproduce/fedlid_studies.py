@@ -161,7 +161,7 @@ def above(results: Results, says: str, one: str, other: str) -> StudyFinding:
     Args:
         results: What the runs measured.
         says: The sentence.
-        one: The label of the run that is said to be above.
+        one: The label of the run that should be above.
         other: The label of the other.
     """
     a, b = accuracies(results[one]), accuracies(results[other])

@@ -154,7 +154,7 @@ def above(results: StreamResults, says: str, one: str, other: str) -> StudyFindi
     Args:
         results: What the runs measured.
         says: The document's sentence.
-        one: The label of the run that is said to be above.
+        one: The label of the run that should be above.
         other: The label of the other.
     """
     a, b = accuracies_of(results[one]), accuracies_of(results[other])
@@ -167,7 +167,7 @@ def forgets_less(results: StreamResults, says: str, one: str, other: str) -> Stu
     Args:
         results: What the runs measured.
         says: The document's sentence.
-        one: The label of the run that is said to forget less.
+        one: The label of the run that should forget less.
         other: The label of the other.
     """
     a, b = forgetting_of(results[one]), forgetting_of(results[other])

@@ -33,7 +33,7 @@ class ServerFacts:
 
     Args:
         process: The server's process; None if it is not running.
-        serving: Whether the server half of the run is at work.
+        serving: Whether the server half of the run is running.
         waiting: What it waits for.
         outcome: How the run ended; empty if it has not.
         seen: When each site was last heard of, by name; only sites that ever connected.

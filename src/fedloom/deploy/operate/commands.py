@@ -61,7 +61,7 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round
         say: Gets lines for the user.
         observe: Gets the record of each round.
         new: Begin a new run, with all sites that the deployment has now; the folder of the last one is kept.
-        from_round: Go on after this round, of which there must be a checkpoint; what came later is forgotten.
+        from_round: Continue after this round, of which there must be a checkpoint; what came later is forgotten.
 
     Returns:
         The run's folder.
@@ -104,7 +104,7 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round
 
 
 def _go_back(folder: Path, number: int) -> None:
-    """Let a run that is not at work go on after an earlier round."""
+    """Let a run that is not running continue after an earlier round."""
     from fedloom.runs.earlier_round import forget_later_rounds  # it needs torch
 
     run_folder = folder / RUN
@@ -125,7 +125,7 @@ def _go_back(folder: Path, number: int) -> None:
 
 def _refuse_if_at_work(run_folder: Path) -> None:
     if is_serving(run_folder):
-        raise FedloomError(f"the run in {run_folder} is at work: end it with fedloom deploy stop, or wait for its end.")
+        raise FedloomError(f"the run in {run_folder} is running: end it with fedloom deploy stop, or wait for its end.")
 
 
 def _put_aside(run_folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """Certificates that will expire, on a participant's own screen: weeks before, while it runs, and when it is so far.
 
 A site whose certificate has expired ends with the reason: its server would refuse it at the next connection. A server
-goes on, since it takes renewed certificates while it runs.
+continues, since it takes renewed certificates while it runs.
 """
 
 from __future__ import annotations

@@ -55,6 +55,6 @@ class LogRotation:
         self.next = time.monotonic() + EVERY
         logs = [log for place in ("logs", "proxy") for log in (self.folder / place).glob("*.log")]
         for log in [*logs, self.folder / REFUSALS]:
-            with contextlib.suppress(OSError):  # a full disk: the log goes on, and the next check tries again
+            with contextlib.suppress(OSError):  # a full disk: the log grows, and the next check tries again
                 if log.stat().st_size > LARGEST:
                     rotate(log)
