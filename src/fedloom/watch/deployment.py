@@ -58,11 +58,7 @@ class Certificates:
 
 
 class DeploymentFolder:
-    """Reads a participant's folder; what changes slowly or costs a call is kept for a few seconds.
-
-    Args:
-        folder: The server's folder or a site's.
-    """
+    """Reads a participant's folder; what changes slowly or costs a call is kept for a few seconds."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -65,10 +65,6 @@ class ServerAnswer:
 def ask_server(folder: Path, settings: SiteSettings) -> ServerAnswer | None:
     """Ask the server about this site; None if it has nobody to ask, as without a proxy.
 
-    Args:
-        folder: The site's folder.
-        settings: Its settings.
-
     Raises:
         SiteRefused: The server refuses the site.
         ServerUnreachable: The server does not answer.

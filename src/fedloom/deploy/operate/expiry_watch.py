@@ -19,12 +19,7 @@ EVERY = 10.0
 
 
 class ExpiryWatch:
-    """Warns of each certificate of a folder once per day, and ends a site whose own certificate has expired.
-
-    Args:
-        folder: The participant's folder.
-        say: Gets lines for the user.
-    """
+    """Warns of each certificate of a folder once per day, and ends a site whose own certificate has expired."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self.folder, self.say = folder, say

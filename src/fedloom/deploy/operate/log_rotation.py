@@ -39,11 +39,7 @@ def rotate(log: Path) -> None:
 
 
 class LogRotation:
-    """Rotates the logs of a participant's folder.
-
-    Args:
-        folder: The server's folder or a site's.
-    """
+    """Rotates the logs of a participant's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.next = folder, 0.0

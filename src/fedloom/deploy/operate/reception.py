@@ -56,12 +56,7 @@ class Visit:
 
 
 class Reception:
-    """Answers the questions of sites.
-
-    Args:
-        folder: The server's folder.
-        say: Gets lines for the operator.
-    """
+    """Answers the questions of sites."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self.folder, self.say = folder, say

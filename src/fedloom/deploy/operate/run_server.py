@@ -38,12 +38,7 @@ from fedloom.deploy.settings import ServerSettings, load_server, refuse_other_pa
 
 
 def run_server(folder: Path, say: Say) -> None:
-    """Run a deployment's server until it is stopped.
-
-    Args:
-        folder: The server's folder.
-        say: Gets lines for the user.
-    """
+    """Run a deployment's server until it is stopped."""
     check_flower()
     finish_change(folder)
     settings = load_server(folder)

@@ -28,12 +28,7 @@ from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site, refu
 
 
 def run_site(folder: Path, say: Say) -> None:
-    """Run a site until it is stopped.
-
-    Args:
-        folder: The site's folder.
-        say: Gets lines for the user.
-    """
+    """Run a site until it is stopped."""
     check_flower()
     finish_change(folder)
     settings = load_site(folder)

@@ -164,12 +164,7 @@ class RequestCount:
         raise Refused(f"the model after round {self.finished} is saved, and a later request does not replace it")
 
     def note_final(self, request: SiteRequest, tensors: Mapping[str, Tensor]) -> None:
-        """Note that the final model of a request is saved.
-
-        Args:
-            request: The request.
-            tensors: Its tensors.
-        """
+        """Note that the final model of a request is saved."""
         self.finished, self.final = request.round, _digest(tensors)
         self._write()
 
