@@ -22,7 +22,7 @@ from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.flower.release import check_flower
 from fedloom.deploy.flower.server_half import MODULE as SERVER_HALF
 from fedloom.deploy.operate.programs import is_listening
-from fedloom.deploy.operate.supervise import pid_file
+from fedloom.deploy.operate.supervise import Say, pid_file
 from fedloom.deploy.participant_folder import (
     FLOWER,
     OUTCOME,
@@ -50,7 +50,6 @@ SITE_STATES = {OPENED: "its data are read; it is not connected yet", READY: "con
 """The meaning of the last line of a site's log."""
 
 Observer = Callable[[dict[str, Any]], None]
-Say = Callable[[str], None]
 
 
 def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round: int | None = None) -> Path:
