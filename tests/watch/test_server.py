@@ -82,7 +82,7 @@ def test_health_is_200_while_it_advances_or_is_finished_and_503_with_the_reason_
         code, text, headers = get(server, "/health")
         found = json.loads(text)
         assert (code, found["healthy"], found["phase"], found["round"]) == (503, False, "interrupted", 3)
-        assert found["reason"].startswith("interrupted: nobody works on it: fedloom resume ")
+        assert found["reason"].startswith("interrupted: no process runs it: fedloom resume ")
         assert headers["Content-Type"] == "application/json"
         with lock_folder(run):
             assert (get(server, "/health")[0], json.loads(get(server, "/health")[1])["phase"]) == (200, "running")

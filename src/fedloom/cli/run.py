@@ -73,9 +73,7 @@ def run(
 @o.declares_settings
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep or an advice.")],
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", help="More rounds than it was started with, to go on further.")
-    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="More rounds than it was started with.")] = None,
     from_round: Annotated[
         int | None,
         typer.Option(

@@ -50,7 +50,7 @@ class ServerSettings(Settings):
     """Seconds to wait for the sites to connect before the run begins, and before each round for ``min_clients``."""
     reconnect_timeout: float = Field(default=15.0, ge=0)
     """Seconds that a round waits for sites that have lost their connection, once all others have answered; while others
-    are at work they have until the deadline."""
+    work they have until the deadline."""
     min_clients: int = Field(default=1, ge=1)
     """The fewest sites that make a valid round."""
     retries: int = Field(default=2, ge=0)
@@ -85,7 +85,7 @@ class ServerSettings(Settings):
     def _check_sizes(self) -> ServerSettings:
         strange = [name for name in self.sizes if name not in self.sites]
         if strange:
-            raise ValueError(f"sizes names {strange[0]}, which is no training site of this deployment")
+            raise ValueError(f"sizes names {strange[0]}, which is not a training site of this deployment")
         return self
 
     @property

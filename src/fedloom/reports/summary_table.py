@@ -106,11 +106,7 @@ def _rounds_to_reach(runs: Sequence[History], reach: float | None) -> SummaryRow
 
 
 def verdict(histories: Histories) -> str:
-    """Which method is best on the clients' tests and on the global test, or which ones cannot be told apart.
-
-    Args:
-        histories: The runs of each method.
-    """
+    """Which method is best on the clients' tests and on the global test, or which ones cannot be told apart."""
     rows, score = summary(histories), common_score(histories)
     finished = [row for row in rows if not row["stopped"]]
     found = [_race_sentence(ranked, rows, histories, test, score) for test, ranked in _races(histories, rows)]
@@ -138,9 +134,6 @@ def verdict(histories: Histories) -> str:
 
 def evidence(histories: Histories) -> list[dict[str, Any]]:
     """The numbers behind the verdict: on each test, a row for each rival of the leader, the nearest first.
-
-    Args:
-        histories: The runs of each method.
 
     Returns:
         Rows of ``metric``, ``leader``, ``rival``, ``lead`` (by how much the leader's mean over seeds is better, in the

@@ -51,11 +51,7 @@ DOCUMENT_SAMPLES, RESNET_56, RESNET_56_STAGES = 10_000, 850_000, ((16, 32), (32,
 
 
 def ablation_members(data: str) -> list[Member]:
-    """The runs of ``fedfmrl-ablation``; the server that is alone trains as often as that of FedFMRL.
-
-    Args:
-        data: The data set.
-    """
+    """The runs of ``fedfmrl-ablation``; the server that is alone trains as often as that of FedFMRL."""
     task = equal_clients(data)
     alone = {"name": "fedfmrl", "scheme": "mean", "server_epochs": MIXING_STEPS * SERVER_EPOCHS}
     methods: dict[str, dict[str, Any]] = {
@@ -73,12 +69,7 @@ def ablation_members(data: str) -> list[Member]:
 
 
 def ablation_table(data: str, results: Results) -> StudyTable:
-    """A row per method: accuracy of clients and server, what the document prints, and bytes.
-
-    Args:
-        data: The data set.
-        results: What the runs measured.
-    """
+    """A row per method: accuracy of clients and server, what the document prints, and bytes."""
     rows, reported = [], published("fedfmrl").tables[data]
     for label, some in results.items():
         idle = label in (SERVER, PLAIN_SERVER)
@@ -110,11 +101,7 @@ def document_bytes() -> StudyTable:
 
 
 def ablation_findings(results: Results) -> list[StudyFinding]:
-    """The document's claims, the controls that it lacks, and what holds here.
-
-    Args:
-        results: What the runs measured.
-    """
+    """The document's claims, the controls that it lacks, and what holds here."""
 
     found = [
         client_finding(results, "FedFMRL is above FedAvg.", MIX_MS, FEDAVG),
@@ -156,11 +143,7 @@ def ablation_findings(results: Results) -> list[StudyFinding]:
 
 
 def run_ablation(request: StudyRequest) -> StudyOutcome:
-    """Run the study.
-
-    Args:
-        request: How it is run.
-    """
+    """Run the study."""
     data = data_of(request)
     results = run_results(request, ablation_members(data))
     note = setting_text(request, f"{IMAGES[data]} images each", COMMUNAL)

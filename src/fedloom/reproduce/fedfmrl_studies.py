@@ -43,11 +43,7 @@ SKEWS = (0.25, 1.0)
 
 
 def mixing_members(data: str) -> list[Member]:
-    """The runs of ``fedfmrl-mixing``, all without multi-scale distillation.
-
-    Args:
-        data: The data set.
-    """
+    """The runs of ``fedfmrl-mixing``, all without multi-scale distillation."""
     task = equal_clients(data)
     settings: dict[str, dict[str, Any]] = {f"scheme {one}": {"scheme": one} for one in SCHEMES if one != "mean"}
     settings |= {f"alpha {source}": {"alpha": source} for source in ALPHAS if source != "learned"}
@@ -59,11 +55,7 @@ def mixing_members(data: str) -> list[Member]:
 
 
 def skew_members(data: str) -> list[Member]:
-    """The runs of ``fedfmrl-skew``.
-
-    Args:
-        data: The data set.
-    """
+    """The runs of ``fedfmrl-skew``."""
     methods: dict[str, dict[str, Any]] = {
         MEAN: {"name": "fld", **DISTILS},
         MEAN_MS: {"name": "fld", "multi_loss": "B", **DISTILS},
@@ -77,11 +69,7 @@ def skew_members(data: str) -> list[Member]:
 
 
 def mixing_tables(results: Results) -> list[StudyTable]:
-    """The document's tables of schemes, alphas and a_caps, with ours beside them.
-
-    Args:
-        results: What the runs measured.
-    """
+    """The document's tables of schemes, alphas and a_caps, with ours beside them."""
     learned = results["scheme C"]
     schemes = {scheme: results[f"scheme {scheme}"] for scheme in SCHEMES}
     schemes[f"A, a_cap {SMALL_CAP:g}"] = results[f"scheme A, a_cap {SMALL_CAP:g}"]
@@ -106,12 +94,7 @@ def mixing_tables(results: Results) -> list[StudyTable]:
 
 
 def mixing_findings(results: Results, classes: int) -> list[StudyFinding]:
-    """What the document says of schemes, alphas and a_cap, and what holds here.
-
-    Args:
-        results: What the runs measured.
-        classes: How many classes there are.
-    """
+    """What the document says of schemes, alphas and a_cap, and what holds here."""
 
     found = [
         client_finding(results, "Scheme C is above scheme B.", "scheme C", "scheme B"),
@@ -131,11 +114,7 @@ def mixing_findings(results: Results, classes: int) -> list[StudyFinding]:
 
 
 def skew_table(results: Results) -> StudyTable:
-    """A row per method: our accuracy and the document's for each beta.
-
-    Args:
-        results: What the runs measured.
-    """
+    """A row per method: our accuracy and the document's for each beta."""
     rows, reported = [], published("fedfmrl").tables["beta"]
     for label in (MEAN, MEAN_MS, MIX_MS):
         cells = [results[f"beta {beta:g}, {label}"] for beta in SKEWS]
@@ -147,11 +126,7 @@ def skew_table(results: Results) -> StudyTable:
 
 
 def skew_findings(results: Results) -> list[StudyFinding]:
-    """What the document says of unequal clients, and what holds here.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of unequal clients, and what holds here."""
 
     least, most = f"beta {min(SKEWS):g}", f"beta {max(SKEWS):g}"
     found = []

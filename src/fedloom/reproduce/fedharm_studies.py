@@ -113,12 +113,7 @@ def _note(request: StudyRequest) -> str:
 
 
 def accuracy_table(data: str, values: Values) -> StudyTable:
-    """Mean client accuracies beside the document's: a row per arm, a column per number of clients.
-
-    Args:
-        data: The data set.
-        values: The runs.
-    """
+    """Mean client accuracies beside the document's: a row per arm, a column per number of clients."""
     rows, reported = [], published("fedharm").tables["accuracy"]
     for arm in arms(data):
         ours = [mean_text(_accuracies(values[arm.label, clients])) for clients in CLIENTS]
@@ -128,12 +123,7 @@ def accuracy_table(data: str, values: Values) -> StudyTable:
 
 
 def byte_table(data: str, values: Values) -> StudyTable:
-    """What a client sends and gets per round, beside its model's own size.
-
-    Args:
-        data: The data set.
-        values: The runs.
-    """
+    """What a client sends and gets per round, beside its model's own size."""
     rows = []
     for arm in arms(data):
         sent = [_bytes(values[arm.label, clients]) for clients in CLIENTS]
@@ -154,12 +144,7 @@ def _bytes(runs: Sequence[History]) -> tuple[str, str]:
 
 
 def findings(data: str, values: Values) -> list[StudyFinding]:
-    """What the document says of FedHARM, its missing controls, and what holds here.
-
-    Args:
-        data: The data set.
-        values: The runs.
-    """
+    """What the document says of FedHARM, its missing controls, and what holds here."""
 
     def above(says: str, one: tuple[str, int], other: tuple[str, int], by: float = 0.0) -> StudyFinding:
         first, second = _accuracies(values[one]), _accuracies(values[other])
@@ -212,12 +197,7 @@ def block_table(data: str, maps: Sequence[Sequence[Sequence[int]]]) -> StudyTabl
 
 
 def ablation_findings(data: str, values: Values) -> list[StudyFinding]:
-    """What the document says of FedHARM's parts, and what holds here.
-
-    Args:
-        data: The data set.
-        values: The runs.
-    """
+    """What the document says of FedHARM's parts, and what holds here."""
 
     def above(says: str, one: str, other: str) -> StudyFinding:
         first, second = _accuracies(values[one, ABLATED]), _accuracies(values[other, ABLATED])

@@ -44,12 +44,7 @@ class Arm:
     method: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, data: str, clients: int) -> dict[str, Any]:
-        """The config of its runs.
-
-        Args:
-            data: The data set.
-            clients: The number of clients.
-        """
+        """The config of its runs."""
         names = {name: {"model": model, "share": 1 / len(self.pool)} for name, model in self.pool.items()}
         return {
             "task": {
@@ -80,30 +75,18 @@ def document_blocks(data: str) -> tuple[int, ...]:
 
 
 def fedharm_rem(data: str) -> Arm:
-    """FedHARM on all families, with the document's map of blocks.
-
-    Args:
-        data: The data set.
-    """
+    """FedHARM on all families, with the document's map of blocks."""
     blocks = {name: document_blocks(data) for name in REM if name not in RES}
     return Arm("FedHARM rem", method={"name": "fedharm", "k": K, "align": blocks})
 
 
 def arms(data: str) -> tuple[Arm, ...]:
-    """What is compared for every number of clients.
-
-    Args:
-        data: The data set.
-    """
+    """What is compared for every number of clients."""
     return (ISOLATED, UNALIGNED, FEDHARM_RES, fedharm_rem(data))
 
 
 def ablations(data: str) -> tuple[Arm, ...]:
-    """What is compared for one number of clients.
-
-    Args:
-        data: The data set.
-    """
+    """What is compared for one number of clients."""
     return (
         UNALIGNED,
         fedharm_rem(data),
@@ -118,22 +101,12 @@ def ablations(data: str) -> tuple[Arm, ...]:
 
 @cache
 def model_bytes(spec: str, data: str) -> int:
-    """The size of one network of a pool.
-
-    Args:
-        spec: The network, with its options.
-        data: The data set.
-    """
+    """The size of one network of a pool."""
     name, options = split_spec(spec)
     shape, classes = ((1, 28, 28), 10) if data == "mnist" else ((3, 32, 32), 100 if data == "cifar100" else 10)
     return 4 * sum(parameter.numel() for parameter in build(name, shape, classes, 0, **options).parameters())
 
 
 def model_kilobytes(arm: Arm, data: str) -> float:
-    """The mean size of the networks of an arm's pool.
-
-    Args:
-        arm: The arm.
-        data: The data set.
-    """
+    """The mean size of the networks of an arm's pool."""
     return fmean(model_bytes(spec, data) for spec in arm.pool.values()) / 1000

@@ -110,11 +110,7 @@ def pretraining_member() -> Member:
 
 
 def pretrained_members(request: StudyRequest) -> list[Member]:
-    """The runs of ``fedlid-pretraining``, which start from the same network or from random ones.
-
-    Args:
-        request: How the study is run.
-    """
+    """The runs of ``fedlid-pretraining``, which start from the same network or from random ones."""
     methods = {FEDAVG: METHODS[FEDAVG], "supervised 100 %": SUPERVISED, FEDLID: METHODS[FEDLID]}
     start = str(pretraining_member().folder(request.out, 0))
     members = []
@@ -161,7 +157,7 @@ def above(results: Results, says: str, one: str, other: str) -> StudyFinding:
     Args:
         results: What the runs measured.
         says: The sentence.
-        one: The label of the run that is said to be above.
+        one: The label of the run that should be above.
         other: The label of the other.
     """
     a, b = accuracies(results[one]), accuracies(results[other])
@@ -169,11 +165,7 @@ def above(results: Results, says: str, one: str, other: str) -> StudyFinding:
 
 
 def server_findings(results: Results) -> list[StudyFinding]:
-    """What the document says of the server, the control that it lacks, and what holds here.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of the server, the control that it lacks, and what holds here."""
     found = []
     for skew in SKEWS:
         for share in SHARES:
@@ -197,11 +189,7 @@ def _gain(results: Results, skew: str, other: str) -> list[float]:
 
 
 def label_findings(results: Results) -> list[StudyFinding]:
-    """What the document says of scarce labels, and what holds here.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of scarce labels, and what holds here."""
     found = []
     for skew in SKEWS:
         few = f"{skew}, 10 % labels"
@@ -214,11 +202,7 @@ def label_findings(results: Results) -> list[StudyFinding]:
 
 
 def pretraining_findings(results: Results) -> list[StudyFinding]:
-    """Whether the comparison depends on where networks start, which the document does not vary.
-
-    Args:
-        results: What the runs measured.
-    """
+    """Whether the comparison depends on where networks start, which the document does not vary."""
     found = []
     for how in ("random", "pre-trained"):
         for label in ("supervised 100 %", FEDAVG):
@@ -254,11 +238,7 @@ def _run_labels(request: StudyRequest) -> StudyOutcome:
 
 
 def pretraining_table(results: Results) -> StudyTable:
-    """A row per method: accuracies from both starts, and bytes.
-
-    Args:
-        results: What the runs measured.
-    """
+    """A row per method: accuracies from both starts, and bytes."""
     rows = []
     for label in (FEDAVG, "supervised 100 %", FEDLID):
         some = [results[f"non-IID, {label}, {how}"] for how in ("random", "pre-trained")]

@@ -96,11 +96,7 @@ def skew_members(_: StudyRequest) -> list[Member]:
 
 
 def stream_table(results: StreamResults) -> StudyTable:
-    """Accuracy after each task, forgetting and bytes: a row per run, with the document's final accuracy.
-
-    Args:
-        results: What the runs measured.
-    """
+    """Accuracy after each task, forgetting and bytes: a row per run, with the document's final accuracy."""
     rows, reported = [], published("fedrcil").tables["stream"]
     for label, some in results.items():
         after = [points_text([one.tasks[number] for one in some]) for number in range(TASKS)]
@@ -111,11 +107,7 @@ def stream_table(results: StreamResults) -> StudyTable:
 
 
 def stream_findings(results: StreamResults) -> list[StudyFinding]:
-    """What the document says of contrast and buffer (T8), and how the baselines that it lacks compare.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of contrast and buffer (T8), and how the baselines that it lacks compare."""
     none, usual, one, more = "m_u 0", "m_u 0.5, b 4", "m_u 0.5, b 1", "m_u 1, b 4"
     return [
         forgets_less(results, "T8: m_u = 0.5 forgets less than m_u = 0.", usual, none),
@@ -137,11 +129,7 @@ def stream_findings(results: StreamResults) -> list[StudyFinding]:
 
 
 def multi_loss_table(results: StreamResults) -> StudyTable:
-    """Accuracy and bytes of each method, with the document's accuracy.
-
-    Args:
-        results: What the runs measured.
-    """
+    """Accuracy and bytes of each method, with the document's accuracy."""
     reported = published("fedrcil").tables["multi_loss"]
     rows = [
         (label, points_text(accuracies_of(some)), bytes_per_round(some), reported.text(label))
@@ -151,11 +139,7 @@ def multi_loss_table(results: StreamResults) -> StudyTable:
 
 
 def multi_loss_findings(results: StreamResults) -> list[StudyFinding]:
-    """What the document says of multi-losses (T6), and whether distillation sends less than FedAvg.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of multi-losses (T6), and whether distillation sends less than FedAvg."""
     found = [
         above(results, "T6: m_B is above plain FLD.", "m_B", "FLD"),
         above(results, "T6: plain FLD is above isolated clients.", "FLD", "isolated"),
@@ -174,11 +158,7 @@ def multi_loss_findings(results: StreamResults) -> list[StudyFinding]:
 
 
 def skew_table(results: StreamResults) -> StudyTable:
-    """A row per method: our accuracy and the document's for each beta.
-
-    Args:
-        results: What the runs measured.
-    """
+    """A row per method: our accuracy and the document's for each beta."""
     rows, reported = [], published("fedrcil").tables["beta"]
     for label in SKEW_METHODS:
         ours = [points_text(accuracies_of(results[f"beta {beta:g}, {label}"])) for beta in SKEWS]
@@ -190,11 +170,7 @@ def skew_table(results: StreamResults) -> StudyTable:
 
 
 def skew_findings(results: StreamResults) -> list[StudyFinding]:
-    """What the document says of clients whose classes differ.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of clients whose classes differ."""
     low, high = (f"beta {beta:g}" for beta in SKEWS)
     found = [
         above(results, f"{label}: accuracy rises with beta.", f"{high}, {label}", f"{low}, {label}")

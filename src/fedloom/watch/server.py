@@ -39,7 +39,7 @@ class WatchServer(PageServer):
         self.reader = StatusReader(folder)
         access, context = _access(folder, self.reader.kind, _parse(address))
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self.reader.read()  # what is wrong with the folder is said before the server is there
+        self.reader.read()  # an error in the folder is raised before the port is open
         super().__init__(address, port, WatchRequest, access)
         if context is not None:  # the handshake is made by the request's own thread
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)

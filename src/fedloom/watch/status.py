@@ -127,7 +127,7 @@ class Status:
         warnings: What is wrong with certificates, or soon will be.
         authority: The fingerprint of the deployment's authority.
         revoked: Since when sites are revoked, by name.
-        serving: Whether the server half of a deployed run is at work.
+        serving: Whether the server half of a deployed run is running.
         last_words: What a site's process said last.
         audit: The state of the audit log; empty if there is none.
         notes: What is odd about the folder.
@@ -170,7 +170,7 @@ class Status:
     has_model: bool = False
 
     def stall(self, now: float) -> str:
-        """Why a run that is at work seems to hang; empty if it does not."""
+        """Why a running run seems to hang; empty if it does not."""
         if self.phase != "running":
             return ""
         since = self.last_record or self.began or now

@@ -77,7 +77,7 @@ class PageRequest(BaseHTTPRequestHandler):
     routes: ClassVar[Mapping[tuple[str, str], str]] = {}
     """The name of the method that answers, by HTTP method and path; HEAD is answered as GET is."""
     private: ClassVar[str] = "this page is private."
-    """What somebody who may not see the page is told."""
+    """The sentence for somebody who may not see the page."""
 
     def answer(self) -> None:
         """Answer the request by its route, or refuse it in a sentence."""
@@ -117,7 +117,7 @@ class PageRequest(BaseHTTPRequestHandler):
         return "default-src 'none'"
 
     def read_body(self, largest: int) -> bytes:
-        """What was sent with the request, at most so many bytes."""
+        """The body of the request; one of more than ``largest`` bytes is refused."""
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdecimal() and len(length) < 20):
             raise RequestError(HTTPStatus.LENGTH_REQUIRED, "a question says its length (Content-Length).")

@@ -32,8 +32,7 @@ from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import days_left, public_key_of
 from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.proxy import write_proxy_config
-from fedloom.deploy.provision.renewed_files import SITE_FILES
-from fedloom.deploy.provision.signature import check_signature
+from fedloom.deploy.provision.signature import RENEWED_FILES, check_signature
 from fedloom.deploy.settings import load_server, load_site, to_toml
 from support.kills import kills
 from support.waiting import LIMIT, wait_until
@@ -276,7 +275,7 @@ def test_a_site_that_is_killed_while_it_takes_renewed_files_starts_again(deploy_
     deploy, site = tmp_path / "deploy", tmp_path / "away" / "north"
     shutil.copytree(deploy_folder, deploy)
     membership.renew(deploy, days=100)
-    new = {name: (deploy / "server/renewed/north" / name).read_text() for name in SITE_FILES}
+    new = {name: (deploy / "server/renewed/north" / name).read_text() for name in RENEWED_FILES}
     monkeypatch.setattr(ask_server, "ask_server", lambda *_: ask_server.ServerAnswer(0.0, "", new))
     contact, lasting = ServerContact(site, load_site(deploy / "north"), print, lambda: None), set()
 

@@ -21,6 +21,8 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
 
 from fedloom.deploy.flower.control import public_key
+from fedloom.deploy.operate.run_server import run_server
+from fedloom.deploy.operate.run_site import run_site
 from fedloom.deploy.provision import authority, certificates, key_request, membership
 from fedloom.deploy.provision.certificates import check_certificates, check_pair, days_left
 from fedloom.deploy.provision.change_files import finish_change
@@ -246,7 +248,8 @@ def test_folders_of_another_version_are_refused_with_the_step_that_is_needed(dep
         lambda: membership.add("east", deploy),
         lambda: membership.revoke("north", deploy),
         lambda: membership.renew(deploy),
-        lambda: check_signature(deploy / "north"),
+        lambda: run_site(deploy / "north", print),
+        lambda: run_server(deploy / "server", print),
     ):
         with pytest.raises(FedloomError, match=said):
             refused()

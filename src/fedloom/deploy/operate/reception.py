@@ -25,8 +25,7 @@ from fedloom.deploy.members import revocations, revoked_sites, site_serial
 from fedloom.deploy.participant_folder import KEYS, REFUSED, RUN, read_json
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.provision.proxy import RECEPTION, RECEPTION_PATH
-from fedloom.deploy.provision.renewed_files import RENEWED, SITE_FILES
-from fedloom.deploy.provision.signature import fits_signature
+from fedloom.deploy.provision.signature import RENEWED, RENEWED_FILES, fits_signature
 from fedloom.deploy.settings import load_server
 from fedloom.files.atomic_write import write_atomic, write_private
 from fedloom.files.json_text import parse_json
@@ -57,12 +56,7 @@ class Visit:
 
 
 class Reception:
-    """Answers the questions of sites.
-
-    Args:
-        folder: The server's folder.
-        say: Gets lines for the operator.
-    """
+    """Answers the questions of sites."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self.folder, self.say = folder, say
@@ -139,9 +133,9 @@ class Reception:
     def _renewed_files(self, site: str, serial: str) -> dict[str, Any]:
         """A site's renewed files, if it does not use them yet."""
         place = self.folder / RENEWED / site
-        if not (place / SITE_FILES[0]).is_file() or serial.upper() == site_serial(self.folder, site):
+        if not (place / RENEWED_FILES[0]).is_file() or serial.upper() == site_serial(self.folder, site):
             return {}
-        files = {name: (place / name).read_bytes() for name in SITE_FILES}
+        files = {name: (place / name).read_bytes() for name in RENEWED_FILES}
         if not fits_signature(files):  # the operator's command is writing them
             return {}
         return {"renewed": {name: content.decode() for name, content in files.items()}}

@@ -21,8 +21,8 @@ from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, public_key_of
 from fedloom.deploy.provision.change_files import CHANGE, change_files, finish_change
 from fedloom.deploy.provision.key_request import KeyRequest, read_request
-from fedloom.deploy.provision.renewed_files import RENEWED
 from fedloom.deploy.provision.signature import (
+    RENEWED,
     SIGNATURE,
     signature_bytes,
     signed_digests,

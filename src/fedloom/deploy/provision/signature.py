@@ -24,8 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import SIGNATURE_FILE
 from fedloom.deploy.provision.authority import Authority
-from fedloom.deploy.provision.certificates import AUTHORITY, public_key_of
-from fedloom.deploy.settings import refuse_other_participant
+from fedloom.deploy.provision.certificates import AUTHORITY, SITE, public_key_of
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SIGNATURE as FORMAT
 from fedloom.files.json_text import parse_json
@@ -36,6 +35,10 @@ COVERED = (
     "server.safetensors", "*.py", "start.sh", "ca.crt", "server.pem", "client.pem", "keys/*.pub", "keys/*.pem",
 )  # fmt: skip
 """Which files are covered, if they are there: what a participant gets and does not edit."""
+RENEWED = "renewed"
+"""The folder of renewed files for each site, in the server's folder: a running site gets them from there."""
+RENEWED_FILES = (SITE, AUTHORITY, SIGNATURE)
+"""The files of a site that a renewal changes; none is secret."""
 
 
 def file_digests(folder: Path) -> dict[str, str]:
@@ -105,7 +108,6 @@ def check_signature(folder: Path, draft: Path | None = None) -> None:
     def place_of(name: str) -> Path:
         return draft / name if draft is not None and (draft / name).is_file() else folder / name
 
-    refuse_other_participant(folder)
     path = place_of(SIGNATURE)
     if not path.is_file():
         raise FedloomError(

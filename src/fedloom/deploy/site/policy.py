@@ -121,11 +121,7 @@ class Policy:
         return lacking[0] if lacking else ""
 
     def forbids(self, kind: RequestKind) -> str:
-        """Why a kind of request is refused whenever it comes; empty if it is not.
-
-        Args:
-            kind: The kind.
-        """
+        """Why a kind of request is refused whenever it comes; empty if it is not."""
         if kind in ("update", "sum") and not self.settings.updates:
             return "what it trains may not leave (updates = false)"
         if kind in ("update", "sum"):

@@ -47,7 +47,7 @@ def with_start_and_ends(
         edges: its edges.
         dialect: the dialect of the flow.
         is_attachment: whether an edge gives its target something to work with (an agent its tools) instead of leading
-            on to it. A node that has no other edges is no step, and the Start does not lead to it.
+            on to it. A node that has no other edges is not a step, and the Start does not lead to it.
         start_events: ids of nodes that are starts by nature (BPMN's start events). The only entry of a flow becomes the
             Start if it is one of them; what it was is kept as its attribute ``type``. A loop that nothing leads to is
             entered through one of them if it has one, and through its first node otherwise.

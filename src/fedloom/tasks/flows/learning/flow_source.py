@@ -67,7 +67,7 @@ class RealFlowOptions(VocabularyOptions):
     """The options of real flows.
 
     Kinds with fewer than ``least_count`` occurrences are one class, organisations with fewer than ``least_flows`` flows
-    are no clients, and flows with more than ``largest_flow`` nodes are left out.
+    are not clients, and flows with more than ``largest_flow`` nodes are left out.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012

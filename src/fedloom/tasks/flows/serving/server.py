@@ -38,7 +38,7 @@ class FlowServer(PageServer):
     Args:
         recommender: The model.
         port: The port on loopback; 0 chooses a free one.
-        access: Who of this machine may ask; everybody if nothing is said.
+        access: Who of this machine may ask; everybody by default.
     """
 
     def __init__(self, recommender: Recommender, port: int = 0, access: Access | None = None) -> None:
