@@ -86,7 +86,6 @@ def random_matrix(seed: int, number: int, height: int, width: int) -> Tensor:
     """A matrix of uniform numbers between -1 and 1.
 
     Args:
-        seed: The seed.
         number: Which of the matrices of this seed.
         height: Its rows.
         width: Its columns.

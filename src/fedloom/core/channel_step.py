@@ -47,7 +47,6 @@ class Sender:
         """What the clients kept under a name; a client that kept nothing yet has its row of ``default``.
 
         Args:
-            name: The name.
             default: A row per client.
         """
         return self.cohort.kept_rows(f"{self.prefix}/{name}", default)
@@ -56,7 +55,6 @@ class Sender:
         """Keep a row per client until its next round.
 
         Args:
-            name: The name.
             rows: A row per client.
         """
         self.cohort.keep(f"{self.prefix}/{name}", rows)
@@ -91,11 +89,7 @@ class ChannelStep:
         check_settings(self)
 
     def for_task(self, task: Task) -> Self:
-        """The step as a run on a task uses it; most steps need to know nothing of the task.
-
-        Args:
-            task: The task of the run.
-        """
+        """The step as a run on a task uses it; most steps need to know nothing of the task."""
         return self
 
     covers_replies: ClassVar[bool] = False
@@ -106,7 +100,6 @@ class ChannelStep:
 
         Args:
             algorithm: The method of the run.
-            task: The task of the run.
             before: The steps before this one, in order.
         """
 

@@ -44,7 +44,6 @@ def unwritable(path: Path | str, error: OSError, otherwise: str) -> FedloomError
     """The error for a file or a folder that cannot be written.
 
     Args:
-        path: The file or the folder.
         error: Why.
         otherwise: What to do if the reason is not a full disk.
     """

@@ -35,11 +35,7 @@ class Message:
         return name in self.each or name in self.shared
 
     def get(self, name: str) -> Tensor | None:
-        """The tensor of a name, or None.
-
-        Args:
-            name: The name.
-        """
+        """The tensor of a name, or None."""
         return self.each.get(name, self.shared.get(name))
 
     def for_clients(self, places: Tensor) -> Message:

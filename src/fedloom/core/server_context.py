@@ -29,8 +29,6 @@ class ServerContext:
 
     Args:
         trainer: Evaluates rows on the server.
-        work: The local work of the run.
-        seed: The seed of the run.
         round: The round, counted from 1; 0 is the prelude.
         rounds: How many rounds the run has.
         clients: The clients that may take part, without held-out new clients.
@@ -94,7 +92,6 @@ class ServerContext:
         """The outputs of every row on the same prepared inputs: B×n×...
 
         Args:
-            rows: Some rows.
             inputs: Prepared inputs.
         """
         return self.trainer.outputs(rows, inputs)
@@ -117,7 +114,6 @@ class ServerContext:
         A server is no straggler: it does all of its work, whatever ``local.partial`` is.
 
         Args:
-            row: One row.
             positions: Sorted positions of the samples: the communal set, or the server's own. The task's augmentation
                 is not applied to them.
             work: How much is trained and with which optimiser; the run's local work by default.
@@ -156,7 +152,6 @@ class ServerContext:
         """What a function finds of one row's network on some samples, by name: n×...
 
         Args:
-            row: One row.
             positions: Sorted positions of the samples.
             function: ``function(network, x, places)``, as in ``cohort.collect``.
         """
@@ -167,7 +162,6 @@ class ServerContext:
         """Loss and score of every row on the same samples.
 
         Args:
-            rows: Some rows.
             positions: The positions of the samples in the federation's columns.
         """
         return self.trainer.scores(rows, [positions] * len(rows))

@@ -45,7 +45,6 @@ def check_training(
     """Refuse samples that are no sorted positions, an augmentation of several columns, and two kinds of losses.
 
     Args:
-        task: The task.
         positions: The samples that are trained on in the place of clients' own.
         augment: What replaces the task's augmentation.
         loss: A loss that replaces the task's.

@@ -52,7 +52,6 @@ def append_samples(
     """The federation with further samples in its columns, and their positions; copies of test samples are left out.
 
     Args:
-        federation: The federation.
         samples: The further samples: its input columns, and ``y``.
         setting: The setting that asks for them, for errors.
         title: What notes call them.
@@ -77,7 +76,6 @@ def copies(samples: SampleColumns, others: SampleColumns) -> Tensor:
     """Which samples have the same inputs as one of some others, byte for byte.
 
     Args:
-        samples: The samples.
         others: The others, with the same input columns.
     """
     known = set(_input_digests(others))
@@ -97,7 +95,6 @@ def without_targets(federation: Federation, positions: Tensor, setting: str) -> 
     """The federation with the targets of some samples left out.
 
     Args:
-        federation: The federation.
         positions: The samples.
         setting: The setting that asks for it, for errors.
     """

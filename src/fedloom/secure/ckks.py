@@ -139,11 +139,7 @@ class CkksAdder:
         self._sum: list[Any] | None = None
 
     def add(self, row: Encrypted) -> None:
-        """Add a row. A ``RefusedMessage`` says that it is none, and then the sum is as before.
-
-        Args:
-            row: An encrypted row.
-        """
+        """Add a row. A ``RefusedMessage`` says that it is none, and then the sum is as before."""
         vectors = [_vector(self._context, text) for text in _part(row, self._width)]
         try:
             self._sum = (

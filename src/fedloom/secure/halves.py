@@ -31,12 +31,7 @@ Answers = Mapping[int, Mapping[str, Tensor]]
 
 
 def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
-    """The server's half: keys, shares of what undoes masks, rows, who is in the sum, and the shares that undo them.
-
-    Args:
-        terms: The terms of the sum.
-        keys: What the server has.
-    """
+    """The server's half: keys, shares of what undoes masks, rows, who is in the sum, and the shares that undo them."""
     roster: dict[int, bytes] = {}
     server = SecureServer(terms, roster)
     answers = yield SumStage("advertise", {client: {} for client in terms.invited})

@@ -46,9 +46,7 @@ def write_advertisement(keys: RoundKeys, about: bytes, client: int, private: byt
     """A client's round keys with its signature.
 
     Args:
-        keys: The keys.
         about: The digest of the sum's terms.
-        client: The number of the client.
         private: Its long-term private key.
     """
     text = keys.cipher + keys.mask + keys.seed + keys.own_share

@@ -62,7 +62,6 @@ def check_length(message: bytes, length: int, what: str) -> None:
     """Refuse a message of another length.
 
     Args:
-        message: The message.
         length: The bytes that it must have.
         what: What a sentence calls it.
     """
@@ -71,10 +70,6 @@ def check_length(message: bytes, length: int, what: str) -> None:
 
 
 def enumerate_clients(clients: Iterable[int]) -> str:
-    """Some clients in a sentence; of many, the first ten.
-
-    Args:
-        clients: Their numbers.
-    """
+    """Some clients in a sentence; of many, the first ten."""
     numbers = sorted(clients)
     return ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")

@@ -80,7 +80,6 @@ class SecureServer:
         """Add a masked row to the sum. All rows have the form of the first.
 
         Args:
-            client: The number of the client.
             row: What ``SecureClient.mask`` answered.
         """
         if client not in self._peers or client in self._added:

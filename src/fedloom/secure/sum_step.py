@@ -28,8 +28,6 @@ class SumSession:
     """What everybody knows of one sum.
 
     Args:
-        run: The name of the run.
-        round: The round.
         turn: How often these clients were already at work in this round.
         ids: The clients that are asked.
         most: The largest weight that a client may have.
@@ -140,7 +138,6 @@ class ClientHalf(Protocol):
         """What the client answers in a stage; a ``FedloomError`` says why it does not.
 
         Args:
-            stage: The name of the stage.
             got: What the server sent it.
             row: Its coded row, in the stage ``rows``.
         """
@@ -190,7 +187,6 @@ class SumStep(ChannelStep):
 
         Args:
             values: A row per client: its change times its weight, divided by the session's largest weight.
-            weights: The weights.
             session: What is known of the sum.
             random: A generator per client, for rounding.
         """
@@ -219,7 +215,6 @@ class SumStep(ChannelStep):
 
         Args:
             session: What is known of it.
-            keys: What the server has.
         """
         raise TypeError(f"{type(self).__name__} has no server_half")
 
@@ -228,7 +223,6 @@ class SumStep(ChannelStep):
 
         Args:
             session: What is known of it.
-            client: The client.
             keys: Its own.
         """
         raise TypeError(f"{type(self).__name__} has no client_half")
@@ -238,11 +232,7 @@ class SumStep(ChannelStep):
         return None
 
     def simulate_keys(self, clients: Sequence[int]) -> tuple[ServerKeys, Mapping[int, SumKeys]]:
-        """Keys for a simulation.
-
-        Args:
-            clients: The clients.
-        """
+        """Keys for a simulation."""
         secret, public = self.make_shared_secret() or (b"", b"")
         return ServerKeys(_nobody, public), dict.fromkeys(clients, SumKeys(b"", b"", _nobody, secret))
 

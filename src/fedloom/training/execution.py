@@ -61,7 +61,6 @@ def decide(task: Task, wanted: str, batch_size: int, per_sample: bool = False) -
     """Choose the execution of a run. What cannot be vectorised falls back to the loop, with one log line.
 
     Args:
-        task: The task.
         wanted: The execution that the run asks for.
         batch_size: How many samples a step has.
         per_sample: Whether every sample has a gradient of its own (DP-SGD), which is batched in any case.

@@ -66,7 +66,6 @@ class PageRequest(BaseHTTPRequestHandler):
         """Send an answer.
 
         Args:
-            code: Its code.
             text: Its content.
             kind: The type of the content.
             more: More headers.
@@ -119,11 +118,7 @@ def refuse_unknown_visitors(place: Path) -> None:
 
 
 def is_readable_by_all(place: Path) -> bool:
-    """Whether every user of this machine may read a folder or a file: by its mode, and through all folders above it.
-
-    Args:
-        place: The folder or the file.
-    """
+    """Whether every user of this machine may read a folder or a file: by its mode, and through all folders above it."""
     place = place.resolve()
     needed = stat.S_IROTH | (stat.S_IXOTH if place.is_dir() else 0)
     passable = all(above.stat().st_mode & stat.S_IXOTH for above in place.parents)

@@ -144,7 +144,6 @@ class SubModels:
 
         Args:
             row: One whole row, or one per sub-model.
-            columns: The columns of each.
         """
         return row.expand(len(columns), -1).gather(1, columns)
 
@@ -153,7 +152,6 @@ class SubModels:
 
         Args:
             rows: The weights of some sub-models.
-            columns: The columns of each.
         """
         return rows.new_zeros(len(rows), self.whole).scatter(1, columns, rows)
 
@@ -163,8 +161,6 @@ class SubModelDraw:
     """Who trains a sub-model in which round: server and client draw the same one by it.
 
     Args:
-        seed: The seed of the run.
-        round: The round.
         turn: How often the clients were already at work in this round.
         ids: The clients.
     """

@@ -74,7 +74,6 @@ def with_server_set(
     """A federation whose server has samples of its own.
 
     Args:
-        federation: The federation.
         server: Where the samples come from, and whether they keep their labels.
         seed: The seed of the choice.
         table: Which columns of a table are no inputs.

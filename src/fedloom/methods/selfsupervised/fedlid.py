@@ -136,8 +136,6 @@ def share_of(positions: Tensor, share: float, seed: int) -> Tensor:
 
     Args:
         positions: Positions of samples.
-        share: The share of them.
-        seed: The seed of the run.
     """
     if share == 1:
         return positions

@@ -24,7 +24,6 @@ def with_projection(name: str, task: Task, width: int) -> Task:
 
     Args:
         name: The name of the method, for errors.
-        task: The task.
         width: How many numbers a projection has.
     """
     features = _features(name, task, width)
@@ -36,7 +35,6 @@ def with_predictor(name: str, task: Task, width: int) -> Task:
 
     Args:
         name: The name of the method, for errors.
-        task: The task.
         width: How many numbers a projection has, and its prediction.
     """
     features, bottleneck = _features(name, task, width), max(1, width // 4)

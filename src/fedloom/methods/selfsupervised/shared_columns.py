@@ -25,11 +25,7 @@ class SharedColumns(Algorithm):
     averaged: ClassVar[tuple[str, ...]] = ("encoder",)
 
     def columns(self, task: Task) -> Tensor:
-        """A mask over a row's columns that is true for what travels: all but the model's head.
-
-        Args:
-            task: The task.
-        """
+        """A mask over a row's columns that is true for what travels: all but the model's head."""
         return ~task.layout.columns("head")
 
     def width_of(self, name: str, task: Task) -> int | None:
