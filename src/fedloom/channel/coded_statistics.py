@@ -1,7 +1,7 @@
 """Statistics on a channel: logits and features that a method declares as ``coded`` are sent as the channel's steps say.
 
 Only steps without memory act on them (``ChannelStep.codes_statistics``): error feedback makes up for what a change of a
-model lost, and a statistic is no change. A tensor travels as rows; its shape travels in a name
+model lost, and a statistic is not a change. A tensor travels as rows; its shape travels in a name
 (``logits@shape/200x10``), which costs no bytes and which a server that knows the form of its answers has checked.
 """
 
@@ -21,7 +21,7 @@ SHAPE = "@shape/"
 
 
 def is_coded(kind: Declaration, tensor: Tensor) -> bool:
-    """Whether the steps of a channel act on a reply's tensor that is no update.
+    """Whether the steps of a channel act on a reply's tensor that is not an update.
 
     Args:
         kind: What the method declares it to be.

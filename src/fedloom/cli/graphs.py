@@ -78,7 +78,7 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
     """The numbers to print, as plain values."""
     from dataclasses import asdict
 
-    held = split.statistics
+    held = split.sizes
     count = split.graphs.clients
     ids = [split.graphs.original(client).nodes for client in range(count)]
     labelled = [] if source.parts is None else [int(source.parts["train"][some].sum()) for some in ids]

@@ -79,7 +79,7 @@ class ChannelStep:
     summable: ClassVar[bool] = False
     """Whether encoded rows are updates themselves, which can be added: nothing is undone at the server."""
     is_last: ClassVar[bool] = False
-    """Whether no step may come behind it, because what it sends is packed and not float32 numbers any more."""
+    """Whether no step may come after it, because what it sends is packed and not float32 numbers any more."""
 
     codes_statistics: ClassVar[bool] = False
     """Whether it also acts on statistics that a method declares as ``coded`` (logits): it has no memory, and what it
@@ -93,7 +93,7 @@ class ChannelStep:
         return self
 
     covers_replies: ClassVar[bool] = False
-    """Whether a client may send nothing that this step does not act on: a reply that is no update is an error."""
+    """Whether a client may send nothing that this step does not act on: a reply that is not an update is an error."""
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Raise a ``FedloomError`` for a combination that this step cannot serve, before any work is done.

@@ -85,7 +85,7 @@ class Wave:
     Args:
         ids: The clients.
         message: What they get.
-        turn: How often these clients were already at work in this round.
+        turn: How often these clients were already asked in this round.
         from_server: Per client, whether the message comes from the server. Where clients hand models to each other it
             does not, and its bytes are counted as sent between clients.
         to_server: Per client, whether the answer goes to the server.

@@ -111,7 +111,7 @@ class ServerContext:
     ) -> Tensor:
         """A row after the server has trained it on samples that it holds, by the executions that clients have.
 
-        A server is no straggler: it does all of its work, whatever ``local.partial`` is.
+        A server is not a straggler: it does all of its work, whatever ``local.partial`` is.
 
         Args:
             positions: Sorted positions of the samples: the communal set, or the server's own. The task's augmentation

@@ -30,7 +30,7 @@ from fedloom.data.tables.under_schema import check_columns, conforming_inputs, r
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The columns of a user's table that are no inputs.
+    """The columns of a user's table that are not inputs.
 
     Args:
         target: The column that holds the label.
@@ -100,7 +100,7 @@ def without_targets(federation: Federation, positions: Tensor, setting: str) -> 
     """
     y = federation.columns["y"].clone()
     if target_kind(y) not in ("classes", "tokens"):
-        raise FedloomError(f"{setting}: only classes can be left out, and these targets are no classes.")
+        raise FedloomError(f"{setting}: only classes can be left out, and these targets are not classes.")
     y[positions] = IGNORED
     return replace(federation, columns={**federation.columns, "y": y})
 
@@ -117,7 +117,7 @@ def read_public_file(
         path: An NPZ file with the task's input columns and ``y``, or a table if the task's data are one.
         federation: The data of the task.
         labelled: Whether the file's targets are read.
-        table: Which columns of a table are no inputs.
+        table: Which columns of a table are not inputs.
     """
     if not path.is_file():
         raise FedloomError(f"{path} does not exist: give an .npz file, or a table if the task's data are one.")

@@ -79,7 +79,7 @@ class CkksSite:
             raise FedloomError(f"sites={sites}: a homomorphic sum needs at least two sites.")
         self._context = _context(secret)
         if not self._context.has_secret_key():
-            raise FedloomError("this is no secret key of homomorphic sums: take the file that only sites have.")
+            raise FedloomError("this is not a secret key of homomorphic sums: take the file that only sites have.")
         self.sites = sites
 
     @property

@@ -60,7 +60,7 @@ def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
     answers = yield SumStage("reveal", {client: {"codes": _letters(join(own))} for client, own in routed.items()})
     row = server.unmask(_part_all(answers, "shares", server))
     for reason in server.refused.values():
-        log.warning("a secure sum goes on without a message: %s", reason)
+        log.warning("a secure sum continues without a message: %s", reason)
     return Total(tensor_of_words(row), tuple(survivors))
 
 

@@ -41,7 +41,7 @@ def part(text: bytes) -> dict[int, bytes]:
         return {}
     size = 4 + int.from_bytes(text[:4], "big")
     if len(text) < 4 + size or (len(text) - 4) % size:
-        raise RefusedMessage(f"{len(text)} bytes are no messages of {size - 4} bytes each.")
+        raise RefusedMessage(f"{len(text)} bytes are not messages of {size - 4} bytes each.")
     entries = [text[at : at + size] for at in range(4, len(text), size)]
     clients = [int.from_bytes(entry[:4], "big") for entry in entries]
     if clients != sorted(set(clients)):

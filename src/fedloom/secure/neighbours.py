@@ -65,7 +65,7 @@ def count_of(share: float, clients: int) -> int:
 def plan_neighbours(
     clients: int, dropouts: float, colluders: float, secrecy: int = SECRECY, delivery: int = DELIVERY
 ) -> NeighbourPlan:
-    """Few neighbours that are enough, and the largest threshold that they bear.
+    """Few neighbours that are enough, and the largest threshold that they allow.
 
     Args:
         dropouts: The largest share of them that drops out.

@@ -79,7 +79,7 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
 
 
 def check_share(share: bytes) -> int:
-    """A share's number, or a ``ValueError`` if the bytes are no share."""
+    """A share's number, or a ``ValueError`` if the bytes are not a share."""
     value = int.from_bytes(share, "big")
     if len(share) != SHARE or value >= PRIME:
         raise ValueError(f"a share has {SHARE} bytes and lies below 2^521 - 1, got {len(share)} bytes")

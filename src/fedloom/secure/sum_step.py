@@ -28,7 +28,7 @@ class SumSession:
     """What everybody knows of one sum.
 
     Args:
-        turn: How often these clients were already at work in this round.
+        turn: How often these clients were already asked in this round.
         ids: The clients that are asked.
         most: The largest weight that a client may have.
         message: The digest of what all of them start from: one sum is of changes of one model.
@@ -132,7 +132,7 @@ class ClientHalf(Protocol):
     """A client's half of one sum."""
 
     opening: bytes
-    """What the server learns if the client goes on: whose sum, or which. Empty while that is open."""
+    """What the server learns if the client continues: whose sum, or which. Empty while that is open."""
 
     def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
         """What the client answers in a stage; a ``FedloomError`` says why it does not.
@@ -228,7 +228,7 @@ class SumStep(ChannelStep):
         raise TypeError(f"{type(self).__name__} has no client_half")
 
     def make_shared_secret(self) -> tuple[bytes, bytes] | None:
-        """What clients share and the server must not have, and the server's part of it; None if there is no such."""
+        """What clients share and the server must not have, and the server's part of it; None if none."""
         return None
 
     def simulate_keys(self, clients: Sequence[int]) -> tuple[ServerKeys, Mapping[int, SumKeys]]:

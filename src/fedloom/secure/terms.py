@@ -16,7 +16,7 @@ from fedloom.secure.sum_step import RefusedMessage
 
 @dataclass(frozen=True)
 class SumTerms:
-    """What a secure sum is about and what it bears.
+    """What a secure sum is about and what it tolerates.
 
     Args:
         run: Names the run; no other run may have the same name.

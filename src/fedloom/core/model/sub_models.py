@@ -161,7 +161,7 @@ class SubModelDraw:
     """Who trains a sub-model in which round: server and client draw the same one by it.
 
     Args:
-        turn: How often the clients were already at work in this round.
+        turn: How often the clients were already asked in this round.
         ids: The clients.
     """
 

@@ -31,7 +31,7 @@ def with_projection(name: str, task: Task, width: int) -> Task:
 
 
 def with_predictor(name: str, task: Task, width: int) -> Task:
-    """A task whose model has a projection head, and behind it a predictor with a bottleneck of a quarter of its width.
+    """A task whose model has a projection head, followed by a predictor with a bottleneck of a quarter of its width.
 
     Args:
         name: The name of the method, for errors.

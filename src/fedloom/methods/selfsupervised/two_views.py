@@ -61,7 +61,7 @@ class TwoViews(SharedColumns):
         shape = None if task.has_named_inputs else task.inputs(task.federation.train[0][:1])
         if not isinstance(shape, Tensor) or shape.dim() != 4:
             raise FedloomError(
-                f"{self.name} compares random views of images, but the samples of task {task.name} are no images of "
+                f"{self.name} compares random views of images, but the samples of task {task.name} are not images of "
                 "channels, height and width: use a task on images."
             )
 

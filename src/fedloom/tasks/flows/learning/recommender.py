@@ -154,7 +154,7 @@ class Recommender:
 
 
 def _last_open(flow: Flow, dialect: Dialect) -> Node:
-    """The last open end: a node that leads nowhere and is no end."""
+    """The last open end: a node that leads nowhere and is not an end."""
     leads = {edge.source for edge in flow.edges}
     for node in reversed(flow.nodes):
         if node.id not in leads and node.kind not in dialect.ends:
