@@ -11,12 +11,12 @@ import pytest
 from annotated_types import Ge, Le, MinLen
 from pydantic import AllowInfNan
 
-from fedloom.registry.kinds import METHODS, PARTS
 from fedloom.config.resolve import resolve
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.settings import Count, Positive, PositiveShare, Share, check_settings, check_value, setting_rules
+from fedloom.registry.kinds import METHODS, PARTS
 from fedloom.registry.validation import validate
 
 if TYPE_CHECKING:

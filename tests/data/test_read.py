@@ -56,7 +56,7 @@ def test_npz_and_parquet_give_the_same(tmp_path: Path) -> None:
     assert one.train.order.equal(two.train.order)
     assert list(one.names) == list(two.names) == ["0", "1", "2"]
     parquet.write_table(arrow.table({"a": [[1], [2, 3]], "label": [0, 1]}), tmp_path / "b.parquet")
-    with pytest.raises(FedloomError, match=r"column 'a' is list<.*which is no number, text or time: ignore"):
+    with pytest.raises(FedloomError, match=r"column 'a' is list<.*which is not a number, a text or a time: ignore"):
         fd.read(tmp_path / "b.parquet")
 
 

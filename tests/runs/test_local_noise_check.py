@@ -99,5 +99,5 @@ def test_what_would_not_protect_clients_is_refused_before_any_training(task, mon
 
 
 def test_a_reply_that_is_no_update_does_not_leave(task):
-    with pytest.raises(fl.FedloomError, match="sizes, which is no update and would leave without localnoise"):
+    with pytest.raises(fl.FedloomError, match="sizes, which is not an update and would leave without localnoise"):
         run(task, SendsMore())

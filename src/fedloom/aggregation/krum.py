@@ -76,7 +76,7 @@ COLUMNS = 8192
 ROWS = 128
 """How many rows are compared with those behind them at a time, where there are many products."""
 EXACT = 1_000_000_000
-"""Up to so many products they are taken in double precision: equal distances are then equal numbers."""
+"""Up to this number of products they are taken in double precision: equal distances are then equal numbers."""
 
 
 def squared_distances(rows: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class ALIE(Adversary):
     """Hostile clients agree on an update that is ``z`` standard deviations away from the mean of their own.
 
     One hostile client alone has no deviation: a run that never has two of the same model together is refused, and where
-    a round has only one, it sends its own update, which is told once.
+    a round has only one, it sends its own update, which is logged once.
 
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.

@@ -47,7 +47,7 @@ class Channel:
         covering = [step for step in self.steps if step.covers_replies]
         if covering and tensors:
             raise FedloomError(
-                f"{type(self.algorithm).__name__} replies with {next(iter(tensors))}, which is no update and would "
+                f"{type(self.algorithm).__name__} replies with {next(iter(tensors))}, which is not an update and would "
                 f"leave without {type(covering[0]).__name__.lower()}: use a method that sends updates only."
             )
         plain = Reply(tensors).cost(len(cohort)) if tensors else torch.zeros(len(cohort), dtype=torch.int64)
@@ -255,7 +255,7 @@ def change_of(algorithm: Algorithm, name: str, message: Message, tensors: Mappin
 
 
 def base_of(algorithm: Algorithm, name: str, message: Message, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """What clients started from when they made a reply's tensor; None if it is no difference to anything received.
+    """What clients started from when they made a reply's tensor; None if it is not a difference to anything received.
 
     A method may reply under the name of something that it received, and not with a changed version of it. If it says
     so in no declaration, the shapes tell.

@@ -6,7 +6,7 @@ d/k and rotates back: ``E[decode(encode(u))] = u``, with ``E||decode(encode(u)) 
 counts what fills up, too. With ``fraction = 1`` nothing is lost but rounding.
 
 The variance is that of ``randomk``, but the rotation spreads every entry over its block: no single large entry is lost
-or blown up, and all entries have similar magnitudes, so few bits are enough for them: ``qsgd`` behind it is the
+or blown up, and all entries have similar magnitudes, so few bits are enough for them: ``qsgd`` after it is the
 paper's whole scheme. We chose it over a count sketch since it is unbiased with a known variance for every update,
 while a count sketch needs a few entries to dominate.
 

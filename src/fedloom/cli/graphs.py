@@ -80,7 +80,7 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
 
     from fedloom.reproduce.published_tables import published
 
-    held = split.statistics
+    held = split.sizes
     count = split.graphs.clients
     table, row = published("gala").tables["split"], f"{source.name}, {count}"
     ids = [split.graphs.original(client).nodes for client in range(count)]

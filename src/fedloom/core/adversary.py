@@ -70,7 +70,6 @@ class Adversary:
 
         Args:
             participants: The clients who may take part in training.
-            seed: The seed of the run.
         """
         if self.clients is not None:
             there = set(participants)
@@ -87,16 +86,13 @@ class Adversary:
 
         Args:
             algorithm: The method of the run.
-            task: The task of the run.
         """
 
     def poison_task(self, task: Task, hostile: frozenset[int], seed: int) -> Task:
         """The task with the data of hostile clients changed.
 
         Args:
-            task: The task of the run.
             hostile: The hostile clients.
-            seed: The seed of the run.
         """
         return task
 

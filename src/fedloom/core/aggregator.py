@@ -57,7 +57,6 @@ class Aggregator:
 
         Args:
             algorithm: The method of the run.
-            task: The task of the run.
         """
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:

@@ -127,18 +127,13 @@ class Cohort:
     # -- state that stays with clients
 
     def has(self, name: str) -> Tensor:
-        """Which clients have kept something under a name.
-
-        Args:
-            name: The name.
-        """
+        """Which clients have kept something under a name."""
         return self.state[f"{name}/has"].bool() if name in self.state else torch.zeros(len(self), dtype=torch.bool)
 
     def kept_rows(self, name: str, default: Tensor) -> Tensor:
         """What the clients kept under a name; a client that kept nothing yet gets its row of ``default``.
 
         Args:
-            name: The name.
             default: A row per client.
         """
         if name not in self.state:
@@ -344,7 +339,6 @@ class Cohort:
         """What the head of a row sees of one client's training samples (n×features), and their targets.
 
         Args:
-            row: One row.
             place: The place of the client in the cohort.
         """
         positions = self.task.federation.train[self.ids[place]]

@@ -49,7 +49,6 @@ class PredictionStage:
 
         Args:
             algorithm: The method of the run.
-            task: The task of the run.
             before: The stages before this one, in order.
         """
 

@@ -231,11 +231,7 @@ class Task:
         return tuple(self.of_architecture(number) for number in range(count)) or (self,)
 
     def of_client(self, client: int) -> Task:
-        """The task of a client: with its model.
-
-        Args:
-            client: The client.
-        """
+        """The task of a client: with its model."""
         return self if self.architectures is None else self.of_architecture(self.architectures.of(client))
 
     def initial_row(self) -> Tensor:

@@ -26,7 +26,6 @@ def carve(federation: Federation, share: float, setting: str, seed: int) -> tupl
     Clients keep at least one training sample; who has only one gives none. What is taken is in no part of any client.
 
     Args:
-        federation: The federation.
         share: The share of each client's training samples.
         setting: The setting that asks for it, for errors and as the purpose of the random choice.
         seed: The seed of the choice.
@@ -82,7 +81,6 @@ def every_nth(
         own: The client's positions.
         labels: The class of every sample of the federation.
         group: The group of every sample.
-        share: The share.
         generator: Draws the order within a class, and where to begin.
     """
     units = Units.among(group[own], len(own))

@@ -57,9 +57,7 @@ class Ragged:
         """Pack positions that name their owner: ``positions[i]`` goes to client ``owners[i]``, in the given order.
 
         Args:
-            positions: The positions.
             owners: The client of each position.
-            clients: The number of clients.
         """
         starts = np.zeros(clients + 1, dtype=np.int64)
         np.cumsum(np.bincount(owners, minlength=clients), out=starts[1:])
@@ -68,11 +66,7 @@ class Ragged:
 
     @staticmethod
     def empty(clients: int) -> Ragged:
-        """Empty lists for all clients.
-
-        Args:
-            clients: The number of clients.
-        """
+        """Empty lists for all clients."""
         return Ragged(_nothing(), torch.zeros(clients + 1, dtype=torch.int64))
 
     def __len__(self) -> int:

@@ -99,7 +99,6 @@ def divide_samples(
     """The federation of some samples: their own clients, where they name them, or else divided iid.
 
     Args:
-        samples: The samples.
         partition: How samples are divided, if not so.
         clients: How many clients share the samples (default 10).
         title: What reports and errors call the data.

@@ -1,6 +1,6 @@
 """FjORD: clients train all widths up to their own in turn, another one in every step (ordered dropout).
 
-A client has the corner ``c_k`` of the wide model that its device bears, and the widths of the run that fit into it. In
+A client has the corner ``c_k`` of the wide model that its device can train, and the widths of the run that fit it. In
 every step it draws one of these, p, each with the same chance, and descends the loss of the network f_p with the first
 units of each layer: the corner's weights, times 1 where p has them and 0 elsewhere. So nothing outside p gets a
 gradient, and the narrow networks inside a wide one become good models by themselves. The server averages each weight
@@ -53,7 +53,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class FjORD(CornerAveraging):
-    """In every step a client trains a random one of the widths that its device bears.
+    """In every step a client trains a random one of the widths that its device can train.
 
     Args:
         alpha: The share of the loss that is distillation: the client's widest network learns from labels, and the

@@ -145,7 +145,6 @@ class RecallOfClass(Recall):
 
     Args:
         label: The name of the class.
-        place: Its number.
     """
 
     place: int = 0

@@ -16,7 +16,6 @@ class TaskAccuracy(ClassMetric):
 
     Args:
         number: The number of the task, counted from 1.
-        classes: Its classes.
     """
 
     number: int

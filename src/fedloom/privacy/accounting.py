@@ -119,11 +119,7 @@ def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: fl
 
 
 def guarded_epsilon(compute: Callable[[], float]) -> float:
-    """An epsilon that is computed; infinity where there is so little noise that the accountant overflows.
-
-    Args:
-        compute: Computes it.
-    """
+    """An epsilon that is computed; infinity where there is so little noise that the accountant overflows."""
     try:
         return compute()
     except (OverflowError, MemoryError):

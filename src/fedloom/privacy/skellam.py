@@ -120,7 +120,6 @@ def skellam(variance: float, count: int, uniform: Uniform = secure_uniform) -> n
     """Independent Skellam numbers of mean 0.
 
     Args:
-        variance: Their variance.
         count: How many.
         uniform: Where randomness comes from.
     """

@@ -83,7 +83,6 @@ def laplace(count: int, scale: float, generator: torch.Generator) -> Tensor:
 
     Args:
         count: How many.
-        scale: Its scale.
         generator: The randomness.
     """
     two = torch.empty(2, count, dtype=torch.float64).exponential_(generator=generator)

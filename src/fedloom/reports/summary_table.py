@@ -152,7 +152,6 @@ def is_apart(row: SummaryRow, key: str) -> bool:
     """Whether a score is that of a global model that owes nothing to clients, and has no part in comparisons.
 
     Args:
-        row: The row.
         key: The score.
     """
     return key.startswith("global_") and row[key] is not None and not row["global_model_is_federated"]

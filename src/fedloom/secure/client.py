@@ -103,7 +103,7 @@ class SecureClient:
         """For each neighbour that advertised, encrypted shares of the two secrets that undo this client's masks.
 
         Args:
-            advertisements: What clients advertised, by their numbers. Clients that are no neighbours may be left out,
+            advertisements: What clients advertised, by their numbers. Clients that are not neighbours may be left out,
                 and are not looked at.
         """
         for client in advertisements:

@@ -31,12 +31,7 @@ Answers = Mapping[int, Mapping[str, Tensor]]
 
 
 def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
-    """The server's half: keys, shares of what undoes masks, rows, who is in the sum, and the shares that undo them.
-
-    Args:
-        terms: The terms of the sum.
-        keys: What the server has.
-    """
+    """The server's half: keys, shares of what undoes masks, rows, who is in the sum, and the shares that undo them."""
     roster: dict[int, bytes] = {}
     server = SecureServer(terms, roster)
     answers = yield SumStage("advertise", {client: {} for client in terms.invited})
@@ -65,7 +60,7 @@ def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
     answers = yield SumStage("reveal", {client: {"codes": _letters(join(own))} for client, own in routed.items()})
     row = server.unmask(_part_all(answers, "shares", server))
     for reason in server.refused.values():
-        log.warning("a secure sum goes on without a message: %s", reason)
+        log.warning("a secure sum continues without a message: %s", reason)
     return Total(tensor_of_words(row), tuple(survivors))
 
 

@@ -36,7 +36,6 @@ class MaskedSum(SumStep):
     """The base of sums under masks that cancel; ``grid`` says which integers stand for numbers.
 
     Args:
-        bits: The bits of a number.
         dropouts: The largest share of a round's clients that may stop answering in it; with more of them the round is
             played again.
         colluders: The largest share that may help the server.

@@ -53,7 +53,7 @@ AS_TABLE: Mapping[str, Callable[[object], object]] = {
     "server_set": server_table,
     "stream": require_stream_table,
 }
-"""How the value of such a setting is read that is no table."""
+"""How a value of such a setting is read that is not a table."""
 OF_COLUMNS = ("communal_per_class", "communal", "server_set", "label_share", "stream")
 """The settings that only tasks whose samples are entries of columns have."""
 

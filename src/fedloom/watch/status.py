@@ -57,7 +57,6 @@ class Participant:
     """A site of a deployment, or a client of a simulated run.
 
     Args:
-        name: Its name.
         connected: Whether it is connected; None in a simulation.
         seen: When it was last heard of, in seconds since 1970; None if that is not known.
         trouble: Why it may not take part, if it may not.

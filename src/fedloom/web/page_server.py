@@ -129,7 +129,6 @@ class PageRequest(BaseHTTPRequestHandler):
         """Send an answer.
 
         Args:
-            code: Its code.
             text: Its content.
             kind: The type of the content.
         """

@@ -79,7 +79,7 @@ def test_communities_are_dealt_in_turn_the_largest_first():
     own = [set(piece.nodes.tolist()) for piece in owners]
     assert set(range(12)) | set(range(22, 30)) <= own[0]
     assert set(range(12, 22)) | set(range(30, 38)) <= own[1]
-    assert client_graphs.statistics.communities == (2, 2)
+    assert client_graphs.sizes.communities == (2, 2)
 
 
 def test_the_same_seed_finds_the_same_communities_and_they_are_found_once(monkeypatch):
@@ -90,7 +90,7 @@ def test_the_same_seed_finds_the_same_communities_and_they_are_found_once(monkey
 
 
 def test_means_are_over_clients_and_the_ratio_is_of_means():
-    means = split_graph(clubs((12, 10)), 2).statistics.means()
+    means = split_graph(clubs((12, 10)), 2).sizes.means()
     assert means == {"communities": 1, "anchors": 4, "nodes": 13, "edges": (66 + 2 + 45 + 2 + 2) / 2, "ratio": 4 / 13}
 
 
@@ -117,7 +117,7 @@ def test_the_real_graphs_have_the_edges_and_lone_nodes_that_are_known_of_them(na
 
 
 def inside(name, clients, seed=0):
-    means = split_graph(real(name), clients, seed).statistics.means()
+    means = split_graph(real(name), clients, seed).sizes.means()
     ranges = RANGES[name, clients]
     return {key: (low, means[key], high) for key, (low, high) in ranges.items() if not low <= means[key] <= high}
 

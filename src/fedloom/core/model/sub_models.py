@@ -159,7 +159,6 @@ class SubModels:
 
         Args:
             row: One whole row, or one per sub-model.
-            columns: The columns of each.
         """
         return row.expand(len(columns), -1).gather(1, columns)
 
@@ -168,7 +167,6 @@ class SubModels:
 
         Args:
             rows: The weights of some sub-models.
-            columns: The columns of each.
         """
         return rows.new_zeros(len(rows), self.whole).scatter(1, columns, rows)
 
@@ -178,9 +176,7 @@ class SubModelDraw:
     """Who trains a sub-model in which round: server and client draw the same one by it.
 
     Args:
-        seed: The seed of the run.
-        round: The round.
-        turn: How often the clients were already at work in this round.
+        turn: How often the clients were already asked in this round.
         ids: The clients.
     """
 

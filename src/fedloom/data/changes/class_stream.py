@@ -64,7 +64,7 @@ class ClassStream:
 
 
 def require_stream_table(value: object) -> object:
-    """The value of ``task.stream``; one that is no table is refused, since one number cannot say tasks and rounds."""
+    """The value of ``task.stream``; one that is not a table is refused: one number cannot say tasks and rounds."""
     if value is None or isinstance(value, Mapping | ClassStream):
         return value
     raise FedloomError(
@@ -85,7 +85,7 @@ def with_class_stream(
     """
     y = federation.columns["y"] if labels is None else labels
     if target_kind(y) != "classes":
-        raise FedloomError("stream divides classes into tasks, but these targets are no classes: leave it out.")
+        raise FedloomError("stream divides classes into tasks, but these targets are not classes: leave it out.")
     if federation.later:
         raise FedloomError("stream: the data change in concept drift already: use one of both.")
     parts = stream.classes(federation.classes, seed)

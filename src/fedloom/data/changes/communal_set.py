@@ -81,7 +81,7 @@ def with_communal_set(
         federation: The federation; it must have no communal set yet.
         communal: Where the samples come from, and whether they keep their labels.
         seed: The seed of the choice.
-        table: Which columns of a table are no inputs.
+        table: Which columns of a table are not inputs.
     """
     if len(federation.communal):
         raise FedloomError("communal: these data have a communal set already: leave out communal or the other setting.")

@@ -32,7 +32,7 @@ def with_label_share(federation: Federation, share: float, seed: int = 0) -> Fed
     """
     check_value("label_share", share, PositiveShare)
     if target_kind(federation.columns["y"]) != "classes":
-        raise FedloomError("label_share leaves classes out, but these targets are no classes: leave it out.")
+        raise FedloomError("label_share leaves classes out, but these targets are not classes: leave it out.")
     if share == 1:
         return federation
     if federation.later:

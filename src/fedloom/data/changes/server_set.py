@@ -74,10 +74,9 @@ def with_server_set(
     """A federation whose server has samples of its own.
 
     Args:
-        federation: The federation.
         server: Where the samples come from, and whether they keep their labels.
         seed: The seed of the choice.
-        table: Which columns of a table are no inputs.
+        table: Which columns of a table are not inputs.
     """
     if server.data is not None:
         samples, source = _of_data_set(federation, server, seed), dataset(server.data).name
@@ -136,5 +135,5 @@ def _targets(federation: Federation, y: Tensor, labelled: bool, name: str) -> Te
     if not labelled:
         return torch.full((len(y), *own.shape[1:]), IGNORED, dtype=own.dtype)
     if target_kind(y) != "classes" or target_kind(own) != "classes":
-        raise FedloomError(f"server_set: the targets of {name} or of the task are no classes: set labelled = false.")
+        raise FedloomError(f"server_set: the targets of {name} or of the task are not classes: set labelled = false.")
     return y.to(own.dtype)

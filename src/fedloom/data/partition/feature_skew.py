@@ -45,7 +45,7 @@ def with_feature_skew(federation: Federation, kind: str, strength: float = 0.2, 
     """The same federation with each client's inputs changed: ``noise``, ``brightness`` or ``turn``.
 
     Client k of K has the level ``strength * (k + 1) / K``, in units of the full range for uint8 images and of the
-    inputs for floats. ``turn`` rotates square images by a random number of quarter turns and knows no strength.
+    inputs for floats. ``turn`` rotates square images by a random number of quarter turns and has no strength.
     """
     if kind not in SKEWS:
         raise unknown("feature skew", kind, SKEWS)

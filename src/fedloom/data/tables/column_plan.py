@@ -23,7 +23,7 @@ from fedloom.data.tables.tables import Table, as_texts, name_list
 FIRST_WORD = 2
 
 MOST_LISTED = 8
-"""Columns of plain numbers are said in one line each up to this number, and together above it."""
+"""Columns of plain numbers get a line each up to this number, and one line together above it."""
 
 
 class PlannedColumn(BaseModel):

@@ -35,11 +35,7 @@ from fedloom.methods.requirements import require_classes
 
 
 def server_samples(task: Task) -> Tensor:
-    """The positions of the samples that a server has: its own set, or else the communal set.
-
-    Args:
-        task: The task.
-    """
+    """The positions of the samples that a server has: its own set, or else the communal set."""
     own = task.federation.server
     return own if len(own) else task.federation.communal
 

@@ -159,7 +159,7 @@ class FedFMRL(FLD):
             raise FedloomError("fedfmrl mixes outputs for the communal set: leave out common and layer, or use fld.")
 
     @property
-    def receives(self) -> Declared:  # type: ignore[override]  # the plain mean is no mixture
+    def receives(self) -> Declared:  # type: ignore[override]  # the plain mean is not a mixture
         mixture = Statistic("a mixture of the outputs of all sites' models for the communal samples")
         strips, outputs = FLD.receives["strips"], FLD.receives["outputs"]
         return {"outputs": outputs if self.scheme == "mean" else mixture, "strips": strips}

@@ -1,7 +1,7 @@
-"""FedSeqInter: FedSeq whose models go on to other chains before they are averaged.
+"""FedSeqInter: FedSeq whose models move on to other chains before they are averaged.
 
 There are as many running models w_s as a round has chains, and ``w = sum_s p_s w_s`` is their aggregate. Every
-``period`` rounds (0: as many as there are chains) all of them become the aggregate; in between each goes on along
+``period`` rounds (0: as many as there are chains) all of them become the aggregate; in between each moves on along
 another chain, drawn at random. The aggregate, weighted by the samples that each model has seen since, is still taken
 every round for evaluation. With ``period`` = 1 this is FedSeq.
 
@@ -26,7 +26,7 @@ from fedloom.registry.nested_keys import select_prefix
 
 @dataclass(frozen=True)
 class FedSeqInter(FedSeq):
-    """FedSeq whose models go on to other chains before they are averaged.
+    """FedSeq whose models move on to other chains before they are averaged.
 
     Args:
         period: Rounds between two averages; 0 is as many as there are chains, 1 is FedSeq.

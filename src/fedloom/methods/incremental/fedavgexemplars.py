@@ -38,7 +38,6 @@ def head_inputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]
     """What the head of a network sees of some samples.
 
     Args:
-        net: The network.
         x: Prepared inputs.
         places: The samples' places.
     """

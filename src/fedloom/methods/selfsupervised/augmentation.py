@@ -120,7 +120,7 @@ def jitter_colours(x: Tensor, strength: float, generator: torch.Generator) -> Te
 
     Args:
         x: Images.
-        strength: Brightness moves by at most so many standard deviations; contrast and saturation are multiplied by
+        strength: Brightness moves by at most this many standard deviations; contrast and saturation are multiplied by
             1 ± it, and hue turns by at most a quarter of it in half turns.
         generator: The randomness.
     """

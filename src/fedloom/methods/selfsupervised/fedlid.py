@@ -2,7 +2,7 @@
 
 A round is FedAvg's, ``w <- sum_k p_k w_k``; then the server replaces the classifier by a projection head of its own,
 minimises NT-Xent on its unlabelled set, and sends the new body with the averaged classifier. The projection head stays
-at the server and goes on in the next round. ``server_loss = "supervised"`` is the baseline that the study compares
+at the server and continues in the next round. ``server_loss = "supervised"`` is the baseline that the study compares
 with: the server has a classifier of its own in the projection head's place and trains by the labels of its set, of
 which it uses ``share``. With ``server_epochs = 0`` this is FedAvg.
 
@@ -143,8 +143,6 @@ def share_of(positions: Tensor, share: float, seed: int) -> Tensor:
 
     Args:
         positions: Positions of samples.
-        share: The share of them.
-        seed: The seed of the run.
     """
     if share == 1:
         return positions

@@ -24,7 +24,6 @@ def with_projection(name: str, task: Task, width: int) -> Task:
 
     Args:
         name: The name of the method, for errors.
-        task: The task.
         width: How many numbers a projection has.
     """
     features = _features(name, task, width)
@@ -32,11 +31,10 @@ def with_projection(name: str, task: Task, width: int) -> Task:
 
 
 def with_predictor(name: str, task: Task, width: int) -> Task:
-    """A task whose model has a projection head, and behind it a predictor with a bottleneck of a quarter of its width.
+    """A task whose model has a projection head, followed by a predictor with a bottleneck of a quarter of its width.
 
     Args:
         name: The name of the method, for errors.
-        task: The task.
         width: How many numbers a projection has, and its prediction.
     """
     features, bottleneck = _features(name, task, width), max(1, width // 4)

@@ -66,11 +66,7 @@ class TwoViews(SharedColumns):
 
 
 def simclr_loss(temperature: float) -> Loss:
-    """NT-Xent between the projections of two views, as a loss of training.
-
-    Args:
-        temperature: The temperature.
-    """
+    """NT-Xent between the projections of two views, as a loss of training."""
 
     def loss(net: Network, x: Tensor, y: Tensor, _: Any) -> tuple[Tensor, Tensor]:
         return nt_xent(projections(net, x), net.mask, temperature), torch.ones(len(y))

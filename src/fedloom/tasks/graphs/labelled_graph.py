@@ -94,7 +94,7 @@ def with_parts(
     """A graph whose labelled nodes are put at random, class by class, into a test, a validation and a training part.
 
     Args:
-        source: The graph.
+        source: The graph, with the classes of its nodes.
         test_share: The share of the labelled nodes for testing.
         valid_share: The share of the labelled nodes for validation.
         per_class: How many nodes of each class stay in the training part, as in the public splits of citation graphs

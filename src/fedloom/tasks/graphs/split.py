@@ -26,7 +26,7 @@ _KNOWN: dict[str, Tensor] = {}
 
 
 @dataclass(frozen=True)
-class SplitStatistics:
+class SplitSizes:
     """What the clients of a split hold: one number per client, and their means."""
 
     communities: tuple[int, ...]
@@ -106,7 +106,7 @@ class GraphSplit:
 
     graphs: Graphs
     names: tuple[str, ...]
-    statistics: SplitStatistics
+    sizes: SplitSizes
 
 
 def split_graph(source: LabelledGraph, clients: int | None = None, seed: int = 0) -> GraphSplit:
@@ -127,7 +127,7 @@ def split_graph(source: LabelledGraph, clients: int | None = None, seed: int = 0
         groups = [1] * count
     graphs = client_graphs(source.graph, owner, count)
     pieces = [graphs.original(client) for client in range(count)]
-    held = SplitStatistics(
+    held = SplitSizes(
         tuple(groups),
         tuple(len(piece.anchors) for piece in pieces),
         tuple(len(piece) for piece in pieces),

@@ -124,7 +124,7 @@ def graph_task(
     """A task from a graph in Python (``graph_of(data)``); its nodes must have parts (``with_parts``).
 
     Args:
-        source: The graph.
+        source: The graph, with the classes of its nodes.
         clients: How many clients the graph is split into (default 4). Leave it out where the nodes name their clients.
         model: A network for graphs; the default is the built-in one.
         model_options: Options of the built-in network.

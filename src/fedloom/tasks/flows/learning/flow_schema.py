@@ -69,12 +69,7 @@ class Vocabulary:
 
 
 def bucket(word: str, buckets: int) -> int:
-    """The bucket of a word, from 0: the same on every machine, whoever asks.
-
-    Args:
-        word: The word.
-        buckets: The number of buckets.
-    """
+    """The bucket of a word, from 0: the same on every machine, whoever asks."""
     return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()) % buckets
 
 
@@ -94,7 +89,6 @@ class FlowSchema:
         """The schema of some flows; flows without attributes get one that is always empty.
 
         Args:
-            flows: the flows.
             leave_out: names of attributes that are not used.
             least: words that occur less often are unknown.
         """
