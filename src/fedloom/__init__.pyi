@@ -48,6 +48,7 @@ from fedloom.core.declarations import Statistic as Statistic
 from fedloom.core.declarations import Update as Update
 from fedloom.core.errors import FedloomError as FedloomError
 from fedloom.core.errors import StoppedWarning as StoppedWarning
+from fedloom.core.facts import Fact as Fact
 from fedloom.core.layout import Layout as Layout
 from fedloom.core.local_work import LocalWork as LocalWork
 from fedloom.core.loss_step import LossStep as LossStep

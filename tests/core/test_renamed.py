@@ -46,7 +46,6 @@ def test_a_module_that_never_existed_is_not_found_as_usual():
         (Recommender, "ask", "question"),
         (Recommender, "strange", "unknown_words"),
         (fl.Federation, "validated", "with_validation_as_test"),
-        (fl.FedAvg, "whole", "shares_whole_model"),
     ],
 )
 def test_an_attribute_of_an_earlier_version_is_refused_with_the_new_one(owner: Any, old: str, new: str):

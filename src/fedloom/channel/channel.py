@@ -47,7 +47,7 @@ class Channel:
         covering = [step for step in self.steps if step.covers_replies]
         if covering and tensors:
             raise FedloomError(
-                f"{type(self.algorithm).__name__} replies with {next(iter(tensors))}, which is no update and would "
+                f"{type(self.algorithm).__name__} replies with {next(iter(tensors))}, which is not an update and would "
                 f"leave without {type(covering[0]).__name__.lower()}: use a method that sends updates only."
             )
         plain = Reply(tensors).cost(len(cohort)) if tensors else torch.zeros(len(cohort), dtype=torch.int64)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor
 
 from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.facts import Fact, Facts
+from fedloom.core.facts import AGGREGATOR_PROMISES, Fact, Facts, Promises
 
 if TYPE_CHECKING:
     from fedloom.core.algorithm import Algorithm
@@ -22,19 +22,20 @@ class Aggregator:
     """Makes one row of many; every method that takes ``replies.mean`` uses it. Its settings are its fields."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+    _promises: ClassVar[Promises] = AGGREGATOR_PROMISES
 
     needs: ClassVar[Facts] = {}
     """What the aggregator needs of other parts, and why."""
     breaks: ClassVar[Facts] = {}
     """What other parts cannot rely on, and why."""
     grants: ClassVar[Collection[Fact]] = ()
-    """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that it uses."""
+    """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that ``__call__`` uses."""
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
-        """Any aggregator but a mean needs rows of which one is made, each by itself."""
+        """Any aggregator but a mean needs rows of which one is made."""
+        author = next(kind for kind in type(self).__mro__ if "__call__" in vars(kind))
         why = "makes one update of those of all clients: leave it out"
-        single = {Fact.ONLY_SUMS: "needs single updates: leave out one of the two; mean takes sums"}
-        return ({}, {}) if self.grants else ({Fact.EXCHANGES: why, Fact.ONE_MEAN: why}, single)
+        return ({} if "grants" in vars(author) else {Fact.EXCHANGES: why, Fact.ONE_MEAN: why}), {}
 
     @property
     def least_clients(self) -> int:

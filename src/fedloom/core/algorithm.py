@@ -154,7 +154,7 @@ class Algorithm:
         if not models:
             breaks[Fact.MODEL_DOWN] = "sends no model down to its clients"
         if any(isinstance(one, Model) and one.each for one in got):
-            breaks[Fact.SAME_MODEL] = "lets them get one each"
+            breaks[Fact.SAME_MODEL] = "sends another model to each client"
         if not isinstance(self.sends.get("row"), Model):
             breaks[Fact.TRAINED_MODELS] = "does not average whole models that clients trained"
         if any(isinstance(one, Model | Update) for one in (*sent, *got)):

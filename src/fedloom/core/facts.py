@@ -88,6 +88,9 @@ METHOD_PROMISES: Promises = {
         "lets clients, with these settings, look at their samples in another way than by training on the task's loss",
     ),
 }
+AGGREGATOR_PROMISES: Promises = {
+    Fact.ONLY_SUMS: (frozenset({"__call__"}), "needs single updates: leave out one of the two; mean takes sums")
+}
 SELECTOR_PROMISES: Promises = {Fact.BLIND_DRAW: (frozenset({"__call__"}), "looks at what clients have")}
 IMPLIED = {Fact.ONLY_MEANS: Fact.ONLY_SUMS}
 """What a promise includes: a mean is a sum."""
@@ -183,6 +186,6 @@ def conflict(one: NamedPart, other: NamedPart) -> str | None:
             if fact in breaker.breaks:
                 why, _, instead = text.partition(": ")
                 how, _, hint = breaker.breaks[fact].partition(": ")
-                advice = hint or instead or f"leave out {needer.name}, or use another part than {breaker.name}"
+                advice = hint or instead or f"use only one of {needer.name} and {breaker.name}"
                 return f"{needer.name} {why}, and {breaker.name} {how}: {advice}."
     return None
